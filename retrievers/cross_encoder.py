@@ -29,13 +29,13 @@ from .cancellation import raise_if_cancelled
 if TYPE_CHECKING:
     import tokenizers
 
-_WINDOW = 4096  # pairs that are tokenised and sorted by length together; bounds the memory
+_WINDOW = 4096  # pairs that are tokenised and sorted by length together; the number bounds the memory
 _CPU_BATCH_TOKENS = 1_024  # including padding; small enough for the CPU's caches
 _GPU_BATCH_TOKENS = 32_768
 
 
 def title_and_text(passage: Passage) -> str:
-    """Return title and text with a space between them."""
+    """Return title and text with a space between them; only the text if the title is empty."""
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
@@ -50,9 +50,9 @@ class CrossEncoderSpec:
 
     Attributes:
         name: the reranker's name in idx.
-        checkpoint: its weights and tokenizer.
-        max_tokens: maximum length of a pair, including special tokens; the longer text is truncated first.
-        passage_text: returns the text of a passage that the network reads.
+        checkpoint: weights and tokenizer.
+        max_tokens: maximum length of a pair, including special tokens; the longer of query and passage is truncated first.
+        passage_text: function that returns the network's input text for a passage.
     """
 
     name: str
@@ -65,8 +65,8 @@ class CrossEncoder:
     """A cross-encoder on a device; thread-safe.
 
     Args:
-        spec: the checkpoint.
-        device: "auto" (the first GPU, else the CPU) or a device that torch knows.
+        spec: the checkpoint, and its input format.
+        device: "auto" (the first GPU, else the CPU) or the name of a torch device.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
@@ -99,7 +99,9 @@ class CrossEncoder:
         self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
-        """Return the logit of each pair ``(queries[i], passages[i])``, float32 (n,): with two labels, yes minus no.
+        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,).
+
+        The score is the logit of a single label or, with two labels, the logit of yes minus that of no.
 
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
@@ -129,7 +131,7 @@ class CrossEncoder:
         return relevance
 
 
-SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; format from the model card. RetroRAG reranks BM25's results with it
+SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; format from the model card; the reranker of RetroRAG
     name="simlm",
     checkpoint=HubCheckpoint("intfloat/simlm-msmarco-reranker", "main"),
     max_tokens=192,

@@ -11,22 +11,27 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, empty_hits
 
-_MAX_LATEST = 8192  # query vectors
+_MAX_LATEST = 8192  # number of query vectors that are kept for ``rescore``
 
 
 class ExactScores(Protocol):
-    """Scores given rows by their stored vectors; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
+    """Stored vectors that score given rows; see ``indexer.vectors.corpus_vectors.CorpusVectors``."""
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return float32 scores of rows, both of shape (Q, C), for query vectors; -inf for row -1 and rows without a vector."""
+        """Return the scores of given rows for each query vector, float32; -inf for row -1 and for rows without a vector.
+
+        Args:
+            queries: query vectors of shape (Q, dim).
+            rows: rows for each query, shape (Q, C), which is also the shape of the scores.
+        """
         ...
 
 
 class DenseRetriever:
-    """Encodes queries and searches the index with their vectors; has the index's search parameters.
+    """An encoder and a vector index that answer queries; the search parameters are those of the index.
 
     Args:
-        encoder: encodes the queries.
+        encoder: encoder of the queries.
         index: an exact or approximate vector index.
         exact: uncompressed vectors for ``rescore``; None: not available.
     """
@@ -35,11 +40,11 @@ class DenseRetriever:
         self._encoder = encoder
         self._index = index
         self._exact = exact
-        self._latest: Mapping[str, Vectors] = {}  # vectors of the latest search, which usually precedes ``rescore``
+        self._latest: Mapping[str, Vectors] = {}  # query vectors of the latest search, which ``rescore`` reuses
         self.parameters: Mapping[str, SearchParam] = index.parameters
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows of each query; none for a blank query, whose vector is meaningless."""
+        """Return the ``depth`` best rows for each query; none for a blank query, whose vector is meaningless."""
         hits = empty_hits(len(queries), depth)
         nonblank = [i for i, query in enumerate(queries) if query.strip()]
         if nonblank:
@@ -49,7 +54,7 @@ class DenseRetriever:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the exact scores of given rows, ascending, for each query; -inf for rows without a vector, and for a blank query.
+        """Return the exact scores of given rows for each query; -inf for rows without a vector, and for a blank query.
 
         Raises:
             InputError: the vectors are missing.
@@ -71,7 +76,7 @@ class DenseRetriever:
 
     def _encode(self, queries: Sequence[str]) -> Vectors:
         """Return the queries' vectors, reusing vectors of the latest search."""
-        latest = self._latest  # another thread may replace it
+        latest = self._latest  # another thread may replace the attribute meanwhile
         missing = list(dict.fromkeys(query for query in queries if query not in latest))
         vectors_by_query = {**latest, **dict(zip(missing, self._encoder.encode_queries(missing), strict=True))} if missing else latest
         return np.stack([vectors_by_query[query] for query in queries])

@@ -1,7 +1,7 @@
 """Errors between a client and a search server, and their form on the wire: ``{"error": message, "error_type": class name}``.
 
     IdxError
-    └── ServiceError          base class; ``status`` is HTTP's
+    └── ServiceError          base class, with the HTTP ``status``
         ├── InvalidRequest    400, 403, 404, 405, 413, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
         ├── Unauthorized      401: the API key is missing or wrong
         ├── Overloaded        503: the queue is full; retry after ``retry_after`` seconds
@@ -12,8 +12,8 @@
         ├── Unreachable       no server answers at that address
         └── BadAnswer         the answer does not follow this protocol
 
-A ``RemoteSearcher`` raises the class that the server names. The server also names classes of ``corpora.errors`` (for
-``MissingExtraError`` its base class ``IdxError``), so that a remote search raises the same errors as a local search.
+A ``RemoteSearcher`` raises the class that the server names. The server also names the classes of ``corpora.errors`` that a local search
+raises; for ``MissingExtraError`` it names the base class ``IdxError``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Overloaded(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The requested corpus or retriever is not open yet, or no longer."""
+    """The requested corpus or retriever is not open yet, could not be opened, or is closed."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -104,13 +104,13 @@ def http_status(error: Exception) -> int:
 
 
 def to_json(error: Exception) -> dict[str, str]:
-    """Return the response body of an error; an internal error's details are omitted."""
+    """Return the response body for an error; the details of an internal error are omitted."""
     if not isinstance(error, IdxError):
         return {"error": "the search failed: the server's log says why", "error_type": SearchFailed.__name__}
     return {"error": str(error), "error_type": next(kind.__name__ for kind in type(error).__mro__ if _BY_NAME.get(kind.__name__) is kind)}
 
 
 def from_json(name: str, message: str, status: int, retry_after: float | None) -> IdxError:
-    """Return the error that a response body names."""
+    """Return the error that a response body names; ``ServiceError`` for an unknown name."""
     kind = _BY_NAME.get(name, ServiceError)
     return kind(message, status=status, retry_after=retry_after) if issubclass(kind, ServiceError) else kind(message)

@@ -1,4 +1,7 @@
-"""Combination of ranked lists: fuses retrievers, merges a group's queries, drops duplicates. Validates the inputs of ``kernels``."""
+"""Combination of ranked lists: retrievers are fused, the queries of a group merged, and duplicates dropped.
+
+This module validates the inputs of ``kernels``.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ from . import kernels
 from .kernels import Lists, Targets
 
 _RULES = {"max": kernels.MAX, "sum": kernels.SUM, "rrf": kernels.RRF, "interleave": kernels.INTERLEAVE}
-_ENTRIES_PER_TASK = 500_000  # 10 ms: less is not worth a thread
+_ENTRIES_PER_TASK = 500_000  # about 10 ms of work; less is not worth a thread
 _MAX_ROWS = 1 << 32
 _ALL_TEXTS: TextKeys = np.empty(0, dtype=np.uint64)
-_ALL_TEXTS.flags.writeable = False  # like a store's keys: a writable array would compile the kernels again
+_ALL_TEXTS.flags.writeable = False  # read-only like a store's keys, because numba compiles a kernel again for a writable array
 
 
 class Fusion(NamedTuple):
     """Rule that fuses the lists of several searches for one query into one.
 
     Attributes:
-        rule: "weighted", or a rule of ``merge``. "weighted" adds the scores times the factors; a row missing from a list gets the list's
-            lowest score, or 0 if the list is empty (as in Pyserini's ``HybridSearcher``).
-        factors: factor of each search's values.
-        normalize: for "weighted": first scale each list's lowest score to -1/2 and its highest to 1/2; a missing row gets -1/2. If all
-            scores of a list are equal, they and its missing score become 0.
+        rule: "weighted", or a rule of ``merge``. "weighted" adds a row's scores times the factors; a row missing from a list has the list's
+            lowest score there, or 0 if the list is empty (as in Pyserini's ``HybridSearcher``).
+        factors: factor of each search.
+        normalize: for "weighted": first scale each list's lowest score to -1/2 and its highest to 1/2; a missing row has -1/2. If all
+            scores of a list are equal, they become 0, and a row missing from that list has 0.
     """
 
     rule: str
@@ -43,10 +46,10 @@ class Fusion(NamedTuple):
 
 
 def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
-    """Return the results of several searches for the same Q queries as lists; list ``s * Q + q`` is search s's for query q.
+    """Return the results of several searches for the same Q queries as lists; list ``s * Q + q`` holds the result of search s for query q.
 
     Args:
-        results: results of each search.
+        results: the results of each search.
         n_rows: number of rows of the corpus.
 
     Raises:
@@ -68,24 +71,24 @@ def _to_lists(hits: Hits, n_rows: int) -> Lists:
 
 
 def make_targets(groups: Sequence[Sequence[int]]) -> Targets:
-    """Return a target for each group of list numbers, without scaling."""
+    """Return targets that merge the lists of each group, given by their numbers, without scaling."""
     members = np.fromiter(itertools.chain.from_iterable(groups), dtype=np.int64)
     starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)
     return Targets(members, starts, np.ones(len(members)), np.zeros(len(members)), np.zeros(len(groups)))
 
 
 def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, text_key: TextKeys | None = None) -> Lists:
-    """Combine the lists of each target; a row in several lists appears once.
+    """Merge the lists of each target; a row in several lists appears once.
 
     Args:
         lists: the lists.
-        targets: lists to combine; see ``make_targets``.
+        targets: the lists of each target; see ``make_targets``.
         rule: "max": a row's best score; "sum": the sum of its scores; "rrf": the sum of 1 / (60 + rank); "interleave": 1 / (best rank).
-        k: maximum number of rows of each target; None: all.
-        text_key: key of each row's text; of rows with equal keys only the best is returned.
+        k: maximum number of rows for each target; None: all.
+        text_key: key of each row's text; of rows with equal keys, only the best is returned. None: all rows are returned.
 
     Returns:
-        One list for each target, best first, ties by ascending row, consecutive and without gaps.
+        One list for each target, best first, ties by ascending row, without gaps between the lists.
 
     Raises:
         ValueError: the rule is unknown, a list number is out of range, or k < 1.
@@ -97,7 +100,7 @@ def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, te
     members = targets.members
     if members.size and not (members.min() >= 0 and members.max() < len(lists.starts)):
         raise ValueError(f"lists {members.min()} to {members.max()} are requested, there are {len(lists.starts)}")
-    offsets = np.concatenate([[0], np.cumsum((lists.ends - lists.starts)[members])])[targets.starts]  # of targets that keep all rows
+    offsets = np.concatenate([[0], np.cumsum((lists.ends - lists.starts)[members])])[targets.starts]  # starts if all rows are kept
     sizes = np.diff(offsets) if k is None else np.minimum(np.diff(offsets), k)
     ends = np.cumsum(sizes, dtype=np.int64)
     out = Lists(np.empty(sizes.sum(), np.int64), np.empty(sizes.sum(), np.float32), ends - sizes, ends)
@@ -122,11 +125,11 @@ def fuse(lists: Lists, fusion: Fusion) -> Lists:
     """Fuse the results of several searches, query by query.
 
     Args:
-        lists: lists from ``to_lists``, of one search for each factor.
+        lists: lists from ``to_lists``, of as many searches as ``fusion`` has factors.
         fusion: the rule.
 
     Returns:
-        One list for each query, best first, ties by ascending row, consecutive and without gaps.
+        One list for each query, best first, ties by ascending row, without gaps between the lists.
     """
     n_searches, n_lists = len(fusion.factors), len(lists.starts)
     n_queries = n_lists // n_searches
@@ -141,7 +144,7 @@ def fuse(lists: Lists, fusion: Fusion) -> Lists:
 
 
 class _Scale(NamedTuple):
-    """Scale of each list: its rows count ``factors * (score - lowest) + missing``, all other rows ``missing``."""
+    """Scale of each list: a row in the list has ``factors * (score - lowest) + missing``, all other rows have ``missing``."""
 
     factors: NDArray[np.float64]
     lowest: NDArray[np.float64]
@@ -160,7 +163,7 @@ def _compute_scale(lists: Lists, *, normalize: bool) -> _Scale:
 
 
 def concatenate(lists: Sequence[Lists]) -> Lists:
-    """Concatenate lists."""
+    """Return all lists in one ``Lists``, in order."""
     if len(lists) == 1:
         return lists[0]
     shifts = np.cumsum([0, *(len(each.rows) for each in lists)]).tolist()
@@ -180,7 +183,10 @@ def compact(lists: Lists) -> Lists:
 
 
 def _split_targets(offsets: NDArray[np.int64]) -> list[slice]:
-    """Split the targets into ranges for threads, with about equal numbers of entries; ``offsets``: start of each target, and the end."""
+    """Split the targets into ranges for threads, with about equal numbers of entries.
+
+    ``offsets`` has the number of entries before each target, and the number of all entries.
+    """
     n_targets = len(offsets) - 1
     n_ranges = int(max(1, min(n_threads(), n_targets, offsets[-1] // _ENTRIES_PER_TASK)))
     bounds = [0, *np.searchsorted(offsets, offsets[-1] * np.arange(1, n_ranges) // n_ranges).tolist(), n_targets]

@@ -1,4 +1,4 @@
-"""Highlights: words of passages that match terms of queries, both analysed as in the index."""
+"""Highlights: words of passages that share a term with a query, after the analysis of the BM25 index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Span = tuple[int, int]  # start and end of a word, in code points
 
 
 def find_highlights(texts: Sequence[str], queries: Sequence[str]) -> list[list[Span]]:
-    """Return the words of each text that share a term with a query, in order."""
+    """Return the spans of the words of each text that share a term with a query, in text order."""
     numbers = TermNumbers()
     numbers.add(queries)
     n_query_terms = len(numbers)

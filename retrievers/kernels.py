@@ -1,7 +1,7 @@
 """Numba kernels that combine ranked lists; ``fusion`` validates their inputs.
 
-Rows are below 2 ** 32, and scores are finite. Returned lists are sorted by float32 score, ties by ascending row. Every bit of a target's
-result depends on that target alone: a row's values are added in float64, in the order of the lists that contain it.
+Rows must be below 2 ** 32, and scores finite. Returned lists are sorted by descending float32 score, ties by ascending row. The values of a
+row are added in float64, in the order of the target's lists, so that the result of a target never depends on other targets.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from wikidx.indexer.machine.compiled import kernel
 MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's scores or ranks in several lists
 RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # close to 2 ** 64 over the golden ratio: its multiples spread well (Knuth)
+_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
 _SIGN = np.uint32(1 << 31)
 
 
 class Lists(NamedTuple):
-    """L concatenated ranked lists, best first: list i has the entries ``starts[i]`` to ``ends[i]``; gaps between lists are allowed.
+    """L ranked lists, best first: list i has the entries from ``starts[i]`` to before ``ends[i]``; gaps between lists are allowed.
 
     Attributes:
         rows: int64.
@@ -36,10 +36,10 @@ class Lists(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Sources of T merged lists: target t merges the lists ``members[starts[t]:starts[t + 1]]``, in that order.
+    """T targets, each a merge of lists: target t merges the lists ``members[starts[t]:starts[t + 1]]``, in that order.
 
-    An entry of member m counts ``factors[m] * (x - offsets[m])``, where x is its score or a function of its rank; ``bases[t]`` is added
-    to each row's sum.
+    An entry of the list ``members[m]`` has the value ``factors[m] * (x - offsets[m])``, where x is the entry's score or a function of its
+    rank. ``bases[t]`` is added to the combined value of each row.
 
     Attributes:
         members: int64, numbers of lists.
@@ -56,7 +56,10 @@ class Targets(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Provenance of n rows: row i is in the lists ``members[ends[i - 1]:ends[i]]`` (from 0 for row 0), at these ranks (from 1)."""
+    """Provenance of n rows; an entry has the number of a list, and the row's rank (from 1) and score in that list.
+
+    The entries of row i end before ``ends[i]``, and begin where those of the previous row end.
+    """
 
     ends: NDArray[np.int64]
     members: NDArray[np.int64]
@@ -67,7 +70,7 @@ class Origins(NamedTuple):
 class _Table(NamedTuple):
     """Hash table of distinct keys: an occupied slot holds ``base`` plus the key's index in ``keys``.
 
-    It is never cleared: ``base`` grows, and values below it belong to earlier targets.
+    The table is never cleared. ``base`` grows from target to target, and a slot with a value below ``base`` counts as free.
     """
 
     slots: NDArray[np.int64]
@@ -76,15 +79,14 @@ class _Table(NamedTuple):
 
 @kernel
 def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint64], out: Lists) -> None:
-    """Combine the lists of each target; a row in several lists appears once.
+    """Merge the lists of each target; a row in several lists appears once.
 
     Args:
         lists: input lists.
-        targets: lists to combine.
-        rule: MAX and INTERLEAVE keep a row's highest value, SUM and RRF add its values, which are scores, or 1 / (60 + rank) for RRF, or
-            1 / rank for INTERLEAVE.
-        text_key: key of each row's text; of rows with equal keys only the best is returned. Empty: all rows are kept.
-        out: output lists of the targets, with maximum lengths; ``ends`` are set to the actual ends.
+        targets: the lists of each target.
+        rule: MAX keeps a row's highest score, INTERLEAVE its highest 1 / rank; SUM adds a row's scores, RRF its values 1 / (60 + rank).
+        text_key: key of each row's text; of rows with equal keys, only the best is kept. Empty: all rows are kept.
+        out: one output list for each target; ``ends`` has the maximum ends, and is set to the actual ends.
     """
     longest = 1
     for t in range(len(targets.starts) - 1):
@@ -118,7 +120,10 @@ def _count_entries(lists: Lists, targets: Targets, t: int) -> int:
 def _add_up(  # noqa: PLR0913
     lists: Lists, targets: Targets, t: int, rule: int, table: _Table, values: NDArray[np.float64], base: int
 ) -> int:
-    """Combine equal rows of a target in the order of first occurrence; return the number of distinct rows."""
+    """Combine the values of equal rows of a target, and return the number of distinct rows.
+
+    ``table.keys`` and ``values`` receive the rows and their values in the order of first occurrence.
+    """
     n = 0
     for m in range(targets.starts[t], targets.starts[t + 1]):
         start, end = lists.starts[targets.members[m]], lists.ends[targets.members[m]]
@@ -146,7 +151,7 @@ def _add_up(  # noqa: PLR0913
 
 @kernel
 def _new_slots(n: int) -> NDArray[np.int64]:
-    """Return empty slots for n distinct keys, which fill at most a quarter of them, so that probes are short."""
+    """Return empty slots for n distinct keys, at least four for each key, so that probes are short."""
     size = 16
     while size < 4 * n:
         size *= 2
@@ -192,7 +197,7 @@ def _sort_key(score: np.float32, row: np.int64) -> np.uint64:
 
 @kernel
 def _sift_down(heap: NDArray[np.uint64], parent: int) -> None:
-    """Move a key down the heap until no child is higher."""
+    """Move a key down the heap until all its children are lower."""
     number = heap[parent]
     while 2 * parent + 1 < len(heap):
         child = 2 * parent + 1
@@ -214,7 +219,7 @@ def _write_best(  # noqa: PLR0913
     rows: NDArray[np.int64],
     scores: NDArray[np.float32],
 ) -> int:
-    """Write rows and scores until the list is full, of rows with equal texts only the first; return their number."""
+    """Write rows and scores until the list is full, and return their number; of rows with equal texts, only the first is written."""
     n = 0
     for i in range(len(best)):
         if n == len(rows):
@@ -232,7 +237,7 @@ def _write_best(  # noqa: PLR0913
 
 @kernel
 def _score_of(number: np.uint64) -> np.float32:
-    """Return the score in a sort key of ``_sort_key``."""
+    """Return the score in a sort key."""
     descending = np.uint32(number >> np.uint64(32))
     bits = descending if descending & _SIGN else ~descending & ~_SIGN
     score: np.float32 = np.uint32(bits).view(np.float32)
@@ -241,7 +246,7 @@ def _score_of(number: np.uint64) -> np.float32:
 
 @kernel
 def count_results(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the number of filled slots of each line of (Q, k) results, int64 (Q,); -1 for a line with a score of NaN or +inf."""
+    """Return the number of results of each query, int64 (Q,); -1 if a score is NaN or +inf. Both inputs have shape (Q, k)."""
     counts = np.zeros(len(rows), np.int64)
     for line in range(len(rows)):
         for p in range(rows.shape[1]):
@@ -257,13 +262,13 @@ def count_results(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArr
 
 @kernel
 def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
-    """Return the lists that contain each row of a target, with its ranks and scores.
+    """Return the lists of a target that contain each of its best rows, with the rows' ranks and scores.
 
     Args:
-        lists: the lists that were searched.
+        lists: the input lists.
         members: numbers of lists.
         starts: target t has the lists ``members[starts[t]:starts[t + 1]]``.
-        best: one list for each target, without gaps.
+        best: the best rows of each target, without gaps between the lists.
 
     Returns:
         The origins of each row of ``best``, in the order of the target's lists.
@@ -292,7 +297,7 @@ def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.in
             for p in range(start, lists.ends[members[m]]):
                 i = slots[_find_slot(table, lists.rows[p], base)] - base
                 if i >= 0:
-                    index = ends[best.starts[t] + i]  # ``ends`` advances from the start of the row's origins to their end
+                    index = ends[best.starts[t] + i]  # ``ends[i]`` begins at the start of row i's origins, and advances to their end
                     out.members[index], out.ranks[index], out.scores[index] = members[m], p - start + 1, lists.scores[p]
                     ends[best.starts[t] + i] += 1
         base += len(table.keys)
@@ -301,6 +306,6 @@ def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.in
 
 @kernel
 def _insert_keys(table: _Table, base: int) -> None:
-    """Insert a table's distinct keys into its slots."""
+    """Insert the keys of a table, which are distinct, into its slots."""
     for i in range(len(table.keys)):
         table.slots[_find_slot(table, table.keys[i], base)] = base + i

@@ -10,14 +10,14 @@ from wikidx.indexer.naming import canonical_name, parse_index_name
 
 @dataclass(frozen=True, slots=True)
 class RetrieverName:
-    """Canonical names of a retriever's indexes; several indexes are fused."""
+    """Name of a retriever: the canonical names of its indexes, whose results are fused if there are several."""
 
     parts: tuple[str, ...]
-    typed: str = field(default="", compare=False)  # the parsed text, for messages
+    typed: str = field(default="", compare=False)  # the parsed text, for error messages
 
     @classmethod
     def parse(cls, text: str) -> RetrieverName:
-        """Parse a retriever's name; aliases of encoders become canonical names. ``check`` validates the names."""
+        """Parse a retriever's name without validation (see ``check``); aliases of encoders become canonical names."""
         return cls(tuple(map(canonical_name, text.split("+"))), text)
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class RetrieverName:
         """Check that a retriever of this name can exist.
 
         Raises:
-            UnknownNameError: a part is not a possible index name.
+            UnknownNameError: no index can have the name of a part.
             InputError: an index is named twice.
         """
         for part in self.parts:

@@ -1,4 +1,4 @@
-"""Opening of retrievers and searchers by name. Heavy packages are imported when needed."""
+"""Opening of retrievers and searchers by name. Heavy packages are imported on first use."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class OpenRetriever(Protocol):
-    """Opens a retriever."""
+    """A function that opens a retriever."""
 
     def __call__(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Return the retriever of that name over the store."""
+        """Return the retriever ``name`` over the store."""
         ...
 
 
@@ -44,12 +44,12 @@ class OpenCorpora:
     Args:
         device: device of encoders and vector indexes; see ``indexer.machine.devices.check_devices``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
-        opener: opens a retriever; by default ``open_retriever``.
-        before_open: called before each opening with the corpus and an index name, or None for the passages.
+        opener: function that opens retrievers; None: ``open_retriever``.
+        before_open: called with (corpus, index name) before an index is opened, with (corpus, None) before a store is opened.
 
     Attributes:
         stores: open stores, by corpus.
-        retrievers: open retrievers, by corpus and index.
+        retrievers: open retrievers of one index, by corpus and index.
         caches: the result caches, by corpus and index.
     """
 
@@ -69,7 +69,7 @@ class OpenCorpora:
         self.caches: dict[tuple[str, str], CachedRetriever] = {}
 
     def store(self, corpus: str) -> PassageStore:
-        """Return the passages of a corpus; raises as ``open_store`` does."""
+        """Return the store of a corpus; raises as ``open_store`` does."""
         with self._lock:
             if corpus not in self.stores:
                 self._before_open(corpus, None)
@@ -77,7 +77,7 @@ class OpenCorpora:
             return self.stores[corpus]
 
     def searcher(self, corpus: str, name: RetrieverName, reranker: Reranker | None = None) -> LocalSearcher:
-        """Return a searcher, which shares open stores and retrievers; raises as ``open_searcher`` does."""
+        """Return a searcher over the shared store and retrievers; raises as ``open_searcher`` does."""
         from .searcher import LocalSearcher
 
         name.check()
@@ -103,17 +103,18 @@ def open_searcher(
     ...     searcher.search(["longest river of Africa"], k=3)
 
     Args:
-        corpus: the corpus's name.
+        corpus: name of the corpus.
         retriever: an index name, or several joined with "+", whose results are fused.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
-        reranker: a cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
+        reranker: name of the cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
 
     Raises:
-        InputError: a retriever is named twice; the device cannot be used, or an index does not fit there.
+        InputError: a retriever is named twice, the device cannot be used, or an index does not fit into its memory.
         UnknownNameError: a name is unknown.
-        ArtifactError: the corpus or an index is not built, corrupt, of another corpus, or made with another checkpoint.
+        ArtifactError: the corpus or an index is not built, is corrupt, or belongs to another corpus or checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
+        DownloadError: a checkpoint is missing and cannot be downloaded.
     """
     name = RetrieverName.parse(retriever)
     name.check()
@@ -127,8 +128,8 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
     """Open a reranker.
 
     Args:
-        name: one of ``RERANKERS``, or the path of a cross-encoder's checkpoint directory, which must contain a "/".
-        device: its device.
+        name: one of ``RERANKERS``, or the path of a cross-encoder's checkpoint directory; the path must contain a "/".
+        device: device of the reranker.
 
     Raises:
         UnknownNameError: no reranker has this name.
@@ -143,7 +144,7 @@ def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
 
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
-    """Open a retriever over a store; raises as ``open_searcher`` does."""
+    """Open the retriever of one index over a store; raises as ``open_searcher`` does."""
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
 
     if not parse_index_name(name).encoder:
@@ -157,7 +158,7 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
     """Open the query encoder of a vector index.
 
     Raises:
-        ArtifactMismatch: the corpus's vectors were made with a checkpoint other than the local one.
+        ArtifactMismatch: the corpus's vectors come from another checkpoint than the local one.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
     """
     from wikidx.indexer.build import check_query_weights

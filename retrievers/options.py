@@ -98,7 +98,7 @@ class SearchOptions:
             raise ValueError(f"rerank_depth is {self.rerank_depth}, but rerank is 'none': give a rerank rule, or leave it out")
 
     def params(self) -> SearchParams:
-        """Return the search parameters that are set."""
+        """Return the options that are search parameters of an index."""
         from wikidx.indexer.base import SearchParams
 
         return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)

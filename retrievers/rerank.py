@@ -20,18 +20,18 @@ from .kernels import Lists
 def rerank_by_primary(candidates: Lists, queries: Sequence[str], retrievers: Sequence[Retriever], fusion: Fusion) -> Lists:
     """Rerank each group's candidates by its primary query.
 
-    Each retriever scores the candidates for the primary query and ranks those that a search could return, and the search's rule fuses
-    these rankings. Candidates in no ranking are kept: "weighted" scores them as missing from each list (see ``Fusion``), other rules 0.
+    Each retriever scores the candidates for the primary query, and ranks those that its search could return. ``fusion`` fuses these
+    rankings. Candidates in no ranking are kept: "weighted" scores them as missing from each list (see ``Fusion``), other rules as 0.
 
     Args:
-        candidates: a list for each group, without gaps.
+        candidates: a list for each group, without gaps between the lists.
         queries: the primary query of each group.
         retrievers: the retrievers.
-        fusion: the search's fusion rule.
+        fusion: the fusion rule of the search.
 
     Raises:
         IdxError: a score is not finite.
-        InputError: an index needs its source vectors to score chosen rows, and they are missing.
+        InputError: the vectors that a retriever needs to score given rows are missing.
     """
     groups = _groups(candidates)
     order = np.lexsort((candidates.rows, groups))
@@ -43,10 +43,12 @@ def rerank_by_primary(candidates: Lists, queries: Sequence[str], retrievers: Seq
 
 
 def rerank_by_cross_encoder(candidates: Lists, queries: Sequence[str], passages: Mapping[int, Passage], reranker: Reranker) -> Lists:
-    """Rerank each group's candidates by a cross-encoder's scores for its primary query; each distinct pair of query and row is scored once.
+    """Rerank each group's candidates by a cross-encoder's scores for the group's primary query.
+
+    Each distinct pair of query and row is scored once.
 
     Args:
-        candidates: a list for each group, without gaps.
+        candidates: a list for each group, without gaps between the lists.
         queries: the primary query of each group.
         passages: passages of all candidates, by row.
         reranker: the cross-encoder.
@@ -69,12 +71,12 @@ def truncate(lists: Lists, k: int) -> Lists:
 
 
 def _groups(candidates: Lists) -> NDArray[np.int64]:
-    """Return the group of each row."""
+    """Return the number of the group of each candidate."""
     return np.repeat(np.arange(len(candidates.starts)), candidates.ends - candidates.starts)
 
 
 def _rank(rows: Rows, scores: Scores, groups: NDArray[np.int64], n_groups: int) -> Lists:
-    """Return a list for each group, best first, ties by ascending row; rows with -inf are left out."""
+    """Return a list for each group, best first, ties by ascending row; rows with a score of -inf are left out."""
     scored = np.flatnonzero(scores != -np.inf)
     if not np.isfinite(scores[scored]).all():
         raise IdxError(f"row {rows[scored][~np.isfinite(scores[scored])][0]} was given a score that is not a finite number")

@@ -1,7 +1,7 @@
-"""LocalSearcher: the query path.
+"""``LocalSearcher``: the path from queries to ranked passages.
 
 Each retriever searches for the distinct queries of all groups in one batch. The results are fused per query, merged per group,
-deduplicated, reranked and cut to k. One store call fetches the distinct rows, at the end or before a cross-encoder reads them.
+deduplicated, reranked and cut to k. One call of the store fetches the passages of the distinct rows; a cross-encoder then reads them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 
 
 class LocalSearcher(Searcher):
-    """Searches a store in this process with one or several retrievers; thread-safe.
+    """Searcher over a store in this process, with one or several retrievers; thread-safe.
 
     Args:
         store: the passages.
@@ -99,9 +99,9 @@ class LocalSearcher(Searcher):
     def search_groups(
         self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
     ) -> Rankings:
-        """Return one ranking for each group, which has its primary query first, then any number of further queries.
+        """Return one ranking for each group of queries.
 
-        A query repeated within a group counts once.
+        The first query of a group is its primary query. A query repeated within a group counts once.
 
         >>> searcher.search_groups([["longest river of Africa", "country where the Nile ends"]], k=3)
 
@@ -115,7 +115,7 @@ class LocalSearcher(Searcher):
             ValueError: a group is empty, or a query contains a lone surrogate; or the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
-            IdxError: a retriever fails, or an artifact is unusable.
+            IdxError: a retriever fails, or an artifact cannot be used.
         """
         options = override(options, values)
         self._check(options)
@@ -131,7 +131,7 @@ class LocalSearcher(Searcher):
         provenance = self._collect_provenance(lists, targets, queries, best)
         rows, scores = best.rows.tolist(), best.scores.tolist()
         fields = zip([passages[row] for row in rows], rows, scores, provenance, strict=True)
-        hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # ScoredPassage(*...) without a Python frame
+        hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # faster than ScoredPassage(...), a Python function
         return Rankings(
             Ranking(itertools.islice(hits, n), group) for n, group in zip((best.ends - best.starts).tolist(), groups, strict=True)
         )
@@ -162,12 +162,12 @@ class LocalSearcher(Searcher):
         retrievers = list(self._retrievers.values())
         if len(retrievers) == 1:
             return [retrievers[0].retrieve(queries, depth, params)]
-        contexts = [copy_context() for _ in retrievers]  # with the bounds of the search
+        contexts = [copy_context() for _ in retrievers]  # they pass the bounds of the search to the threads
         with ThreadPoolExecutor(len(retrievers)) as pool:
             return list(pool.map(lambda context, retriever: context.run(retriever.retrieve, queries, depth, params), contexts, retrievers))
 
     def _top(self, lists: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions) -> tuple[Lists, Mapping[int, Passage]]:
-        """Return the k best of each group, and their passages by row."""
+        """Return the k best rows of each group, and their passages by row."""
         names = list(self._retrievers)
         weights = {canonical_name(name): weight for name, weight in (options.weights or {}).items()}
         fusion = Fusion(options.fuse, tuple(weights.get(name, 1.0) for name in names), options.normalize)
@@ -188,7 +188,7 @@ class LocalSearcher(Searcher):
         return best, passages
 
     def _collect_provenance(self, lists: Lists, targets: Targets, queries: Sequence[str], best: Lists) -> list[tuple[Match, ...]]:
-        """Return the provenance of each passage, by query, then retriever."""
+        """Return the provenance of each passage, ordered by query, then retriever."""
         names = list(self._retrievers)
         searches = (targets.members[:, None] + len(queries) * np.arange(len(names))).ravel()
         with interpreted(2 * len(lists.rows)):

@@ -1,6 +1,6 @@
-"""urllib3's pools, with a read time-out that limits the whole answer: headers and body, however slowly they arrive.
+"""urllib3's connection pools, with a read time-out that limits the whole answer, headers and body.
 
-urllib3's own read time-out limits each wait for more bytes, so that a server that sends one byte at a time is never given up.
+urllib3's own read time-out limits each wait for more bytes, and never ends an answer that arrives byte by byte.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 
 class _TimedReader(io.RawIOBase):
-    """Reader of a socket; raises ``TimeoutError`` when the time since its creation exceeds the socket's time-out."""
+    """Reader of a socket, which raises ``TimeoutError`` when ``timeout_s`` seconds have passed since the reader's creation."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase, timeout_s: float) -> None:
         self._sock, self._raw, self._timeout_s = sock, raw, timeout_s

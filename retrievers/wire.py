@@ -1,7 +1,7 @@
-"""Conversion of searches and rankings to and from JSON; the only definition of their field names.
+"""Conversion of searches and rankings to and from JSON.
 
-A passage is ``{"id", "title", "text", "row", "score", "provenance": [{"query", "retriever", "rank", "score"}]}``, a ranking a list of them.
-Scores are float32 values, written as the shortest decimal of the same double, so that they round-trip exactly.
+A passage is ``{"id", "title", "text", "row", "score", "provenance": [{"query", "retriever", "rank", "score"}]}``. A ranking is a list of
+passages. Scores are float32 values; their decimals are read back as exactly the same values.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ OPTION_NAMES = tuple(field.name for field in dataclasses.fields(SearchOptions))
 
 
 def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, target: Mapping[str, str | float | None]) -> bytes:
-    """Return the body of a search, without the values of ``target`` (such as the corpus) that are None."""
+    """Return the body of a search; ``target`` has further fields, such as the corpus, which are left out if None."""
     body: dict[str, Any] = {"groups": [list(group) for group in groups]}
     body |= {name: getattr(options, name) for name in OPTION_NAMES}
     return orjson.dumps(body | {name: value for name, value in target.items() if value is not None})
 
 
 def ranking_to_json(ranking: Sequence[ScoredPassage], highlight: Sequence[str] = ()) -> bytes:
-    """Return a ranking as JSON; with queries to highlight, each passage lists its words that match them.
+    """Return a ranking as JSON; if ``highlight`` has queries, each passage lists its words that match the queries.
 
-    The format is ``"highlights": {"title": [[start, end]], "text": [[start, end]]}`` in code points.
+    The format is ``"highlights": {"title": [[start, end]], "text": [[start, end]]}``, in code points.
     """
     passages: list[dict[str, Any]] = [hit.to_dict() for hit in ranking]
     if highlight:
-        from .highlight import find_highlights  # compiles the analysis, which clients do not need
+        from .highlight import find_highlights  # this import compiles the analysis, which clients do not need
 
         for field in ("title", "text"):
             for passage, spans in zip(passages, find_highlights([passage[field] for passage in passages], highlight), strict=True):
@@ -46,7 +46,7 @@ def ranking_to_json(ranking: Sequence[ScoredPassage], highlight: Sequence[str] =
 
 
 def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
-    """Return the ranking that ``ranking_to_json`` wrote.
+    """Return the ranking from the parsed JSON of ``ranking_to_json``.
 
     Raises:
         KeyError, TypeError: the JSON has another format.
@@ -63,18 +63,18 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
 
 
 def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> bytes:
-    """Return rows that were not searched as JSON: ``[{"index", "first_row", "stop_row"}]``."""
+    """Return unsearched rows as JSON: ``[{"index", "first_row", "stop_row"}]``."""
     return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(unsearched)])
 
 
 def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[UnsearchedRows]:
-    """Return the rows that ``unsearched_to_json`` wrote; raises as ``ranking_from_json`` does."""
+    """Return the rows from the parsed JSON of ``unsearched_to_json``; raises as ``ranking_from_json`` does."""
     return [UnsearchedRows(rows["index"], rows["first_row"], rows["stop_row"]) for rows in entries]
 
 
 def contents(passage: Passage) -> str:
     """Return a passage in Search-R1's format: the title in quotes on the first line, then the text."""
-    title = " ".join(passage.title.splitlines())  # readers of this format take the first line as the title
+    title = " ".join(passage.title.splitlines())  # one line, because readers of this format take the first line as the title
     return f'"{title}"\n{passage.text}'
 
 

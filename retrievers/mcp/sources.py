@@ -43,12 +43,13 @@ class LocalSource:
     """Built corpora of this machine.
 
     Args:
-        corpora: their names.
-        retrievers: allowed retrievers; empty: every built index and any fusion of indexes.
-        device: device of the encoders.
+        corpora: names of the corpora.
+        retrievers: allowed retrievers; empty: every built index, and every fusion of indexes.
+        device: device of encoders and vector indexes.
 
     Raises:
-        UnknownNameError, ArtifactError: a corpus lacks a retriever's index.
+        UnknownNameError, InputError: a retriever's name is invalid.
+        ArtifactError: a corpus lacks the index of a retriever.
     """
 
     def __init__(self, corpora: Sequence[str], retrievers: Sequence[RetrieverName], device: str) -> None:
@@ -78,14 +79,14 @@ class LocalSource:
         return self._opener.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids that the corpus has."""
+        """Return the passages with these ids, by id; unknown ids are left out."""
         store = self._opener.store(corpus)
         rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
         return {passage.id: passage for passage in store.get_many(rows)}
 
 
 def _check(corpus: str, retriever: RetrieverName) -> None:
-    """Raise ``UnknownNameError`` or ``ArtifactError`` unless a corpus has a retriever's indexes."""
+    """Raise an error unless a corpus has the indexes of a retriever; see ``LocalSource``."""
     from wikidx.indexer.catalog import index_ref
 
     retriever.check()
@@ -94,11 +95,12 @@ def _check(corpus: str, retriever: RetrieverName) -> None:
 
 
 class RemoteSource:
-    """Source backed by a running server.
+    """The corpora of a running server.
 
     Args:
         client: client of the server.
-        corpora, retrievers: allowed corpora and retrievers; empty: all.
+        corpora: names of the allowed corpora; empty: all.
+        retrievers: allowed retrievers; empty: all.
     """
 
     can_fuse = False
@@ -126,7 +128,7 @@ class RemoteSource:
         return self._client.search([queries], options, corpus=corpus, retriever=retriever).rankings[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids that the corpus has."""
+        """Return the passages with these ids, by id; unknown ids are left out."""
         return self._client.passages(corpus, ids)
 
 

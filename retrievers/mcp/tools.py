@@ -1,6 +1,6 @@
 """The tools and their descriptions for agents: search, get_passages, list_indexes.
 
-An invalid call gets a tool error, one line that names the remedy.
+An invalid call returns a tool error of one line, which names the remedy.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class SearchableCorpora(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools for a source."""
+    """The tools over one source."""
 
     source: Source
 
@@ -179,7 +179,7 @@ def _to_ranked(rank: int, hit: ScoredPassage) -> RankedPassage:
 
 
 class _Server(MCPServer[Any]):
-    """MCP server that reports a call's error to the agent in one line."""
+    """MCP server that reports each error of a call to the agent in one line."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -203,7 +203,7 @@ class _Server(MCPServer[Any]):
 
 
 def create_server(source: Source) -> MCPServer[Any]:
-    """Return an MCP server of the tools."""
+    """Return an MCP server with the tools over a source."""
     tools, server = Tools(source), _Server("idx", title="idx", instructions=INSTRUCTIONS, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     server.add_tool(tools.search, title="Search passages", annotations=reads)

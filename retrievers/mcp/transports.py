@@ -1,4 +1,4 @@
-"""Streamable HTTP transport of the tools."""
+"""Streamable HTTP, a transport of the tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHUTDOWN_S = 2
 
 
 def run_http(server: MCPServer[Any], listener: socket.socket, settings: Settings) -> None:
-    """Serve ``/mcp`` on a socket from ``settings.listen`` until SIGINT or SIGTERM."""
+    """Serve ``/mcp`` on a listening socket until SIGINT or SIGTERM."""
     app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True, host=settings.host)
     if settings.api_key is not None:
         app = _require_key(app, ApiKey(settings.api_key))
@@ -30,7 +30,7 @@ def run_http(server: MCPServer[Any], listener: socket.socket, settings: Settings
 
 
 def _require_key(app: ASGIApp, key: ApiKey) -> ASGIApp:
-    """Wrap an application so that it answers only requests with the key."""
+    """Return an application that passes on requests with the key, and refuses all others."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or key.authorizes(scope["headers"]):

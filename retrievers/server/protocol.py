@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with another end for malformed requests."""
+"""uvicorn's HTTP protocol, with JSON answers to malformed requests."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ _LINGER_S = 2.0  # time for a client to finish sending, and so to read the refus
 class Protocol(HttpToolsProtocol):
     """The protocol of one connection.
 
-    A malformed request is refused in JSON, after the answers to the requests before it. What follows it is read and dropped: a connection
-    that is closed with unread input is reset, and the client may never see the answer. uvicorn closes it at once, with a text.
+    A malformed request is refused in JSON, after the answers to the requests before it. Further input is read and dropped: closing a
+    connection with unread input resets the connection, and the client may never see the answer. uvicorn itself answers in plain text, and
+    closes the connection at once.
     """
 
     _is_refused = False
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived."""
+        """Parse input; after a refusal, drop it."""
         if not self._is_refused:
             super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a malformed request; uvicorn calls this at the first byte that is wrong."""
+        """Refuse a malformed request; uvicorn calls this method at the first wrong byte."""
         self._is_refused = True
         self.flow.resume_reading()
-        cycle: RequestResponseCycle | None = self.cycle  # None: this connection's first request
+        cycle: RequestResponseCycle | None = self.cycle  # None at the first request of a connection
         if cycle is None or (cycle.response_complete and not cycle.more_body):
             self._refuse()
-        elif not cycle.more_body:  # what is malformed comes after a request that is being answered
+        elif not cycle.more_body:  # the request before the malformed one is being answered
             cycle.keep_alive = False
-        elif self.pipeline:  # the last request, still waiting for those before it
+        elif self.pipeline:  # the malformed request waits for the answers to earlier requests
             self.pipeline[0] = (cycle, cast(Any, _refusal()))  # Starlette's types are wider than uvicorn's
         elif cycle.response_started:
             self.transport.close()
