@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LARGE_CORPUS = 1_000_000  # passages from which the device of a search decides its speed, so that it is reported
+
 
 class OpenRetriever(Protocol):
     """A function that opens a retriever."""
@@ -150,7 +152,7 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     if not parse_index_name(name).encoder:
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
-    logger.info("%s: %s", name, index.placement.reason)
+    logger.log(logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG, "%s: %s", name, index.placement.reason)
     return DenseRetriever(open_query_encoder(corpus, name, device=device), index, open_vectors(corpus, name, store))
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.artifacts.durable import parse_json, write_durably
+from wikidx.corpora.artifacts.durable import write_durably
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMissing, InputError, MissingExtraError
+from wikidx.corpora.errors import ArtifactMissing, MissingExtraError
 from wikidx.corpora.progress import Progress, Step, silent_steps
-from wikidx.corpora.reading.compression import open_decompressed, read_lines
+from wikidx.corpora.reading.queries import read_queries
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.catalog import built_indexes, index_ref
@@ -73,7 +73,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
     indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
     if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
-    texts, origin = (_read_queries(queries), str(queries)) if queries else _default_queries(corpus, store)
+    texts, origin = (list(dict.fromkeys(read_queries(queries))), str(queries)) if queries else _default_queries(corpus, store)
     recall = RecallReport({}, [])
     for encoder in dict.fromkeys(name.encoder for name in indexes):
         vectors = TransformerEncoder(encoder_spec(encoder), "auto").encode_queries(texts)
@@ -148,26 +148,3 @@ def _default_queries(corpus: str, store: PassageStore) -> tuple[list[str], str]:
     rows = np.random.default_rng(_SEED).permutation(len(store))[: 4 * _N_QUERIES]
     texts = (passage.title.strip() or " ".join(passage.text.split()[:12]) for passage in store.get_many(np.sort(rows)))
     return list(dict.fromkeys(filter(None, texts)))[:_N_QUERIES], "titles of passages drawn at random"
-
-
-def _read_queries(path: Path) -> list[str]:
-    """Return the distinct queries of a file, one per line: text, or JSON with "question"."""
-    queries = list[str]()
-    with open_decompressed(path) as file:
-        for number, line in enumerate(read_lines(file, str(path)), 1):
-            if line.strip():
-                queries.append(_query(path, number, line))
-    if not queries:
-        raise InputError(f"{path} has no queries")
-    return list(dict.fromkeys(queries))
-
-
-def _query(path: Path, number: int, line: bytes) -> str:
-    try:
-        text = line.decode().strip()
-        query = parse_json(text)["question"] if text.startswith("{") else text
-    except (ValueError, KeyError) as error:
-        raise InputError(f'{path}, line {number}: neither text in UTF-8 nor JSON with "question" ({error})') from error
-    if not isinstance(query, str) or not query.strip():
-        raise InputError(f"{path}, line {number}: the question is {query!r:.40}, not a text")
-    return query

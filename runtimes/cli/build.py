@@ -151,16 +151,19 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"corpus": spec.name, "built": {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}})
     else:
-        print_line(
-            f"built '{spec.name}': " + ", ".join(f"{artifact} ({coverage(manifest.counts)})" for artifact, manifest in manifests.items())
-        )
+        built = {estimate.step for estimate in build_plan.estimates}
+        states = [(f"built '{spec.name}'", built), ("already there, not built again", manifests.keys() - built)]
+        for state, artifacts in states:
+            parts = [f"{artifact} ({coverage(manifest.counts)})" for artifact, manifest in manifests.items() if artifact in artifacts]
+            if parts:
+                print_line(f"{state}: {', '.join(parts)}")
 
 
 def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
     from wikidx.corpora.progress import format_bytes
 
     note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
-    note(f"about {build_plan.corpus.n_passages:,} passages of {format_bytes(build_plan.corpus.passage_bytes)}")
+    note(f"about {pluralize(build_plan.corpus.n_passages, 'passage')} of {format_bytes(build_plan.corpus.passage_bytes)}")
     for message in build_plan.notes:
         note(message)
     if build_plan.download_bytes:

@@ -49,6 +49,7 @@ EXAMPLES = {
     "search": (
         'idx search sample "Which metal is liquid at room temperature?" -k 3',
         'idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm',
+        "idx search sample --queries questions.txt",
         'idx search sample "chemical symbol Au" --url http://127.0.0.1:8000',
     ),
     "serve": ("idx serve sample --retriever bm25 --retriever bm25+minilm", "idx serve wiki2018 --retriever contriever --port 8001"),
@@ -151,6 +152,7 @@ def main() -> None:
         "runtimes.execution.resumable",
     ):  # these modules log the device of a search, and the number of questions that an earlier run answered
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:
         app(prog_name="idx")
     except IdxError as error:

@@ -53,6 +53,11 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{joined}{plus}{name}" for name in _matching(last, names)]
 
 
+def words(*choices: str) -> Callable[[str], list[str]]:
+    """Return a completer of given words."""
+    return lambda incomplete: _matching(incomplete, choices)
+
+
 def _names_in(table: str) -> Callable[[str], list[str]]:
     """Return a completer for the names in a table, given as ``module:TABLE``; the completer imports the module when called."""
 

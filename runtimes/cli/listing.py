@@ -24,7 +24,8 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
     known = set(summaries)
     summaries |= {name: _describe_origin(name) for name in corpus_names() if name not in summaries}
     entries: list[dict[str, Any]] = [
-        {"name": name, "summary": summary, "built": _list_artifacts(name)} for name, summary in summaries.items()
+        {"name": name, "summary": summary, "built": _list_artifacts(name), "unfinished": _list_unfinished(name)}
+        for name, summary in summaries.items()
     ]
     if as_json:
         print_json({"home": str(home()), "corpora": entries})
@@ -34,14 +35,14 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
         print_line()
         print_line(f"{entry['name']}  {entry['summary']}".rstrip())
         if not entry["built"]:
-            print_line(
-                "    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ", or not finished: name its file again")
-            )
+            print_line("    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ": name its file again"))
         for artifact in entry["built"]:
             print_line(
                 f"    {artifact['name']:<20}"
                 + (artifact["problem"] or f"{artifact['rows']:>14,} rows {format_bytes(artifact['bytes']):>12}")
             )
+        for artifact in entry["unfinished"]:
+            print_line(f"    {artifact['name']:<20}{'unfinished':>19} {format_bytes(artifact['bytes']):>12}   the same 'idx build' resumes")
 
 
 def _describe_origin(corpus: str) -> str:
@@ -75,6 +76,16 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
         except ArtifactError as error:
             artifacts.append(_to_json(index, error))
     return artifacts
+
+
+def _list_unfinished(corpus: str) -> list[dict[str, Any]]:
+    """Return the artifacts whose build is running or was interrupted, with the size of their files."""
+    from wikidx.corpora.artifacts.building import staged_bytes, staging_path
+    from wikidx.corpora.build import store_path
+    from wikidx.indexer.catalog import index_ref, possible_indexes
+
+    paths = {"passages": store_path(corpus), **{name: index_ref(corpus, name).path for name in possible_indexes(corpus)}}
+    return [{"name": name, "bytes": staged_bytes(path)} for name, path in paths.items() if staging_path(path).exists()]
 
 
 def _to_json(name: str, manifest: Manifest | ArtifactError) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from pydantic.fields import FieldInfo
 
+from .completion import words
+
 
 def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
     """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from the options' values.
@@ -67,4 +69,7 @@ def _option(name: str, annotation: Any) -> Any:  # noqa: ANN401 - annotations
     text = f"{(field.description or '').partition('. ')[0].rstrip('.')}."
     minimum = next((item.ge for item in field.metadata if hasattr(item, "ge")), None) if type_ is int else None
     metavar = "N" if type_ == int | None else None
-    return Annotated[str if get_origin(type_) is Literal else type_, typer.Option(flag, help=text, min=minimum, metavar=metavar)]
+    choices = get_args(type_) if get_origin(type_) is Literal else ()
+    complete = words(*choices) if choices else None
+    option = typer.Option(flag, help=text, min=minimum, metavar=metavar, autocompletion=complete)
+    return Annotated[str if choices else type_, option]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wikidx.corpora.progress import Progress, Step, format_bytes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _LOG_EVERY_S = 10.0
 _SHOWN_CHARACTERS = 300  # of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+_BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"
 _JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON does not escape these
 
 
@@ -32,9 +34,9 @@ def note(line: str) -> None:
     sys.stderr.flush()
 
 
-def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Write a value as JSON to standard output."""
-    print_line(json.dumps(value, ensure_ascii=False, indent=1).translate(_JSON_CONTROLS))
+def print_json(value: Any, *, indent: int | None = 1) -> None:  # noqa: ANN401 - any JSON value
+    """Write a value as JSON to standard output; without indentation on one line."""
+    print_line(json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON_CONTROLS))
 
 
 def escape_controls(text: str) -> str:
@@ -42,11 +44,24 @@ def escape_controls(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def print_passage(heading: str, text: str) -> None:
-    """Write a heading and the beginning of a passage's text."""
-    print_line(heading)
-    shown = textwrap.shorten(escape_controls(text), _SHOWN_CHARACTERS, placeholder=" …")
-    print_line(textwrap.fill(shown, 100, initial_indent="     ", subsequent_indent="     "))
+def print_passage(heading: str, text: str, queries: Sequence[str] = (), *, is_full: bool = False) -> None:
+    """Write a heading and the beginning of a passage's text, or all of it, on a terminal with the words of the queries in bold."""
+    heading, shown = escape_controls(heading), escape_controls(text)
+    if not is_full:
+        shown = textwrap.shorten(shown, _SHOWN_CHARACTERS, placeholder=" …")
+    lines = [textwrap.fill(line, 100, initial_indent="     ", subsequent_indent="     ") for line in shown.splitlines()]
+    shown = "\n".join(lines)
+    if queries and _is_styled():
+        from wikidx.retrievers.highlight import find_highlights
+
+        heading = f"{_BOLD}{heading}{_NORMAL}"
+        for start, stop in reversed(find_highlights([shown], queries)[0]):
+            shown = f"{shown[:start]}{_BOLD}{shown[start:stop]}{_NORMAL}{shown[stop:]}"
+    sys.stdout.write(f"{heading}\n{shown}\n")
+
+
+def _is_styled() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_unicode(text: str) -> bool:
@@ -62,7 +77,7 @@ def fail(message: str) -> NoReturn:
 
 def coverage(counts: Mapping[str, int]) -> str:
     """Return a manifest's counts as text: the number of rows and, if there are any, the number of rows without a vector."""
-    return f"{counts['rows']:,} rows" + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
+    return pluralize(counts["rows"], "row") + (f", {counts['missing']:,} of them without a vector" if counts.get("missing") else "")
 
 
 def pluralize(n: int, noun: str, plural: str | None = None) -> str:

@@ -1,8 +1,11 @@
-"""``idx search``: search a built corpus, or a corpus on a server, for one group of queries."""
+"""``idx search``: search a built corpus, or a corpus on a server, for one group of queries or for each query of a file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -15,15 +18,21 @@ from .option_groups import flatten
 from .screen import is_unicode, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
-    from wikidx.retrievers.base import Ranking
+    from wikidx.retrievers.base import Ranking, Searcher
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url a served one.")]
-Queries = Annotated[list[str], typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
+Queries = Annotated[list[str] | None, typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
+QueryFile = Annotated[
+    Path | None,
+    typer.Option("--queries", help='Instead: a file with one query a line, text or JSON with "question"; prints JSON Lines.'),
+]
 Retriever = Annotated[
     str, completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.")
 ]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder: simlm, minilm-msmarco, bge-base or a directory.")]
 Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
+
+_BATCH = 256  # queries of a file that are searched together
 
 
 def _factors(weights: list[str] | None) -> dict[str, float] | None:
@@ -48,45 +57,72 @@ Weights = Annotated[
 @flatten(weights=Weights)
 def search(
     corpus: Corpus,
-    queries: Queries,
+    queries: Queries = None,
     retriever: Retriever = "bm25",
     *,
     options: SearchOptions,
+    query_file: QueryFile = None,
     reranker: Reranker = None,
     device: Device = "auto",
     url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key of the server.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of that server in seconds.")] = 30.0,
+    full: Annotated[bool, typer.Option("--full", help="Print whole passages, not only their beginnings.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
+    from wikidx.corpora.reading.queries import read_queries
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
-    from wikidx.retrievers.wire import ranking_to_json
 
     check_devices(device)
-    for number, query in enumerate(queries, 1):
+    if bool(queries) == bool(query_file):
+        raise InputError(f"give one query or several, or a file of queries with --queries{', not both' if queries else ''}")
+    for number, query in enumerate(queries or (), 1):
         if not is_unicode(query):
             raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
-    if url is None:
-        require_built(corpus)
-        (ranking,) = open_searcher(corpus, retriever, device=device, reranker=reranker).search_groups([queries], options)
-    else:
-        with RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout) as remote:
-            (ranking,) = remote.search_groups([queries], options)
+    file_queries = read_queries(query_file) if query_file else []
+    with contextlib.ExitStack() as stack:
+        searcher: Searcher
+        if url is None:
+            require_built(corpus)
+            searcher = open_searcher(corpus, retriever, device=device, reranker=reranker)
+        else:
+            remote = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
+            searcher = stack.enter_context(remote)
+        if query_file:
+            _search_each(searcher, file_queries, options)
+            return
+        (ranking,) = searcher.search_groups([queries or []], options)
     if as_json:
-        passages = [{"rank": rank, **passage} for rank, passage in enumerate(orjson.loads(ranking_to_json(ranking)), 1)]
-        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": passages})
+        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _to_json(ranking)})
     else:
-        _show(ranking, with_origin=len(queries) > 1 or len({match.retriever for hit in ranking for match in hit.provenance}) > 1)
+        _show(ranking, queries or [], is_full=full)
 
 
-def _show(ranking: Ranking, *, with_origin: bool) -> None:
+def _search_each(searcher: Searcher, queries: Sequence[str], options: SearchOptions) -> None:
+    """Search each query, and print one line of JSON for each, in order."""
+    for start in range(0, len(queries), _BATCH):
+        batch = queries[start : start + _BATCH]
+        for query, ranking in zip(batch, searcher.search(batch, options), strict=True):
+            print_json({"query": query, "passages": _to_json(ranking)}, indent=None)
+
+
+def _to_json(ranking: Ranking) -> list[dict[str, Any]]:
+    from wikidx.retrievers.wire import ranking_to_json
+
+    return [{"rank": rank, **passage} for rank, passage in enumerate(orjson.loads(ranking_to_json(ranking)), 1)]
+
+
+def _show(ranking: Ranking, queries: Sequence[str], *, is_full: bool) -> None:
+    """Print a ranking, with provenance if several queries or retrievers could find a passage."""
     if not ranking:
         print_line("no passage found")
+    with_origin = len(queries) > 1 or len({match.retriever for hit in ranking for match in hit.provenance}) > 1
     for rank, hit in enumerate(ranking, 1):
-        print_passage(f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]", hit.passage.text)
+        heading = f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]"
+        print_passage(heading, hit.passage.text, queries, is_full=is_full)
         for match in hit.provenance if with_origin else ():
             print_line(f"     {match.retriever} rank {match.rank} for '{match.query}'")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults import commands
 from tests.faults.commands import Finished
-from wikidx.corpora.artifacts.building import lock
+from wikidx.corpora.artifacts.building import lock, staging_path
 from wikidx.corpora.build import skipped_records, store_path
 from wikidx.indexer.catalog import index_ref
 
@@ -109,6 +110,24 @@ def test_a_terminal_is_told_nothing_by_names_and_errors(tmp_path: Path) -> None:
     missing = idx("build", tmp_path / "b\u001b[31m.jsonl", "--name", "other", status=2)
     assert "b\\x1b[31m.jsonl" in missing.err
     assert "\u001b" not in missing.err
+
+
+def test_a_finished_build_is_not_said_to_be_built_again(animals: Path) -> None:
+    idx("build", animals)
+    assert idx("build", animals).out == "already there, not built again: passages (3 rows), bm25 (3 rows)\n"
+    again = idx("build", animals, "--bm25", "--force").out.splitlines()
+    assert again == ["built 'animals': bm25 (3 rows)", "already there, not built again: passages (3 rows)"]
+
+
+def test_an_interrupted_build_is_listed(animals: Path) -> None:
+    idx("build", animals)
+    staging = staging_path(index_ref("animals", "minilm").path)
+    staging.mkdir(parents=True)
+    (staging / "vectors.npy").write_bytes(b"x" * 4_200)
+    listed = idx("list").out
+    assert re.search(r"^    minilm +unfinished +4\.2 kB   the same 'idx build' resumes$", listed, re.MULTILINE)
+    entries = {entry["name"]: entry["unfinished"] for entry in json.loads(idx("list", "--json").out)["corpora"]}
+    assert entries == {"animals": [{"name": "minilm", "bytes": 4_200}], "sample": [], "wiki2018": [], "wiki2020": []}
 
 
 def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
@@ -281,7 +300,7 @@ def test_strange_characters_in_ids_and_file_names_do_no_harm(tmp_path: Path) -> 
     strange.write_text('{"id": "a\\nb", "text": "good"}\n{"id": "a\\nb", "text": "again"}\n')
     ran = idx("build", strange, "--name", "strange", "--on-error", "skip")
     assert "skipped: 1 record, listed in" in ran.err
-    assert "bm25 (1 rows)" in idx("build", "strange", "--bm25").out
+    assert "passages (1 row), bm25 (1 row)" in idx("build", "strange", "--bm25").out
     assert [bad.line for bad in skipped_records("strange")] == [2]
     assert "give one with --name" in error("build", strange.rename(tmp_path / "日本.jsonl"))
 

@@ -43,7 +43,7 @@ def test_the_examples_end_the_help_and_can_be_parsed(idx: Command, name: str) ->
         parse(shlex.split(example)[1:])
 
 
-@pytest.mark.parametrize("wrong", ["search sample fox --dept 3", "search sample", "serch sample fox", "build sample --limit many"])
+@pytest.mark.parametrize("wrong", ["search sample fox --dept 3", "search", "serch sample fox", "build sample --limit many"])
 def test_a_wrong_line_is_not_parsed(wrong: str) -> None:
     with pytest.raises(AssertionError, match="idx"):
         parse(shlex.split(wrong))
@@ -70,6 +70,8 @@ def completed(idx: Command, monkeypatch: pytest.MonkeyPatch, line: str) -> list[
         ("idx search sample fox --retriever ", ["bm25"]),
         ("idx search sample fox -r minilm+", ["minilm+bm25"]),
         ("idx search sample fox -r bm25+", []),
+        ("idx search sample fox --merge ", ["max", "sum", "rrf", "interleave"]),
+        ("idx search sample fox --rerank c", ["cross-encoder"]),
         ("idx serve sample -r b", ["bm25"]),
         ("idx serve -r ", ["bm25"]),
         ("idx ask ", [*METHODS]),

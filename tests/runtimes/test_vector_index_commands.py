@@ -74,7 +74,7 @@ def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, ind
     idx("remove", indexed, "--index", "minilm-ivf", "--yes")
     assert "idx build notes --encoder minilm --index ivf" in idx("search", indexed, "rivers", "-r", "minilm-ivf", status=2)
     said = idx("build", indexed, "--encoder", "minilm", "--index", "ivf")
-    assert said == "built 'notes': passages (40 rows), minilm (40 rows), minilm-ivf (40 rows)\n"
+    assert said == "built 'notes': minilm-ivf (40 rows)\nalready there, not built again: passages (40 rows), minilm (40 rows)\n"
 
 
 def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command, notes: str) -> None:
