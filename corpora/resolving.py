@@ -153,7 +153,7 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
 
 
 def _resolve_given(name: str, parameters: Parameters, options: StoreOptions) -> ResolvedCorpus:
-    """Return a corpus built from Python values, which has no file."""
+    """Return a built corpus of passages given in Python."""
     reading = {key: str(parameters[key]) for key in ("sha256", "split")}
     return ResolvedCorpus(described_corpus(name, reading), options, keep_store=True)
 

@@ -10,7 +10,7 @@ client        ServerClient and RemoteSearcher                  wire  errors  sea
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 timed_http    HTTP connections with a time limit on the whole answer
-building      passages, a file or a name -> an open searcher   async_client  AsyncRemoteSearcher, for asyncio
+building      passages, file or name -> an open searcher       async_client  AsyncRemoteSearcher, for asyncio
 rendering     rankings as text, HTML, data frames and TREC runs
 """
 

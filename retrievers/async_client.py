@@ -1,4 +1,4 @@
-"""AsyncRemoteSearcher: ``RemoteSearcher`` for asyncio, with its retries and errors; each search in progress occupies a thread."""
+"""``AsyncRemoteSearcher``, a ``RemoteSearcher`` for asyncio: each request runs in a thread."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Result = TypeVar("Result")
 
 
 class AsyncRemoteSearcher:
-    """Searches one corpus by one retriever of a server, without blocking the event loop.
+    """Searcher of one corpus of a server with one of its retrievers, without blocking the event loop.
 
     >>> async with AsyncRemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
     ...     rankings = await asyncio.gather(*(searcher.search([query], k=3) for query in queries))
 
-    A cancelled search is no longer awaited, but its request runs to its end.
+    The request of a cancelled search continues to its end, and its answer is dropped.
 
     Args:
         url: address of the server.
-        corpus: a served corpus; by default the first.
-        retriever: a served retriever; by default the first.
+        corpus: a served corpus; None: the first.
+        retriever: a served retriever; None: the first.
         api_key, timeout: see ``ServerClient``.
-        max_concurrent: maximum number of concurrent requests; further ones wait for their turn.
+        max_concurrent: maximum number of concurrent requests; further requests wait.
 
     Raises:
         InputError: the URL or the key is invalid.
@@ -62,7 +62,7 @@ class AsyncRemoteSearcher:
         return repr(self._searcher).replace("RemoteSearcher", "AsyncRemoteSearcher")
 
     async def close(self) -> None:
-        """Wait for requests in progress and close the connections; later searches raise ``RuntimeError``."""
+        """Wait for the requests in progress, and close the connections; later searches raise ``RuntimeError``."""
         await asyncio.to_thread(self._threads.shutdown)
         self._searcher.close()
 
@@ -77,11 +77,11 @@ class AsyncRemoteSearcher:
         return await self._run(lambda: self._searcher.search_groups(groups, options, **values))
 
     async def passage(self, id: str) -> Passage:
-        """Return the passage with this id; see ``RemoteSearcher.passages``."""
+        """Return the passage with this id; see ``RemoteSearcher.passage``."""
         return await self._run(lambda: self._searcher.passage(id))
 
     async def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in their order; see ``RemoteSearcher.passages``."""
+        """Return the passages with these ids, in the order of ``ids``; see ``RemoteSearcher.passages``."""
         return await self._run(lambda: self._searcher.passages(ids))
 
     async def _run(self, call: Callable[[], Result]) -> Result:

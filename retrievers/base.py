@@ -84,7 +84,7 @@ class ScoredPassage(NamedTuple):
         return self.passage.text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
+        """Return all fields as JSON values; those of ``passage`` are on the top level."""
         return {
             "id": self.passage.id,
             "title": self.passage.title,
@@ -144,7 +144,7 @@ class Rankings(list[Ranking]):
         return rendering.to_html([(ranking.queries, ranking) for ranking in self])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all rankings as JSON values, as a server's answer has them."""
+        """Return all rankings as JSON values, in the format of the server's answers."""
         return {"rankings": [ranking.to_dict() for ranking in self]}
 
     def to_pandas(self, query_ids: Sequence[str] | None = None) -> pd.DataFrame:
@@ -155,7 +155,7 @@ class Rankings(list[Ranking]):
 
         Raises:
             MissingExtraError: pandas is not installed.
-            ValueError: the number of ids differs from that of rankings.
+            ValueError: the number of ids differs from the number of rankings.
         """
         ids = self._ids(query_ids)
         return rendering.to_pandas([(name, ranking.queries, ranking) for name, ranking in zip(ids, self, strict=True)])
@@ -169,7 +169,7 @@ class Rankings(list[Ranking]):
 
         Raises:
             InputError: an id or the tag is empty or contains white space, which the format does not allow.
-            ValueError: the number of ids differs from that of rankings, or two are equal.
+            ValueError: the number of query ids differs from the number of rankings, or two query ids are equal.
         """
         ids = self._ids(query_ids)
         if len(set(ids)) < len(ids):
@@ -208,12 +208,12 @@ class Searcher(Protocol):
         >>> searcher.search(["longest river of Africa", "metal that is liquid at room temperature"], k=5)
 
         Args:
-            queries: the queries, each searched by itself; ``search_groups`` merges several queries into one ranking.
+            queries: the queries, each searched separately; ``search_groups`` merges several queries into one ranking.
             options: the search options.
             values: single options, which override those of ``options``.
 
         Raises:
-            TypeError: ``queries`` is a string, or contains an item that is not a string; ``merge`` is given, although nothing is merged.
+            TypeError: ``queries`` is a string or contains another value than strings, or ``merge`` is given, although nothing is merged.
             ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):

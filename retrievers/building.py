@@ -1,4 +1,4 @@
-"""Build a corpus with the indexes of a retriever, from Python values, a file or a known name, and open it for searching."""
+"""Building of a corpus and of a retriever's indexes in one call, which returns an open searcher."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ def build(
     device: str = "auto",
     replace: bool = False,
 ) -> LocalSearcher:
-    """Build a corpus with the indexes of a retriever, and open it; what exists is reused, an interrupted build resumes.
+    """Build a corpus and the indexes of a retriever, and open them; finished stores and indexes are reused, interrupted builds resumed.
 
     >>> searcher = build(["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."])
     >>> searcher.search(["Bhutan"], k=1)[0][0].text
     'Thimphu is the capital of Bhutan.'
 
     Args:
-        source: passages, which are texts, records with the fields id, title and text, or ``Passage`` objects (a text, and a record
-            without an id, get their position as id, from "0"); or, as in ``idx build``, the path of a file, or a corpus's name.
+        source: passages (see ``given_corpus``), the path of a file, or the name of a corpus.
         retriever: an index name, or several joined with "+"; see ``open_searcher``.
-        name: the corpus's name, by which ``open_searcher`` and ``idx`` find it. Passages without a name are deleted when the searcher is
-            closed or the process ends; a file without a name gives the corpus its own.
-        split: rule by which texts are split into passages of at most 100 words; None: only a file's articles, by "words".
-        device: device of encoders and vector indexes: "auto" is the first GPU, else the CPU; see ``EmbedOptions``.
-        replace: replace an existing corpus of this name that differs, and its indexes.
+        name: name for the corpus. None: a corpus from a file is named after the file; given passages are deleted when the searcher is
+            closed or the process ends.
+        split: rule that splits texts into passages of at most 100 words. None: a file's articles are split by "words", other texts not.
+        device: device of encoders and vector indexes; "auto" is the first GPU, else the CPU.
+        replace: replace an existing corpus of this name if it differs, and its indexes.
 
     Raises:
         InputError, UnknownNameError: a passage, file, name or device cannot be used.
-        ArtifactMismatch: another corpus has this name, and ``replace`` is not set.
+        ArtifactMismatch: a different corpus has this name, and ``replace`` is not set.
         MissingExtraError, DownloadError, StorageError, LockedError, ArtifactError: see ``indexer.planning.build``.
     """
     retriever_name = RetrieverName.parse(retriever)

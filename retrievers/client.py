@@ -258,15 +258,15 @@ class RemoteSearcher(Searcher):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a later request opens new ones."""
         self._client.close()
 
     def __len__(self) -> int:
-        """Return the number of passages, as the server says; raises as ``ServerClient.corpora`` does."""
+        """Request the number of passages from the server; raises as ``ServerClient.corpora`` does."""
         return self._served().n_passages
 
     def __bool__(self) -> bool:
-        return True  # without asking the server for its length
+        return True  # otherwise ``bool`` would request the length from the server
 
     def __repr__(self) -> str:
         return f"<RemoteSearcher of {self._client.url}: {self._corpus or 'the first corpus'}, {self._retriever or 'the first retriever'}>"
@@ -283,7 +283,7 @@ class RemoteSearcher(Searcher):
         return self.passages([id])[0]
 
     def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in their order.
+        """Return the passages with these ids, in the order of ``ids``.
 
         Raises:
             UnknownNameError: no passage has one of the ids.

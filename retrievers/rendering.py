@@ -1,4 +1,4 @@
-"""Rankings as text, HTML, data frames and TREC runs. Rankings are sequences of hits with ``id``, ``title``, ``text`` and ``score``."""
+"""Rankings as text, HTML, data frames and TREC runs; a ranking is a sequence of ``Hit``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHOWN_TEXT = 80  # characters of a passage in text
-_SHOWN_HTML = 300
+_SHOWN_TEXT = 80  # characters of a passage that ``to_text`` shows
+_SHOWN_HTML = 300  # characters of a passage that ``to_html`` shows
 _COLUMNS = ("query_id", "query", "rank", "score", "id", "title", "text")
 
 
@@ -51,7 +51,7 @@ def to_text(queries: Sequence[str], hits: Sequence[Hit]) -> str:
 
 
 def to_html(rankings: Sequence[tuple[Sequence[str], Sequence[Hit]]]) -> str:
-    """Return rankings, with the queries of each, as HTML tables."""
+    """Return pairs of queries and ranking as HTML tables."""
     return "".join(_table(queries, hits) for queries, hits in rankings)
 
 
@@ -67,7 +67,7 @@ def _table(queries: Sequence[str], hits: Sequence[Hit]) -> str:
 
 
 def to_pandas(rankings: Iterable[tuple[str, Sequence[str], Sequence[Hit]]]) -> pd.DataFrame:
-    """Return rankings, with the id and the queries of each, as a data frame; raises ``MissingExtraError`` without pandas."""
+    """Return triples of query id, queries and ranking as a data frame; raises ``MissingExtraError`` without pandas."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -81,10 +81,10 @@ def to_pandas(rankings: Iterable[tuple[str, Sequence[str], Sequence[Hit]]]) -> p
 
 
 def trec_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str]:
-    """Yield the lines of a TREC run; the order of a question's passages determines their ranks.
+    """Yield the lines of a TREC run.
 
     Args:
-        run: scores by question and passage.
+        run: scores by question id and passage id; the passages of a question are in ranked order.
         tag: the run's name.
 
     Raises:
@@ -96,7 +96,7 @@ def trec_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str
 
 
 def check_trec_name(text: str) -> str:
-    """Return a name in a TREC file; raises ``InputError`` if it is empty or contains white space."""
+    """Validate and return a name for a TREC file; raises ``InputError`` if it is empty or contains white space."""
     if text.split() != [text]:
         raise InputError(f"'{text:.80}' cannot be written to a TREC file: names must not be empty or contain white space")
     return text

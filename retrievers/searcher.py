@@ -60,21 +60,24 @@ class LocalSearcher(Searcher):
         return len(self._store)
 
     def __bool__(self) -> bool:
-        return True  # whatever its length
+        return True  # otherwise a searcher without passages would be false
 
     def __repr__(self) -> str:
         state = "+".join(self._retrievers) or "closed"
         return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {state}>"
 
     def close(self) -> None:
-        """Release the indexes and encoders; delete a corpus that was built without a name. Further searches raise ``ValueError``."""
+        """Release the indexes and encoders, and call the functions of ``call_when_closed``; later searches raise ``ValueError``."""
         self._retrievers.clear()
         self._reranker = None
         for finalize in self._finalizers:
             finalize()
 
     def call_when_closed(self, release: Callable[[], object]) -> None:
-        """Call a function once, when the searcher is closed or deleted, or the process ends; it must not refer to the searcher."""
+        """Register a function to be called once, when the searcher is closed or deleted, or the process ends.
+
+        ``release`` must not refer to the searcher, which otherwise would never be deleted.
+        """
         self._finalizers.append(weakref.finalize(self, release))
 
     def passage(self, id: str) -> Passage:
@@ -82,7 +85,7 @@ class LocalSearcher(Searcher):
         return self.passages([id])[0]
 
     def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in their order.
+        """Return the passages with these ids, in the order of ``ids``.
 
         Raises:
             UnknownNameError: no passage has one of the ids.

@@ -2,5 +2,5 @@
 
 manifest   content and verification of manifest.json    building  building and resuming, locks
 durable    crash-safe files, checksums                  home      the data home, allowed names
-unnamed    corpora that are deleted with the process that built them
+unnamed    corpora that are deleted when the process that built them ends
 """

@@ -1,4 +1,4 @@
-"""Corpora without a name: kept in the data home as long as the process that built them uses them."""
+"""Corpora without a name, which stay in the data home as long as the process that built them uses them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _PREFIX = "unnamed-"
 
 
 class UnnamedCorpus:
-    """A name for a corpus that is deleted by ``delete`` or, if this process ends before, by the next process that needs such a name.
+    """A generated name for a corpus that ``delete`` deletes.
 
-    The lock of the corpus's folder, which the kernel releases with the process, shows that the corpus is in use.
+    The process holds the lock of the corpus's folder while the corpus is in use. If the process ends without deleting the corpus, the
+    kernel releases the lock, and the next process that builds an unnamed corpus deletes the abandoned corpus.
 
     Attributes:
-        name: the corpus's name.
+        name: the generated name.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class UnnamedCorpus:
 
 def _delete_abandoned() -> None:
     for path in (home() / ".locks").glob(f"{_PREFIX}*"):
-        if "+" not in path.name:  # the locks of its artefacts
+        if "+" not in path.name:  # a '+' marks the lock of an artifact in the corpus's folder
             with suppress(LockedError), lock(home() / path.name):
                 _delete(path.name)
 

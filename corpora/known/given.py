@@ -1,4 +1,4 @@
-"""Corpus of passages given as Python values."""
+"""The corpus of passages that are given as Python values."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ SplitRule = Literal["words", "dpr", "sections", "none"]
 GivenPassage = str | Mapping[str, object] | Passage
 
 _PLACE = "the given passages"
-_DIGITS = 16  # of the checksum, which error messages show
+_DIGITS = 16  # number of digits of the checksum that identifies the passages
 
 
 def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule | None = None) -> Corpus:
-    """Return the corpus of some passages, under a given name.
+    """Return the corpus ``name`` of the given passages.
 
     Args:
-        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. A text, and a record without an id, get
-            their position as id, from "0".
-        name: the corpus's name.
-        split: rule by which longer texts are split; None: not at all.
+        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. The id of a text, or of a record without an
+            id, is its position, from "0".
+        name: name of the corpus.
+        split: rule that splits texts into passages of at most 100 words; None: texts are not split.
 
     Raises:
-        InputError: the name or a passage cannot be used, or there are no passages.
+        InputError: the name or a passage is invalid, or there are no passages.
         UnknownNameError: the rule is unknown.
     """
     if split is not None and split not in get_args(SplitRule):
@@ -50,7 +50,13 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
 
 
 def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None) -> Corpus:
-    """Return a corpus of given passages by its description; without the passages, it can be used only if it is built."""
+    """Return a corpus of passages given in Python; without ``passages``, only its store can be used, and not built again.
+
+    Args:
+        name: name of the corpus.
+        reading: checksum and splitting rule of the passages; see ``Corpus.reading``.
+        passages: the passages; None: they are not available any more.
+    """
 
     def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         if passages is None:

@@ -279,7 +279,7 @@ _KEPT = {"jsonl": _PLAIN, "wikiextractor-json": _PLAIN, "contents": {"id", "cont
 
 
 def unkept_fields(path: Path, file_format: str, n_records: int) -> list[str]:
-    """Return the fields with a value that passages do not keep, among the first records of a file; unreadable records have none."""
+    """Return the non-empty fields, in the first records of a file, that passages do not keep; unreadable records are ignored."""
     unkept = dict[str, None]()
     for _, line in itertools.islice(_read_lines(path, lambda bad: None), n_records if file_format in _KEPT else 0):
         with suppress(ValueError, RecursionError, AttributeError):

@@ -1,4 +1,4 @@
-"""Passages of JSON records, by the fields of each format."""
+"""Conversion of JSON records to passages, by the fields of each format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wikidx.corpora.passage import Passage
 
 
 def explain_json_error(error: Exception) -> str:
-    """Return the reason why a record cannot be read, from an exception of the JSON decoder or of the functions below."""
+    """Return the reason why a record is unusable, from an exception of the JSON decoder or of this module's functions."""
     match error:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
@@ -83,11 +83,11 @@ def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 
 
 def passage_from_record(record: Mapping[str, object], default_id: str) -> Passage:
-    """Return the passage in a record with the fields of one of the JSON formats: text (id, title, section), _id or contents.
+    """Return the passage in a record of any JSON format of ``readers.READERS``; the record's fields determine the format.
 
     Args:
         record: the record.
-        default_id: id of a record without one.
+        default_id: id of a record that has none.
 
     Raises:
         ValueError: a field is missing or has the wrong type.

@@ -1,6 +1,6 @@
-"""Access log: one line of JSON per request, on standard output.
+"""Access log: one line of JSON for each request, on standard output.
 
-Several times per second a thread writes the collected lines, so that requests are answered even if the reader of standard output has
+Several times per second a thread writes the collected lines. Requests are therefore answered even if the reader of standard output has
 stopped. At most ``MAX_WAITING`` lines wait; further lines are dropped.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 
 MAX_WAITING = 10_000
-_END_S = 2.0  # longest delay of the exit if the reader has stopped
+_END_S = 2.0  # maximum delay of the exit if the reader of standard output has stopped
 
 
 class AccessLog:
-    """Collects lines for a writer thread; does nothing if disabled."""
+    """Collector of log lines for a writer thread; if disabled, it ignores all lines."""
 
     def __init__(self, *, is_enabled: bool) -> None:
         self._is_enabled = is_enabled
@@ -46,12 +46,12 @@ class AccessLog:
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def flush(self) -> None:
-        """Hand the collected lines to a writer thread, unless it is still writing earlier ones."""
+        """Pass the collected lines to a new writer thread, unless the previous one is still writing."""
         if self._lines and not (self._writing and self._writing.is_alive()):
             self._start_writing()
 
     def close(self) -> None:
-        """Write the waiting lines that standard output accepts within two seconds."""
+        """Write the waiting lines, for at most two seconds."""
         if self._is_enabled:
             self._start_writing().join(_END_S)
 
@@ -63,9 +63,9 @@ class AccessLog:
 
 
 def _write(lines: bytes, previous: threading.Thread | None) -> None:
-    """Write lines after the previous thread; they are lost if standard output is closed or its disk is full.
+    """Write lines after the previous thread has ended; the lines are lost if standard output is closed or its disk is full.
 
-    The lines go to the file descriptor: at exit, a thread waiting for a reader would hold the lock of ``sys.stdout``.
+    The lines go to the file descriptor, because a thread that waits for a reader at exit would hold the lock of ``sys.stdout``.
     """
     if previous is not None:
         previous.join()

@@ -1,4 +1,4 @@
-"""Check of requests' API key, for the server and ``idx mcp``."""
+"""Check of the API key of requests, for the server and for ``idx mcp``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ApiKey:
         return Unauthorized("this server requires its API key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
 
     def authorizes(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return whether a request's headers, with lower-case names, have ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""
+        """Return whether headers with lower-case names contain ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``."""
         for name, value in headers:
             scheme, _, key = value.partition(b" ")
             if name == b"authorization" and scheme.lower() == b"bearer":  # schemes are case-insensitive (RFC 9110, 11.1)

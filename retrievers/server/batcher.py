@@ -1,7 +1,7 @@
-"""Dynamic batching: a thread starts the first search immediately, and batches searches that arrive while it is busy.
+"""Dynamic batching: a thread starts the first search immediately, and batches the searches that arrive while it is busy.
 
-Searches in a batch have the same searcher, equal options, and equal permission to be partial; the oldest search starts the next batch. The
-event loop submits searches and receives rankings. Each encoder, vector index and GPU belongs to one thread, which ``catalog`` assigns.
+The searches of a batch have the same searcher, equal options, and equal permission to be partial. The oldest waiting search starts the next
+batch. The event loop submits searches and receives rankings. ``catalog`` assigns retrievers to threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Groups = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchRequest:
-    """One request's search.
+    """The search of one request.
 
     Attributes:
         name: corpus and retriever.
@@ -41,8 +41,8 @@ class SearchRequest:
         groups: groups of queries.
         options: the search options.
         deadline: time on the clock of ``time.monotonic``.
-        answer: future of the rankings; cancelled when nobody waits for them.
-        unsearched: receives unsearched rows before the answer is set; None: all rows must be searched.
+        answer: future of the rankings; cancelled when no client waits for them.
+        unsearched: set to which unsearched rows are added before ``answer`` is set; None: all rows must be searched.
     """
 
     name: tuple[str, str]
@@ -64,10 +64,12 @@ class SearchRequest:
 
 
 def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tuple[list[SearchRequest], list[SearchRequest]]:
-    """Take the next batch (the oldest live search and searches compatible with it), and expired or cancelled searches.
+    """Remove the next batch from the queue, and return it with the expired or cancelled searches.
+
+    The batch consists of the oldest live search, and of searches that can share a batch with it.
 
     Args:
-        queue: searches, oldest first; taken searches are removed.
+        queue: searches, oldest first; the returned searches are removed.
         max_queries: maximum number of queries in a batch of several requests.
         now: time on the clock of the deadlines.
     """
@@ -93,7 +95,7 @@ class Batcher:
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[SearchRequest | None] = SimpleQueue()
-        self._n_requests = 0  # waiting or running
+        self._n_requests = 0  # requests that wait or run
         self._n_submitted = 0  # queries submitted so far; counted by the event loop
         self._n_dequeued = 0  # queries taken from the queue so far; counted by the thread
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
@@ -124,12 +126,12 @@ class Batcher:
         self._incoming.put(search)
 
     def stop(self) -> None:
-        """End the thread when all submitted searches are done."""
+        """Wait until all submitted searches are done, and end the thread."""
         self._incoming.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        """Search until stopped; runs in the thread."""
+        """Search until ``stop`` is called; runs in the thread."""
         queue = deque[SearchRequest]()
         is_stopped = False
         while queue or not is_stopped:
@@ -183,12 +185,12 @@ class Batcher:
 
 
 def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
-    """Search for the whole batch; if that fails, search for each request alone, so that each gets only its own error."""
+    """Search for the whole batch; after an error, search for each request alone, so that a request gets only its own error."""
     first = searches[0]
     try:
         rankings = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
-        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # the others would wait as long for the same error
+        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # each request alone would wait as long for the same error
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _search_batch([search])]

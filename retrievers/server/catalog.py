@@ -1,4 +1,4 @@
-"""All corpora and retrievers of a server, opened in the background; on a cluster they can be reopened while serving."""
+"""All corpora and retrievers of a server, which are opened in the background and, on a cluster, reopened while serving."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Cluster(Protocol):
     def exchange(self) -> AbstractContextManager[OpenRetriever]:
         """Start processes over the current indexes, and yield a function that opens retrievers.
 
-        The new processes serve when the context ends, and the old ones end after their last answers; after an error the new ones end.
+        The new processes serve when the context ends, and the old processes end after their last answers. After an error, the new processes
+        end.
         """
         ...
 
@@ -40,7 +41,7 @@ class Cluster(Protocol):
         ...
 
     def stop(self) -> None:
-        """End all processes; a start in progress fails."""
+        """End all processes; an exchange in progress fails."""
         ...
 
 
@@ -50,11 +51,11 @@ class Catalog:
     Args:
         settings: settings of the server.
         metrics: the server's metrics.
-        shared: identities of the files that other processes of the server opened.
+        shared: identities of the artifacts that the server's other processes have opened.
         source: a function that opens retrievers, or a cluster with replaceable processes; None: ``opening.open_retriever``.
 
     Attributes:
-        cluster: the cluster, if there is one.
+        cluster: the cluster; None without one.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Catalog:
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._served = OpenSearchers(settings, shared, self._open_retriever)
         self._reranker: Reranker | None = None
-        owners: dict[Name, Batcher] = {}  # per corpus, one thread owns all encoders and vectors; each lexical retriever has its own
+        owners: dict[Name, Batcher] = {}  # one for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
         for corpus, retriever in settings.served_pairs:
             owner = corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"
@@ -75,7 +76,7 @@ class Catalog:
         """Open all corpora and retrievers, which may take long.
 
         Raises:
-            IdxError: something cannot be opened.
+            IdxError: a corpus or retriever cannot be opened.
         """
         started = time.monotonic()
         if self._settings.reranker is not None:
@@ -86,10 +87,10 @@ class Catalog:
             _LOG.info("ready after %.1f s", time.monotonic() - started)
 
     def reload(self) -> None:
-        """Open the current indexes while any old ones are still served, then switch to them without failing a search.
+        """Open the current indexes while the old indexes serve, then switch to the current ones; no search fails.
 
         Raises:
-            IdxError: something cannot be opened; the old indexes stay in service.
+            IdxError: an index cannot be opened; the old indexes stay in service.
         """
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
             shared = SharedIdentities(self._settings) if self.cluster else self._shared
@@ -100,7 +101,7 @@ class Catalog:
         self._served = searchers
 
     def find(self, corpus: str | None, retriever: str | None) -> tuple[Name, Batcher, Searcher]:
-        """Return the names of corpus and retriever, by default the first, with their batcher and searcher.
+        """Return the names of corpus and retriever (None: the first), with their batcher and searcher.
 
         Raises:
             UnknownNameError: the corpus or retriever is not served.
@@ -128,7 +129,7 @@ class Catalog:
         return next(iter(self._batchers.values())).overload_error()
 
     def store(self, corpus: str) -> PassageStore:
-        """Return the passages of a corpus; raises as ``find`` does."""
+        """Return the store of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
             raise unknown_name_error("corpus", corpus, self._settings.corpora)
         if corpus not in self._served.corpora.stores:
@@ -136,7 +137,7 @@ class Catalog:
         return self._served.corpora.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
-        """Return the state of all served retrievers, and of the processes and shards."""
+        """Return the state of all retrievers, processes and shards."""
         n_ready, shards = self._metrics.n_ready(), self.cluster.describe() if self.cluster else []
         state = {
             "ready": n_ready >= self._settings.workers and all(shard["ready"] for shard in shards),
@@ -161,7 +162,7 @@ class Catalog:
         self._served.update_cache_metrics(self._metrics)
 
     def stop(self) -> None:
-        """End the search threads, and stop the cluster, which abandons a reload in progress."""
+        """End the search threads and the cluster; a reload in progress fails."""
         for batcher in set(self._batchers.values()):
             batcher.stop()
         if self.cluster is not None:

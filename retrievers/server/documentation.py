@@ -33,7 +33,7 @@ _BOUNDS = {
 
 
 def render_docs(document: Schema) -> str:
-    """Return an OpenAPI document of FastAPI as HTML, with the request and the responses of each path."""
+    """Return an OpenAPI document as HTML, with the request and the responses of each path."""
     schemas = document.get("components", {}).get("schemas", {})
     parts = [
         part

@@ -1,4 +1,4 @@
-"""The ASGI application around FastAPI's: checks keys and hosts, refuses searches if all queues are full, logs and counts requests."""
+"""The outer ASGI application, which checks, counts and logs all requests, and passes accepted requests to FastAPI's application."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
-CLIENT_GONE = 499  # as nginx logs it
+CLIENT_GONE = 499  # nginx's status for a client that has disconnected
 JSON = "application/json"
 HEALTH = "/health"
 ALIVE = b'{"alive":true}'
 OPEN_PATHS = (HEALTH, "/ready", "/", "/docs", "/openapi.json")  # paths that need no key
-OPEN_PREFIXES = ("/page/",)  # the page's files, which need no key either, because they hold no data
+OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key because they contain no data
 
 
 class _RecordingSend:
-    """Forwards an application's messages, and records the response's status and size."""
+    """Wrapper of an ASGI ``send`` that records the status and size of the response."""
 
     def __init__(self, send: Send, *, closes_connection: bool) -> None:
         self._send, self._closes_connection = send, closes_connection
@@ -60,7 +60,7 @@ class Front:
 
     Attributes:
         is_stopping: whether to close every connection after its next answer.
-        pages: FastAPI's application; None until it is imported, which takes longer than a /health probe waits.
+        pages: the application of ``pages``; None until FastAPI is imported, which takes longer than a probe of /health waits.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog) -> None:
@@ -89,11 +89,14 @@ class Front:
         if response is not None:
             await response(scope, receive, send)
         elif self.pages is not None:
-            # GET paths also answer HEAD: uvicorn leaves out the body.
+            # Paths that answer GET also answer HEAD: uvicorn leaves out the body.
             await self.pages({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, send)
 
     def _early_response(self, path: str, scope: Message) -> Response | None:
-        """Return the response to a request that does not reach the application; None for all others."""
+        """Return the response to a request that ``pages`` must not or cannot answer; None for all other requests.
+
+        Searches are refused here if all queues are full.
+        """
         is_public = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_public and not self._key.authorizes(scope["headers"]):
             return error_response(self._key.unauthorized_error())

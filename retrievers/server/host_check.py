@@ -1,4 +1,4 @@
-"""Host check of a server without a key: a foreign web page must not read it through a browser on this machine."""
+"""Host check of a server without a key: a foreign web page must not use the server through a browser on this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wikidx.retrievers.errors import InvalidRequest
 
 
 def foreign_host_error(headers: Iterable[tuple[bytes, bytes]], host: str) -> InvalidRequest | None:
-    """Return the error for a request whose ``Host`` or ``Origin`` names neither this machine nor ``host``; None if both are allowed.
+    """Return the error for a request whose ``Host`` or ``Origin`` is neither this machine nor ``host``; None if both are allowed.
 
-    A page reaches a local server under the page's own name (DNS rebinding, ``Host``), or sends it a form (``Origin``).
+    ``Host`` reveals a page that reaches the server under the page's own name (DNS rebinding); ``Origin`` reveals a page that sends a form.
     """
     for name, value in headers:
         if name in (b"host", b"origin") and not _is_local(value, host):

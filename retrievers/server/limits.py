@@ -1,4 +1,4 @@
-"""Limits on one request, and on the queue."""
+"""Limits on a request, and on the queue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from wikidx.retrievers.options import SearchOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a server.
+    """Limits of a server; each ``max_`` value is the largest number that is allowed.
 
     Attributes:
         max_body_bytes: bytes in the body of a request.
         max_queries: queries in all groups of a request.
         max_query_characters: characters in a query.
-        max_k: passages in a ranking.
-        max_depth: candidates of a query, and candidates to rerank.
-        max_candidates: queries of a request times the larger of ``k`` and ``depth``; each takes 12 bytes of memory per retriever.
-        max_provenance: queries of a request times ``k`` times retrievers; each provenance entry takes some hundred bytes of memory.
+        max_k: ``k`` of a request.
+        max_depth: ``depth`` and ``rerank_depth`` of a request.
+        max_candidates: queries of a request times the larger of ``k`` and ``depth``; a candidate takes 12 bytes of memory per retriever.
+        max_provenance: queries of a request times ``k`` times retrievers; a match takes some hundred bytes of memory.
         max_rerank_pairs: pairs of query and passage that a cross-encoder reads for a request.
         max_ids: passages fetched by id in a request.
         max_queued_queries: queries in the queue; a full queue refuses new requests.
         max_queued_requests: requests that are queued or running.
         max_batch_queries: queries in a batch of several requests.
         deadline_s: seconds until a request must be answered; a request may set fewer.
-        drain_s: seconds at shutdown in which new connections are still accepted, while answers close theirs.
+        drain_s: seconds at shutdown during which new connections are accepted; every answer already closes its connection.
     """
 
     max_body_bytes: int = 16 << 20
@@ -47,10 +47,10 @@ class Limits:
 
 
 def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, n_retrievers: int) -> None:
-    """Check that a search is within the limits before it starts.
+    """Check, before a search starts, that it is within the limits.
 
     Raises:
-        InvalidRequest: it exceeds a limit.
+        InvalidRequest: the search exceeds a limit.
     """
     n_queries = sum(map(len, groups))
     if n_queries > limits.max_queries:

@@ -1,7 +1,7 @@
 """Metrics of a server, for Prometheus.
 
-Several processes count into files of one folder, and any of them can add these up (prometheus_client's multiprocess mode).
-An environment variable that ``workers`` sets before that library is imported enables this mode.
+In the multiprocess mode of prometheus_client, each process counts in files of a common folder, and any process can add up all files.
+``workers`` enables this mode by an environment variable, which must be set before prometheus_client is imported.
 """
 
 from __future__ import annotations

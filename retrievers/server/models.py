@@ -1,7 +1,4 @@
-"""Models of request and response bodies, which pydantic validates and the OpenAPI document shows.
-
-A search has the fields of ``SearchOptions``.
-"""
+"""Models of request and response bodies, which pydantic validates and the OpenAPI document shows."""
 
 from __future__ import annotations
 
@@ -145,7 +142,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def search_model(settings: Settings) -> type[SearchBody]:
-    """Return the model of ``/v1/search``'s body within the limits."""
+    """Return the model of the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
     maxima = {"k": limits.max_k, "depth": limits.max_depth, "rerank_depth": limits.max_depth}
@@ -160,7 +157,7 @@ def search_model(settings: Settings) -> type[SearchBody]:
 
 
 def retrieval_model(settings: Settings) -> type[RetrieveBody]:
-    """Return the model of ``/retrieve``'s body within the limits."""
+    """Return the model of the body of ``/retrieve``, with the server's limits."""
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
     topk = Field(None, ge=1, le=limits.max_k, strict=False, description=f"Passages for each query; by default {settings.topk}.")
@@ -186,5 +183,5 @@ def validate_body(model: type[Body], body: bytes) -> Body:
 
 
 def describe_body(model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the documentation of a body that ``validate_body`` checks, for FastAPI's ``openapi_extra``."""
+    """Return the OpenAPI description of a request body, for FastAPI's ``openapi_extra``."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}

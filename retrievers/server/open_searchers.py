@@ -1,6 +1,6 @@
-"""Open stores, retrievers and searchers, and the state of their files when opened.
+"""Open stores, retrievers and searchers, and the artifacts they were opened from.
 
-A file that is replaced on disk is still served in its old version, because it stays mapped until the process ends.
+An artifact that is replaced on disk is still served in its old version, because its files stay mapped until the process ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WARM_UP_CHARACTERS = 100
 
 
 def read_identity(path: Path) -> Identity:
-    """Return an identity of the artifact at a path, which its replacement will not share; None if the artifact is missing."""
+    """Return a value that identifies this version of the artifact at a path; None if the artifact is missing."""
     try:
         stat = os.stat(path / MANIFEST)
     except OSError:
@@ -42,10 +42,10 @@ def read_identity(path: Path) -> Identity:
 
 
 class SharedIdentities:
-    """Identities of the files opened first, in memory shared by all processes, so that later processes serve the same files.
+    """Identities of the artifacts that the first process opens, in shared memory, so that all processes serve the same versions.
 
     Args:
-        settings: settings of the server; they determine the order of the identities in all processes.
+        settings: settings of the server, which determine the order of the identities.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,10 +55,10 @@ class SharedIdentities:
         self._identities = RawArray("q", len(names))
 
     def check(self, name: Name, identity: Identity) -> None:
-        """Record the identity of an artifact about to be opened, or compare it with the recorded one.
+        """Record the identity of an artifact before it is opened, or compare the identity with the recorded one.
 
         Raises:
-            ArtifactMismatch: another process has opened a different version.
+            ArtifactMismatch: another process has opened a different version of the artifact.
         """
         if identity is None:
             return  # opening the missing artifact raises the error
@@ -73,14 +73,14 @@ class SharedIdentities:
 
 
 class OpenArtifact(NamedTuple):
-    """A store or an index as it was when opened; its files stay mapped even if they are replaced on disk."""
+    """Path, manifest and identity of a store or an index at the time when it was opened."""
 
     path: Path
     manifest: Manifest
     identity: Identity
 
     def describe(self) -> dict[str, Any]:
-        """Return its size and build time, and whether it has been replaced on disk."""
+        """Return the artifact's size and build time, and whether it has been replaced on disk."""
         return {
             "rows": self.manifest.count("rows"),
             "bytes": self.manifest.n_bytes,
@@ -94,8 +94,8 @@ class OpenSearchers:
 
     Args:
         settings: settings of the server.
-        shared: identities of the files that other processes of the server opened.
-        open_retriever: opens retrievers; None: the default opener.
+        shared: identities of the artifacts that the server's other processes have opened.
+        open_retriever: function that opens retrievers; None: ``opening.open_retriever``.
 
     Attributes:
         corpora: open stores and retrievers.
@@ -105,13 +105,13 @@ class OpenSearchers:
     def __init__(self, settings: Settings, shared: SharedIdentities, open_retriever: OpenRetriever | None) -> None:
         self._served_pairs, self._shared = settings.served_pairs, shared
         self._artifacts: dict[Name, OpenArtifact] = {}
-        self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics include
+        self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
         device, cache_bytes = settings.device, settings.cache_bytes
         self.corpora = OpenCorpora(device=device, cache_bytes=cache_bytes, opener=open_retriever, before_open=self._record)
         self.searchers: dict[Name, Searcher] = {}
 
     def open(self, reranker: Reranker | None) -> None:
-        """Open the searchers one after the other, and search once with each, so that everything is loaded and compiled."""
+        """Open the searchers one after the other, and search once with each, to load models and compile kernels."""
         compile_always()
         for corpus, retriever in self._served_pairs:
             searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
@@ -145,7 +145,7 @@ class OpenSearchers:
             metrics.cache_misses.labels(*name).inc(n_misses - misses)
 
     def _record(self, corpus: str, index: str | None) -> None:
-        """Record an artifact about to be opened, so that a replacement on disk is recognised later."""
+        """Record an artifact before it is opened, so that a later replacement on disk is recognised."""
         from wikidx.indexer.catalog import index_ref
 
         path = store_path(corpus) if index is None else index_ref(corpus, index).path

@@ -27,11 +27,11 @@ from .settings import Settings
 
 _PUBLIC_LIMITS = ("max_k", "max_depth", "max_queries", "max_query_characters", "max_candidates", "max_provenance", "max_rerank_pairs")
 
-PAGE = Path(__file__).parent / "page"  # its index.html is "/", its other files are below "/page"
+PAGE = Path(__file__).parent / "page"  # index.html is served at "/", all files of the folder below "/page"
 
 
 class Pages:
-    """Answers all paths. Searches bypass FastAPI, whose layers take longer than many searches.
+    """The ASGI application that answers all paths; searches bypass FastAPI, whose layers take longer than many searches.
 
     Args:
         settings: the server's settings.
@@ -70,7 +70,7 @@ class Pages:
 
 
 def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
-    """Add the state of the server."""
+    """Add the paths that report the state of the server."""
 
     @api.get("/health", tags=["state"])
     async def health() -> dict[str, bool]:
@@ -93,7 +93,7 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
 
 
 def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
-    """Add the served corpora and their passages."""
+    """Add the paths that return the served corpora and their passages."""
     limits = settings.limits
 
     @api.get("/v1/indexes", tags=["search"])
@@ -120,7 +120,7 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
 
 
 def _add_searches(api: FastAPI, settings: Settings, searching: SearchEndpoints) -> None:
-    """Add the searches to FastAPI, which documents them and refuses other methods on their paths."""
+    """Add the search paths, so that FastAPI documents them and refuses methods other than POST."""
     for path, endpoint, body, answer in (
         (SEARCH, searching.search, search_model(settings), SearchResponse),
         (RETRIEVE, searching.retrieve, retrieval_model(settings), RetrieveResponse),
@@ -130,7 +130,7 @@ def _add_searches(api: FastAPI, settings: Settings, searching: SearchEndpoints) 
 
 
 def _add_files(api: FastAPI) -> None:
-    """Add the documentation and the search page."""
+    """Add the paths of the documentation and of the search page."""
     api.add_api_route("/docs", lambda: HTMLResponse(render_docs(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
     if PAGE.is_dir():
         api.mount("/page", StaticFiles(directory=PAGE))
@@ -138,7 +138,7 @@ def _add_files(api: FastAPI) -> None:
 
 
 def _add_error_handlers(api: FastAPI) -> None:
-    """Answer every error as ``{error, error_type}``."""
+    """Add handlers that answer every error as ``{error, error_type}``."""
 
     @api.exception_handler(IdxError)
     @api.exception_handler(Exception)  # Starlette raises it again, and uvicorn logs it

@@ -34,19 +34,19 @@ from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
 
-_ACCEPT_S = 1.0  # time limit for accepting queued connections, and for their first requests
+_ACCEPT_S = 1.0  # time limit at shutdown for accepting queued connections, and for the arrival of their first requests
 _POLL_S = 0.1  # interval of checks for unread requests
 _KEEP_ALIVE_S = 75
-_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no cycles: a search for cycles after every 700 new objects is wasted
+_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no reference cycles: Python's collection after every 700 new objects is wasted
 _SWITCH_S = 5e-5  # a thread that returns from native code waits 50 µs for the GIL, not 5 ms: 25% more requests per second
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, which ends on SIGTERM or SIGINT without losing a request.
 
-    It ends in three steps. First, for a while, new connections are still accepted, but each connection is closed after its next answer.
-    Second, the connections waiting in the kernel's queue are accepted, and the listening sockets are closed. Third, all remaining requests
-    are answered, including those that have arrived but are not read yet.
+    The shutdown has three steps. First, for ``Limits.drain_s`` seconds, new connections are still accepted, and each connection is closed
+    after its next answer. Second, the connections in the kernel's queue are accepted, and the listening sockets are closed. Third, all
+    remaining requests are answered, including those that have arrived but are not read yet.
     """
 
     def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
@@ -69,13 +69,13 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Do periodic work, ten times per second; return whether to shut down."""
+        """Update cache metrics and write the access log, ten times per second; return whether to shut down."""
         self._catalog.update_cache_metrics()
         self._log.flush()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down; see the class."""
+        """Shut down in the three steps of the class's docstring."""
         self._front.is_stopping = True
         await asyncio.sleep(0 if self.force_exit else self._limits.drain_s)
         duplicates = [listener.dup() for listener in sockets or []]
@@ -121,7 +121,7 @@ def _has_request(connection: Any, *, may_send: bool) -> bool:  # noqa: ANN401  #
 
 
 def reload_in_background(catalog: Catalog) -> threading.Thread:
-    """Switch to the indexes that are now current, in the background; return the thread. See ``Catalog.reload``."""
+    """Call ``Catalog.reload`` in a new thread, and return the thread; errors are logged."""
 
     def reload() -> None:
         try:
@@ -129,7 +129,7 @@ def reload_in_background(catalog: Catalog) -> threading.Thread:
             _LOG.info("the current indexes are served")
         except IdxError as error:
             _LOG.error("the old indexes stay in service: %s", error)
-        except Exception:  # logged here, because no caller receives it
+        except Exception:  # logged here, because no caller receives the exception
             _LOG.exception("the old indexes stay in service")
 
     thread = threading.Thread(target=reload, name="reloading", daemon=True)
@@ -144,8 +144,8 @@ class Service:
         settings: the server's settings.
         listener: the socket.
         metrics: the server's metrics.
-        source: a function that opens retrievers, by default ``opening.open_retriever``; or a cluster, whose processes hold them.
-        shared: identities of the files that other processes opened; None: no other processes.
+        source: a function that opens retrievers, or a cluster whose processes hold the indexes; None: ``opening.open_retriever``.
+        shared: identities of the artifacts that the server's other processes have opened; None: no other processes.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Service:
         """Serve until stopped. In the main thread, handle SIGTERM and SIGINT, and tune the process for serving.
 
         Raises:
-            IdxError: something cannot be opened, which also ends the service.
+            IdxError: a corpus or retriever cannot be opened; the service has ended.
         """
         self._is_main_thread = threading.current_thread() is threading.main_thread()
         if self._is_main_thread:
@@ -175,13 +175,13 @@ class Service:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve())
         if not self._opening.done() and self._is_main_thread:
-            logging.shutdown()  # waiting until a large index is open is pointless, and a normal exit meanwhile is unsafe
+            logging.shutdown()  # an index is still being opened: waiting for it is pointless, and a normal exit is unsafe
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
 
     def reload(self) -> None:
-        """Switch to the indexes that are now current; see ``Catalog.reload``. May be called from another thread while serving."""
+        """Switch to the current indexes (see ``Catalog.reload``); may be called from another thread while serving."""
         if self._catalog is not None:
             self._catalog.reload()
 
@@ -211,7 +211,7 @@ class Service:
             catalog.open()
             if self._is_main_thread:
                 gc.collect()
-                gc.freeze()  # a full collection, which blocks all answers, no longer scans the loaded objects
+                gc.freeze()  # full collections, which block all answers, then skip the loaded objects
                 gc.set_threshold(*_GC_THRESHOLDS)
             self._opening.set_result(None)
         except Exception as error:  # ``run`` raises it

@@ -1,4 +1,4 @@
-"""Endpoints ``/v1/search`` and ``/retrieve``: request bodies to rankings to responses."""
+"""Endpoints ``/v1/search`` and ``/retrieve``, from the request body to the response."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .limits import check_size
 from .models import SearchBody, retrieval_model, search_model, validate_body
 from .settings import Settings
 
-_FIRST_WAIT_S = 0.1  # delay of the first check for a disconnect: the check takes longer than most searches wait
+_FIRST_WAIT_S = 0.1  # delay of the check for a disconnect, which takes longer than most searches
 _CHUNK_BYTES = 256 << 10  # larger responses are sent in chunks of about this size
 _CHUNK_MATCHES = 2_000  # provenance entries encoded in one step
 _DEFAULT_BODY = SearchBody(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
 
 
 class SearchEndpoints:
-    """Answers searches."""
+    """The endpoints for searches."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
@@ -86,7 +86,7 @@ async def _read_body(request: Request, max_bytes: int) -> bytes:
     parts, n_bytes = list[bytes](), 0
     async for part in request.stream():
         n_bytes += len(part)
-        if n_bytes <= max_bytes:  # an oversized body is read and discarded: a client listens only after sending all of it
+        if n_bytes <= max_bytes:  # the rest of an oversized body is discarded: a client reads the answer only after sending the whole body
             parts.append(part)
     if n_bytes > max_bytes:
         raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)
@@ -107,7 +107,7 @@ def _read_options(body: SearchBody) -> SearchOptions:
 
 
 async def _wait(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> list[Ranking]:
-    """Wait for rankings until the deadline or a disconnect; a search that has not started by then is cancelled.
+    """Wait for rankings until the deadline or a disconnect; then cancel a search that is not answered.
 
     Raises:
         ClientDisconnect: the client disconnected.
@@ -125,7 +125,7 @@ async def _wait(request: Request, answer: asyncio.Future[list[Ranking]], timeout
 
 
 async def _wait_with_client(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> None:
-    """Wait while the client is connected; raises ``ClientDisconnect`` when it disconnects."""
+    """Wait for an answer; raises ``ClientDisconnect`` when the client disconnects first."""
     disconnect = asyncio.ensure_future(request.receive())  # after the body, the next message is the disconnect
     events: set[asyncio.Future[Any]] = {answer, disconnect}
     await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -135,12 +135,12 @@ async def _wait_with_client(request: Request, answer: asyncio.Future[list[Rankin
 
 
 async def _to_response(request: Request, chunks: Iterator[bytes], *, in_thread: bool = False) -> Response:
-    """Return chunks of JSON as one response; a long response is streamed, so that few chunks are in memory.
+    """Return chunks of JSON as one response; a long response is streamed, so that only few chunks are in memory.
 
     Args:
         request: the request.
         chunks: lazily encoded JSON.
-        in_thread: encode slow chunks in a thread, so that other requests are answered meanwhile.
+        in_thread: encode the chunks in a thread, because they are slow and other requests must be answered meanwhile.
     """
     first_two = islice(chunks, 2)
     first = await run_in_threadpool(list, first_two) if in_thread else list(first_two)
@@ -151,14 +151,20 @@ async def _to_response(request: Request, chunks: Iterator[bytes], *, in_thread: 
 
 
 async def _stream(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks, each encoded after the previous chunk has been sent; other requests are served in between."""
+    """Yield chunks; each is encoded after the previous one has been sent, and other requests are served in between."""
     for chunk in chunks:
         yield chunk
         await asyncio.sleep(0)
 
 
 def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callable[[Sequence[ScoredPassage]], bytes]) -> Iterator[bytes]:
-    """Yield a JSON object of rankings in chunks of about ``_CHUNK_BYTES``, encoded lazily."""
+    """Yield a JSON object with rankings in chunks of about ``_CHUNK_BYTES``, encoded lazily.
+
+    Args:
+        prefix: the object's text before the list of rankings.
+        rankings: the rankings.
+        encode: function that returns a part of a ranking as a JSON list.
+    """
     parts, n_bytes = [prefix, b"["], 0
     for number, ranking in enumerate(rankings):
         parts.append(b",[" if number else b"[")
@@ -166,7 +172,7 @@ def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callabl
             if n_bytes > _CHUNK_BYTES:
                 yield b"".join(parts)
                 parts, n_bytes = [], 0
-            parts += (b"," if position else b"", encode(part)[1:-1])  # without its brackets
+            parts += (b"," if position else b"", encode(part)[1:-1])  # without the brackets of the list
             n_bytes += len(parts[-1])
         parts.append(b"]")
     yield b"".join([*parts, b"]}"])

@@ -14,7 +14,7 @@ from wikidx.corpora.errors import InputError
 from .api_key import ApiKey
 from .limits import Limits
 
-_BUSY_PORT_WAIT_S = 3.0  # wait for a port in use: a server that was just killed may still be ending
+_BUSY_PORT_WAIT_S = 3.0  # time to retry a port in use, because a server that was just killed may still be ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +25,16 @@ class Settings:
         corpora: names of the corpora; the first is the default.
         retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
-        reranker: cross-encoder for searches that request one; see ``opening.open_reranker``.
+        reranker: name of the cross-encoder for searches that request it; see ``opening.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
         port: the port; 0 selects a free one.
         api_key: key that requests must have; None: no key.
         insecure: without a key, also answer requests from other machines and from foreign web pages.
-        topk: default number of passages of ``/retrieve``.
+        topk: default number of passages for each query of ``/retrieve``.
         workers: number of processes.
-        access_log: log each request as a line of JSON on standard output.
-        limits: see ``Limits``.
+        access_log: whether to log each request as a line of JSON on standard output.
+        limits: limits on requests and on the queue.
     """
 
     corpora: tuple[str, ...]

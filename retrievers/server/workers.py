@@ -1,4 +1,4 @@
-"""Server processes that share one socket. Their parent holds only the socket and the metrics folder."""
+"""Server processes that share one socket. The parent process holds only the socket and the folder of the metrics."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from .open_searchers import SharedIdentities
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
-_RESTART_PAUSE_S = 1.0  # before an exited process is replaced
-_CANNOT_OPEN = 2  # exit status
+_RESTART_PAUSE_S = 1.0  # wait before an exited process is replaced
+_CANNOT_OPEN = 2  # exit status of a process that cannot open its corpora
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def serve(settings: Settings, listener: socket.socket) -> None:
-    """Serve on a listening socket until SIGTERM or SIGINT; called in the main thread.
+    """Serve on a listening socket until SIGTERM or SIGINT; must be called in the main thread.
 
     Raises:
-        IdxError: something cannot be opened.
+        IdxError: a corpus or retriever cannot be opened.
     """
     if settings.workers == 1:
         _run(settings, listener, SharedIdentities(settings))
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported; see ``metrics``
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
         _WorkerPool(settings, listener, folder).run()
 
 
@@ -50,9 +50,10 @@ def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities) 
 
 
 class _WorkerPool:
-    """Forks before anything heavy is loaded, and replaces processes that exit on their own.
+    """Server processes, forked before heavy modules are imported, and replaced when they exit on their own.
 
-    At start-up, a process that cannot open its corpora ends all processes; a replacement, whose files may have changed, ends only itself.
+    If a process of the start cannot open its corpora, all processes are ended. If a replacement cannot, for instance because files have
+    changed, the other processes continue.
     """
 
     def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str) -> None:
@@ -83,7 +84,7 @@ class _WorkerPool:
 
     def _start(self, number: int) -> None:
         process = self._context.Process(target=self._serve, args=(number,), name=f"server {number}")
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the process receives the signal once it can handle it
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the new process receives signals only once it can handle them
         try:
             process.start()
         finally:
@@ -91,11 +92,11 @@ class _WorkerPool:
         self._processes[number] = process
 
     def _replace(self, number: int, process: ForkProcess) -> None:
-        """Forget an exited process, and start a replacement unless all are ending or it could not open its corpora."""
+        """Replace an exited process, unless all processes are ending or the exited one could not open its corpora."""
         from prometheus_client.multiprocess import mark_process_dead
 
         del self._processes[number]
-        mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]  # its gauges no longer count
+        mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]  # its gauges are no longer summed
         if self._is_stopping:
             return
         if process.exitcode != _CANNOT_OPEN:
@@ -119,7 +120,7 @@ class _WorkerPool:
     def _serve(self, number: int) -> None:
         """Serve in a forked process."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent ends this process
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         threading.Thread(target=_exit_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
