@@ -35,8 +35,8 @@ class StoreOptions:
 
     Attributes:
         source: path of a local copy that replaces the download; for a corpus of several files, their folder.
-        limit: number of records of a subset, which is built as ``<name>@<limit>``; its local copy is not verified. None: all records.
-        skip_bad: skip unusable records and list them in ``skipped.jsonl``, instead of failing at the first.
+        limit: number of records to build as the subset ``<name>@<limit>``; a local copy is then not verified. None: all records.
+        skip_bad: skip unusable records and list them in ``skipped.jsonl``, instead of failing at the first one.
         replace: replace an existing store of this name if it differs or is corrupt.
         rebuild: build again even if the existing store could be reused.
     """
@@ -58,7 +58,7 @@ def store_name(corpus: Corpus, limit: int | None) -> str:
 
 
 def store_path(name: str) -> Path:
-    """Return the store directory of the corpus ``name``, which may be missing."""
+    """Return the directory of the store of the corpus ``name``, existing or not."""
     return corpus_path(name) / "passages"
 
 

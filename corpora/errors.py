@@ -30,7 +30,7 @@ _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 class IdxError(Exception):
     """Base class of all errors that a user can fix; the message is one line.
 
-    A message may quote untrusted files, so that it shows newlines and other control characters as escapes.
+    A message may quote untrusted files; newlines and other control characters are shown as escapes.
     """
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class MissingExtraError(IdxError, ImportError):
 
 
 def install_argument(extra: str) -> str:
-    """Return the arguments of ``pip install`` for an extra, from the source from which idx was installed."""
+    """Return the arguments of ``pip install`` that add an extra to the installed idx."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname

@@ -26,7 +26,7 @@ class CorpusEstimate:
         passage_bytes: mean UTF-8 bytes per passage.
         download_bytes: bytes still to be downloaded.
         sample: the first passages, at most 2,000; empty if the estimate comes from published figures.
-        unkept_fields: fields of a user's file that passages do not keep, found in its first 2,000 records.
+        unkept_fields: fields that occur in the first 2,000 records of a user's file, but that passages do not keep.
     """
 
     n_passages: int

@@ -25,7 +25,7 @@ class ResolvedCorpus(NamedTuple):
     Attributes:
         corpus: the corpus.
         options: options for building its store.
-        keep_store: use the existing store without comparing it with its source file: the user named the built corpus, not the file.
+        keep_store: whether to use the existing store without comparing it with the source, because the user named the built corpus.
     """
 
     corpus: Corpus
@@ -101,7 +101,7 @@ def resolve(
     options: StoreOptions = StoreOptions(),  # noqa: B008 - immutable
     reading: ReadOptions = ReadOptions(),  # noqa: B008
 ) -> ResolvedCorpus:
-    """Return the corpus that a name or path means, and the options for building its store.
+    """Resolve a name or path to a corpus, with options for building its store.
 
     Args:
         corpus: the name of a known or built corpus, or the path of a file.

@@ -1,6 +1,6 @@
 """Retrieval: from queries to ranked passages. This package may import ``indexer`` and ``corpora``.
 
-options       SearchOptions                                    base          protocols of retrievers and searchers, their results
+options       SearchOptions                                    base          protocols and results of retrievers and searchers
 bm25  dense   retrievers: queries -> rows and scores           cache         a retriever with an LRU cache of results
 naming        "bm25+minilm" -> RetrieverName                   opening       opens retrievers and searchers by name
 searcher      LocalSearcher: from queries to ranked passages   fusion        fuses, merges and deduplicates ranked lists

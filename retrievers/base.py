@@ -144,7 +144,7 @@ class Rankings(list[Ranking]):
         return rendering.to_html([(ranking.queries, ranking) for ranking in self])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all rankings as JSON values, in the format of the server's answers."""
+        """Return all rankings as JSON values; see ``Ranking.to_dict``."""
         return {"rankings": [ranking.to_dict() for ranking in self]}
 
     def to_pandas(self, query_ids: Sequence[str] | None = None) -> pd.DataFrame:

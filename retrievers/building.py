@@ -42,7 +42,7 @@ def build(
         retriever: an index name, or several joined with "+"; see ``open_searcher``.
         name: name for the corpus. None: a corpus from a file is named after the file; given passages are deleted when the searcher is
             closed or the process ends.
-        split: rule that splits texts into passages of at most 100 words. None: a file's articles are split by "words", other texts not.
+        split: rule that splits texts into passages of at most 100 words. None: only a file's articles are split, by "words".
         device: device of encoders and vector indexes; "auto" is the first GPU, else the CPU.
         replace: replace an existing corpus of this name if it differs, and its indexes.
 

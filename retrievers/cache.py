@@ -24,8 +24,8 @@ _Key = tuple[str, int, SearchParams]
 class CachedRetriever:
     """A retriever with an LRU cache of its results; thread-safe.
 
-    Query, depth and parameters are the key of a result. The wrapped retriever searches only for the queries that are not cached. It never
-    changes, nor does its index, so that cached results stay valid.
+    Query, depth and parameters are the key of a result. The wrapped retriever searches only for the queries that are not cached. The
+    wrapped retriever and its index never change, so that cached results stay valid.
 
     Args:
         retriever: the wrapped retriever.

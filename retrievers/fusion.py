@@ -30,7 +30,7 @@ _ALL_TEXTS.flags.writeable = False  # read-only like a store's keys, because num
 
 
 class Fusion(NamedTuple):
-    """Rule that fuses the lists of several searches for one query into one.
+    """Rule that fuses the lists of several searches for one query into one list.
 
     Attributes:
         rule: "weighted", or a rule of ``merge``. "weighted" adds a row's scores times the factors; a row missing from a list has the list's

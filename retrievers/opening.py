@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LARGE_CORPUS = 1_000_000  # passages from which the device of a search decides its speed, so that it is reported
+_LARGE_CORPUS = 1_000_000  # minimum number of passages for which the log reports the device of the search
 
 
 class OpenRetriever(Protocol):

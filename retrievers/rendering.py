@@ -51,7 +51,7 @@ def to_text(queries: Sequence[str], hits: Sequence[Hit]) -> str:
 
 
 def to_html(rankings: Sequence[tuple[Sequence[str], Sequence[Hit]]]) -> str:
-    """Return pairs of queries and ranking as HTML tables."""
+    """Return rankings as HTML tables; each ranking is given with its queries."""
     return "".join(_table(queries, hits) for queries, hits in rankings)
 
 
@@ -67,7 +67,7 @@ def _table(queries: Sequence[str], hits: Sequence[Hit]) -> str:
 
 
 def to_pandas(rankings: Iterable[tuple[str, Sequence[str], Sequence[Hit]]]) -> pd.DataFrame:
-    """Return triples of query id, queries and ranking as a data frame; raises ``MissingExtraError`` without pandas."""
+    """Return rankings as a data frame; each is given with its query id and queries. Raises ``MissingExtraError`` without pandas."""
     try:
         import pandas as pd
     except ImportError as error:

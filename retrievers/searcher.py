@@ -1,7 +1,7 @@
 """``LocalSearcher``: the path from queries to ranked passages.
 
 Each retriever searches for the distinct queries of all groups in one batch. The results are fused per query, merged per group,
-deduplicated, reranked and cut to k. One call of the store fetches the passages of the distinct rows; a cross-encoder then reads them.
+deduplicated, reranked and cut to k. One call to the store fetches the passages of all distinct rows, before a cross-encoder reads them.
 """
 
 from __future__ import annotations

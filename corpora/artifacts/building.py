@@ -2,7 +2,7 @@
 
 A build writes to a hidden staging directory next to its target. When all files are complete, the build flushes them to disk, *seals* the
 directory by writing the manifest, and renames the directory to the target. An interruption leaves the staging directory in place. The next
-build of the same recipe reuses its files; if the directory is already sealed, that build only renames it.
+build of the same recipe reuses the staged files, or only renames the directory if it is already sealed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
 
     Raises:
         LockedError: another process is building this artifact.
-        StorageError: the disk is full, read-only or not permitted; the staged files are kept for the next attempt.
+        StorageError: the disk is full or read-only, or access is denied; the staged files are kept for the next attempt.
         InputError: ``write`` raised it; the staged files are deleted unless ``ArtifactSpec.keep_staging`` is set.
     """
     staging = staging_path(target)
@@ -154,7 +154,7 @@ def remove_empty(folder: Path) -> None:
 def lock(target: Path) -> Iterator[None]:
     """Hold the lock of ``target``, a path in the data home, during the ``with`` block.
 
-    The path itself may be missing. The kernel releases the lock when the process ends, even by a kill.
+    The path may be missing. The kernel releases the lock when the process ends, even if it is killed.
 
     Raises:
         LockedError: another process, or another thread of this process, holds the lock.
@@ -189,7 +189,8 @@ def _prepare(staging: Path, recipe: Recipe) -> None:
 def _write(staging: Path, spec: ArtifactSpec) -> BuildResult:
     """Run ``spec.write``; after ``StagingCorrupt``, discard the staged files and run it once more.
 
-    After any other error, this function keeps the staged files: for example, finished vectors must survive an error in the store.
+    After any other error, this function keeps the staged files: for example, finished vectors must survive the discovery that a store is
+    corrupt.
     """
     _prepare(staging, spec.recipe)
     with contextlib.suppress(StagingCorrupt):
@@ -252,7 +253,7 @@ def _publish(staging: Path, target: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange the names of two directories atomically, and return whether the system supports this."""
+    """Exchange the names of two directories atomically; return False if the system cannot do this."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # exists on Linux only
     return rename is not None and rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0
 

@@ -11,7 +11,7 @@ from wikidx.corpora.errors import InputError
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
-_MAX_NAME = 100  # characters; file systems allow 255 bytes, of which idx's suffixes need some
+_MAX_NAME = 100  # characters; with the suffixes that idx adds, a name must fit into the 255 bytes that file systems allow
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 _MOUNTS = Path("/proc/self/mounts")
@@ -38,7 +38,7 @@ def check_name(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, int | None]:
-    """Return the corpus and the limit in a name on disk: ``<corpus>@<limit>`` names a subset, ``<corpus>`` has the limit None.
+    """Return the corpus and the limit in a name on disk: ``<corpus>@<limit>`` for a subset, else ``<corpus>`` (limit None).
 
     Raises:
         InputError: ``name`` is invalid.
@@ -51,7 +51,7 @@ def split_name(name: str) -> tuple[str, int | None]:
 
 
 def corpus_path(name: str) -> Path:
-    """Return the directory of a corpus in the data home, which may be missing; raises as ``split_name`` does."""
+    """Return the directory of a corpus in the data home, existing or not; raises as ``split_name`` does."""
     split_name(name)
     return home() / name
 

@@ -53,7 +53,7 @@ class Manifest:
     Attributes:
         recipe: inputs and settings of the build.
         sources: path or address of each input at build time.
-        fingerprint: fingerprint of the store that the artifact is or was built from.
+        fingerprint: fingerprint of the passages in the artifact, or of the passages from which it was built.
         counts: "rows" and other counts, by name.
         packages: versions of Python and of packages at build time, by name.
         files: size and checksum of each file, by its path in the artifact.

@@ -50,7 +50,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
 
 
 def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None) -> Corpus:
-    """Return a corpus of passages given in Python; without ``passages``, only its store can be used, and not built again.
+    """Return a corpus of passages given in Python; without ``passages``, its store can be opened, but not built.
 
     Args:
         name: name of the corpus.

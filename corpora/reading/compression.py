@@ -104,7 +104,7 @@ def read_bytes(path: Path) -> bytes:
     """Return the decompressed bytes of a whole file.
 
     Raises:
-        InputError: the content exceeds 256 MiB and 100 times the size of the file; see also ``open_decompressed``.
+        InputError: the content exceeds both 256 MiB and 100 times the size of the file; see also ``open_decompressed``.
     """
     limit = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
     with open_decompressed(path) as file:

@@ -11,10 +11,10 @@ from .compression import open_decompressed, read_lines
 
 
 def read_queries(path: Path) -> list[str]:
-    """Return the queries of a file, one per line: text, or JSON with "question". Blank lines are skipped.
+    """Return the queries of a file with one query per line, as text or as JSON with "question"; blank lines are skipped.
 
     Raises:
-        InputError: a line is neither, or there is no query.
+        InputError: a line is neither text in UTF-8 nor such JSON, or the file has no query.
     """
     queries = list[str]()
     with open_decompressed(path) as file:

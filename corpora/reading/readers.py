@@ -135,8 +135,8 @@ class _RowLines:
 def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, three columns) of every valid row.
 
-    If an unclosed quote joins lines to a bad row, only its first line is lost: the others are parsed again. A row that spans a line which
-    ``_read_lines`` has reported as bad is skipped.
+    An unclosed quote can join several lines to one bad row. Only the first of these lines is lost; the others are parsed again. A row that
+    spans a line which ``_read_lines`` has reported as bad is skipped.
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(_read_lines(path, on_bad))

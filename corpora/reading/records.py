@@ -72,7 +72,7 @@ def beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
 
-    The first line of several is the title, which may be in quotes.
+    If ``contents`` has several lines, the first line is the title, which may be in quotes.
     """
     record = _check_object(record)
     title, newline, text = _string(record, "contents").partition("\n")

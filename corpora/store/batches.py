@@ -1,6 +1,6 @@
 """Batches of passages: many frames, each one compressed passage, in one LMDB value.
 
-A batch begins with offsets (u32, little-endian) from its own start: the start of each frame, and the end of the last. The frames follow.
+A batch begins with the offsets (u32, little-endian) of the start of each frame and of the end of the last frame. The frames follow.
 Batching keeps LMDB's tree small. Opening a store reads the tree once to locate the batches; the offsets then locate the frames.
 """
 

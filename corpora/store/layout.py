@@ -6,7 +6,7 @@ and take less than half of their original size. The files:
     passages.lmdb  the tables ``passages`` and ``about``
     text_keys.u64  the text key of each row (see ``corpora.passage.text_key``), little-endian uint64
     ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
-    titles.u64     the same by title
+    titles.u64     sorted little-endian uint64 words that find rows by title
     checks.json    checksums of the arrays, and of the pages that LMDB interprets (see ``checks``)
 
 The tables of ``passages.lmdb``:
@@ -118,7 +118,7 @@ os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, a
 
 
 def shared_database(path: Path) -> Database:
-    """Return the ``Database`` of a finished store; each process opens it once, on first use.
+    """Return the ``Database`` of a finished store, which each process opens once, on first use.
 
     Open files are identified by device and inode, so that a store rebuilt at the same path is opened anew.
 
@@ -179,7 +179,7 @@ def decompressor(dictionary: bytes) -> Decompress:
     decompress_all = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
 
     def decompress(frames: Frames) -> list[bytes]:
-        """Decompress all frames in one call, which releases the GIL once; each time, reacquiring the GIL can take a wait."""
+        """Decompress all frames in one call, so that the GIL is released and reacquired only once."""
         if not frames:
             return []
         try:

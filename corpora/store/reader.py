@@ -23,7 +23,7 @@ TextKeys = NDArray[np.uint64]
 NO_ROW = -1
 
 _READ_ROWS = 1024
-_READ_BYTES = 4 << 20  # limit on a batch of whole articles
+_READ_BYTES = 4 << 20  # size limit of a batch, which only whole articles reach
 
 
 class PassageStore:

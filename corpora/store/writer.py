@@ -39,7 +39,7 @@ from .layout import (
 from .names import Words, colliding_rows, sort, word
 
 _BATCH_PASSAGES = 16_384
-_BATCH_CHARACTERS = 32 << 20  # limit on a batch of whole articles
+_BATCH_CHARACTERS = 32 << 20  # size limit of a batch, which only whole articles reach
 _FULL_DISK_BYTES = 64 << 20  # a batch may need this much: a write that fails with less free space is reported as a full disk
 _DICTIONARY_BYTES = 256 << 10  # compression ratio: 2 to 8 % worse with 112 KiB, 1 % better with 1 MiB (284 k passages of wiki_intro)
 _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
@@ -72,7 +72,7 @@ class StoreWriter:
     beginning: the stored records are read again only for the fingerprint, the ids and the titles.
 
     Attributes:
-        n_read: number of records read so far, including bad records.
+        n_read: number of records read so far, stored or not.
 
     Raises:
         StagingCorrupt: the files of an interrupted writer are corrupt.

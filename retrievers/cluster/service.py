@@ -42,7 +42,7 @@ _LOG = logging.getLogger("idx.server")
 
 WATCH_S = 1.0
 _OPEN_S = 3_600.0  # time limit for opening a shard
-_GRACE_S = 1.0  # time between the latest deadline of an old generation's searches and its end
+_GRACE_S = 1.0  # an old generation ends this long after the latest deadline of its searches
 
 Index = tuple[str, str]  # corpus, index
 
@@ -263,7 +263,7 @@ def describe(number: int, replica: Replica, is_stopping: Callable[[], bool] = la
     """Wait until a replica of a shard is open, and return the descriptions of its indexes by key.
 
     Raises:
-        IdxError: the replica cannot be opened in time, or the server is ending.
+        IdxError: the replica cannot be opened, is not open in time, or the server is ending.
     """
     ray, deadline = load_ray(), time.monotonic() + _OPEN_S
     shard_name = f"shard {number} on node {replica.node.address}"

@@ -66,7 +66,7 @@ class Catalog:
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._served = OpenSearchers(settings, shared, self._open_retriever)
         self._reranker: Reranker | None = None
-        owners: dict[Name, Batcher] = {}  # one for all dense retrievers of a corpus, and one for each lexical retriever
+        owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
         for corpus, retriever in settings.served_pairs:
             owner = corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"

@@ -47,7 +47,7 @@ class Limits:
 
 
 def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, n_retrievers: int) -> None:
-    """Check, before a search starts, that it is within the limits.
+    """Check that a search is within the limits, before the search starts.
 
     Raises:
         InvalidRequest: the search exceeds a limit.

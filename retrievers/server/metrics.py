@@ -52,7 +52,7 @@ class Metrics:
         return generate_latest(self._total())
 
     def n_ready(self) -> int:
-        """Return the number of processes that have opened everything."""
+        """Return the number of processes that have opened all corpora and retrievers."""
         return int(self._total().get_sample_value("idx_ready_processes") or 0)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:

@@ -65,7 +65,7 @@ class Pages:
             response = error_response(error)
         except Exception as error:
             await error_response(error)(scope, receive, send)
-            raise  # uvicorn logs it
+            raise  # uvicorn logs the exception
         await response(scope, receive, send)
 
 
@@ -141,7 +141,7 @@ def _add_error_handlers(api: FastAPI) -> None:
     """Add handlers that answer every error as ``{error, error_type}``."""
 
     @api.exception_handler(IdxError)
-    @api.exception_handler(Exception)  # Starlette raises it again, and uvicorn logs it
+    @api.exception_handler(Exception)  # Starlette raises the exception again, and uvicorn logs it
     async def handle_error(request: Request, error: Exception) -> Response:
         return error_response(error)
 

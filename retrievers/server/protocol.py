@@ -11,7 +11,7 @@ from wikidx.retrievers.errors import InvalidRequest
 
 from .front import error_response
 
-_LINGER_S = 2.0  # time for a client to finish sending, and so to read the refusal
+_LINGER_S = 2.0  # time in which a client can finish sending and read the refusal
 
 
 class Protocol(HttpToolsProtocol):

@@ -107,7 +107,7 @@ def _read_options(body: SearchBody) -> SearchOptions:
 
 
 async def _wait(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> list[Ranking]:
-    """Wait for rankings until the deadline or a disconnect; then cancel a search that is not answered.
+    """Wait for rankings until the deadline or a disconnect, then cancel an unanswered search.
 
     Raises:
         ClientDisconnect: the client disconnected.

@@ -52,8 +52,8 @@ def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities) 
 class _WorkerPool:
     """Server processes, forked before heavy modules are imported, and replaced when they exit on their own.
 
-    If a process of the start cannot open its corpora, all processes are ended. If a replacement cannot, for instance because files have
-    changed, the other processes continue.
+    If one of the first processes cannot open its corpora, all processes are ended. If a replacement cannot open its corpora, for instance
+    because files have changed, the other processes continue.
     """
 
     def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str) -> None:
