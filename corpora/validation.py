@@ -40,7 +40,7 @@ def options(kind: type[T]) -> type[T]:
 
 
 def explain(error: ValidationError, known: Collection[str] = (), *, whole: str = "it") -> str:
-    """Return one line with the first of pydantic's errors and the number of further errors.
+    """Return one line about the first of pydantic's errors.
 
     Args:
         error: pydantic's exception.

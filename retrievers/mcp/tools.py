@@ -67,7 +67,7 @@ Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="
 
 
 class Match(BaseModel):
-    """One match of a passage: a query, and a retriever that found it."""
+    """One match of a passage: a query and a retriever that found the passage."""
 
     query: str
     retriever: str
@@ -160,7 +160,7 @@ class Tools:
         return corpora[corpus] if corpus is not None else next(iter(corpora.values()))
 
     def _resolve_retriever(self, target: SearchableCorpus, retriever: str | None) -> str:
-        """Return the canonical retriever name of a call."""
+        """Return the canonical name of the retriever that a call requests."""
         if not target.retrievers:
             raise InputError(f"'{target.corpus}' has no index: run 'idx build {target.corpus} --bm25'")
         name = RetrieverName.parse(retriever or target.retrievers[0])

@@ -53,7 +53,7 @@ class RetrieveBody(BaseModel):
 
 
 class Match(BaseModel):
-    """One match of a passage: a query, and a retriever that found it."""
+    """One match of a passage: a query and a retriever that found the passage."""
 
     query: str
     retriever: str

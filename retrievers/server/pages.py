@@ -79,7 +79,7 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
 
     @api.get("/ready", tags=["state"], responses={503: {"description": "Not everything is open yet."}})
     async def ready(response: Response) -> dict[str, Any]:
-        """Return the readiness; 200 once every process has opened everything."""
+        """Return the readiness; the status is 200 once every process has opened all corpora and retrievers."""
         state = catalog.readiness()
         if not state["ready"]:
             response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -98,7 +98,7 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
 
     @api.get("/v1/indexes", tags=["search"])
     def indexes() -> dict[str, Any]:
-        """Return the served corpora and indexes; "replaced": a newer build is on disk, and a restart will serve it."""
+        """Return the served corpora and indexes; "replaced" means that a newer build is on disk, which a restart will serve."""
         return {
             "corpora": catalog.describe(),
             "rules": RULES,
@@ -107,7 +107,7 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
 
     @api.get("/v1/corpora/{corpus}/passages", tags=["search"], responses={status: ERROR_RESPONSES[status] for status in (404, 422, 503)})
     def passages(corpus: str, id: Annotated[list[str], Query()]) -> dict[str, Any]:
-        """Return passages by their ids, in that order; ids that the corpus does not have are listed as missing."""
+        """Return the passages with the given ids, in this order; ids that the corpus lacks are listed as missing."""
         if len(id) > limits.max_ids:
             raise InvalidRequest(f"{len(id):,} passages in a request, {limits.max_ids:,} are allowed")
         store = catalog.store(corpus)
