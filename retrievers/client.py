@@ -1,7 +1,7 @@
 """Clients of ``idx serve``: ``ServerClient``, and ``RemoteSearcher`` with the interface of ``LocalSearcher``.
 
-A request is retried only if no server has accepted it: the server is overloaded or not ready, no server listens, or the server closes an
-idle connection before the first byte of the answer.
+A request is retried only if no server has accepted it. This is the case if the server is overloaded or not ready, if no server listens, or
+if the server closes an idle connection before the first byte of the answer.
 """
 
 from __future__ import annotations

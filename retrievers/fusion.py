@@ -46,7 +46,9 @@ class Fusion(NamedTuple):
 
 
 def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
-    """Return the results of several searches for the same Q queries as lists; list ``s * Q + q`` holds the result of search s for query q.
+    """Return the results of several searches for the same Q queries as lists.
+
+    List ``s * Q + q`` holds the result of search s for query q.
 
     Args:
         results: the results of each search.

@@ -1,7 +1,7 @@
 """Numba kernels that combine ranked lists; ``fusion`` validates their inputs.
 
 Rows must be below 2 ** 32, and scores finite. Returned lists are sorted by descending float32 score, ties by ascending row. The values of a
-row are added in float64, in the order of the target's lists, so that the result of a target never depends on other targets.
+row are added in float64, in the order of the target's lists. The result of a target therefore never depends on other targets.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield (heading, body) in order; the heading of the lead is ''.
 
-    The first line belongs to the lead and is never a heading. A heading directly before another heading or the end of the text has no body:
-    its line stays in the body of the preceding section, so that no text is lost.
+    The first line belongs to the lead and is never a heading. A heading without a body (before another heading, or at the end of the text)
+    stays in the body of the preceding section, so that no text is lost.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     heading, body = "", lines[:1]

@@ -206,7 +206,7 @@ def _read_state(replica: Replica, reference: Any) -> str | None:  # noqa: ANN401
         replica.state = state = ray.get(reference)
     except ray.exceptions.RayError as error:
         return str(getattr(error, "cause", error))
-    if state.node != replica.node.id:  # Ray has restarted it on another node
+    if state.node != replica.node.id:  # Ray has restarted the replica on another node
         replica.node = next((node for node in list_nodes() if node.id == state.node), replica.node)
     return None
 

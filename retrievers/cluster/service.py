@@ -175,7 +175,7 @@ class ShardService:
     def stop(self) -> None:
         """End all processes; no search or start is possible afterwards. Further calls do nothing."""
         self._is_stopping.set()
-        with self._exchange_lock:  # waits for an exchange in progress, which fails because of ``_is_stopping``
+        with self._exchange_lock:  # waits for an exchange in progress, which ``_is_stopping`` shortens
             if self._watcher is not None:
                 self._watcher.join()
             for generation in self._generations():

@@ -41,7 +41,7 @@ class Cluster(Protocol):
         ...
 
     def stop(self) -> None:
-        """End all processes; an exchange in progress fails."""
+        """End all processes; an exchange in progress is abandoned."""
         ...
 
 
@@ -162,7 +162,7 @@ class Catalog:
         self._served.update_cache_metrics(self._metrics)
 
     def stop(self) -> None:
-        """End the search threads and the cluster; a reload in progress fails."""
+        """End the search threads and the cluster; a reload in progress is abandoned."""
         for batcher in set(self._batchers.values()):
             batcher.stop()
         if self.cluster is not None:

@@ -17,9 +17,8 @@ _LINGER_S = 2.0  # time in which a client can finish sending and read the refusa
 class Protocol(HttpToolsProtocol):
     """The protocol of one connection.
 
-    A malformed request is refused in JSON, after the answers to the requests before it. Further input is read and dropped: closing a
-    connection with unread input resets the connection, and the client may never see the answer. uvicorn itself answers in plain text, and
-    closes the connection at once.
+    A malformed request is refused in JSON, after the answers to the requests before it. Further input is read and dropped, because closing
+    a connection with unread input can destroy the answer. uvicorn itself answers in plain text, and closes the connection at once.
     """
 
     _is_refused = False
