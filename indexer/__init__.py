@@ -1,11 +1,11 @@
-"""Lexical indexes of a corpus, and dense indexes of an encoder's vectors. May import ``corpora``.
+"""Indexes over the terms of passages, and over their vectors. Of the other packages it imports only ``corpora``.
 
 base       Hits, Encoder, VectorIndex, LexicalIndex, array types      naming     bm25, contriever, contriever-ivfpq -> IndexName
 analysis/  text -> terms, equal to Lucene's                           encoders/  one file per family, with a shared forward pass
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
-planning   a complete build: its estimate and steps                   estimate   disk, memory and time of each step
+planning   estimate and steps of a complete build                     estimate   disk, memory and time of each step
 page_checks  checksums of pages, verified before first use
 recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
 """
@@ -34,7 +34,7 @@ INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",
     "lucene": "wikidx.indexer.indexes.lucene.index:KIND",
 }
-VECTOR_INDEXES = {  # kinds of index over an encoder's vectors, named <encoder>-<kind>
+VECTOR_INDEXES = {  # kinds of index over vectors; an index is named <encoder>-<kind>
     "flat": "wikidx.indexer.indexes.faiss.flat:FLAT",
     "flat-fp16": "wikidx.indexer.indexes.faiss.flat:FLAT_FP16",
     "sq8": "wikidx.indexer.indexes.faiss.flat:SQ8",

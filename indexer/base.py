@@ -27,7 +27,8 @@ _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 class Hits(NamedTuple):
     """Results of a search for Q queries: rows int64 and scores float32, both of shape (Q, k).
 
-    Each query's results are sorted by descending score, then ascending row; unused slots have row -1 and score -inf.
+    Each query's results are sorted by descending score; equal scores are sorted by ascending row. An unused slot has row -1 and score
+    -inf.
     """
 
     rows: Rows
@@ -59,8 +60,8 @@ class SearchParams:
 
     Attributes:
         nprobe: number of lists to search (inverted file).
-        ef_search: candidates kept while walking the graph (HNSW); at least k are kept.
-        refine: candidates for each result that are rescored exactly from the vectors; 0 for none.
+        ef_search: length of the candidate list of a graph search (HNSW); at least k is used.
+        refine: number of candidates to rescore exactly from the vectors, for each of the k results; 0: no rescoring.
     """
 
     nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
@@ -84,7 +85,7 @@ class SearchParam(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Torch's names of the devices that hold the vectors, and a one-line reason for the user."""
+    """Torch's names of the devices that hold the vectors, and the reason for this choice, as a message of one line."""
 
     devices: tuple[str, ...]
     reason: str
@@ -98,7 +99,7 @@ class VectorIndex(Protocol):
 
     Attributes:
         dim: number of components of a vector.
-        placement: devices of the index, and the reason for them.
+        placement: devices of the index.
     """
 
     dim: int
@@ -126,10 +127,10 @@ class LexicalIndex(Protocol):
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return each query's scores, as in a search, for its given ascending rows; -inf for a row that no search would return.
+        """Return each query's search scores for its rows, which must ascend; the score of a row without a term of the query is -inf.
 
         Raises:
-            InputError: this kind of index does not support it.
+            InputError: this kind of index cannot rescore rows.
         """
         ...
 

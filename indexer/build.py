@@ -1,7 +1,7 @@
 """Build and open the indexes of a corpus.
 
-``bm25``, ``bm25-1.2-0.75`` and ``lucene`` are lexical indexes. An encoder's name means exact search over its vectors, in
-``<corpus>/vectors/<encoder>``; ``<encoder>-<kind>`` is an index built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
+``bm25``, ``bm25-1.2-0.75`` and ``lucene`` are lexical indexes. An encoder's name means exact search over its vectors, which are in
+``<corpus>/vectors/<encoder>``. ``<encoder>-<kind>`` is an index built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", "bm25-1.2-0.75" (k1 and b), "lucene", an encoder (embedding on the CPU), or ``<encoder>-<kind>``.
+        name: "bm25", "bm25-1.2-0.75" (k1 and b), "lucene", ``<encoder>-<kind>``, or an encoder, whose vectors are computed on the CPU.
         store: the corpus's store.
         force: replace an existing index.
         progress: called with (rows done, total rows).
@@ -70,7 +70,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
 
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
-    """Return the recipe of an index, and its passages or vectors; raises ``ArtifactMissing`` if these vectors are missing."""
+    """Return the recipe of an index, and its source: the store, or the vectors; raises ``ArtifactMissing`` without the vectors."""
     inputs = {"passages": store.fingerprint}
     if not ref.name.encoder:
         parameters = {**ref.kind.parameters(Size(len(store))), **ref.numbers}
@@ -92,8 +92,8 @@ def build_vectors(
 ) -> Manifest:
     """Embed a corpus unless it already has vectors of the encoder, embedded or imported; an interrupted build resumes.
 
-    A resumed build keeps the finished vectors even if the device or batch size has changed; if neither has, the result is bit-identical
-    to that of an uninterrupted build.
+    A resumed build keeps the finished vectors even if the device or batch size has changed. With the same device and batch size, its
+    result is bit-identical to that of an uninterrupted build.
 
     Args:
         corpus: the corpus's name.
@@ -104,8 +104,8 @@ def build_vectors(
         progress: see ``EmbedProgress``.
 
     Raises:
-        ArtifactMismatch: existing vectors have another dtype than requested, or an interrupted build has left vectors of another precision
-            or checkpoint.
+        ArtifactMismatch: the existing vectors have another dtype than requested, or an interrupted build has left vectors of another
+            precision or checkpoint.
         IdxError, InputError, MissingExtraError, StorageError, LockedError: see ``embed.embed``; the finished vectors are kept.
     """
     resources = resolve_resources(options, spec)
@@ -123,7 +123,7 @@ def build_vectors(
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 
     manifest = find_existing()
-    if manifest is not None:  # before the checkpoint is read, which existing vectors do not need
+    if manifest is not None:  # existing vectors need no checkpoint
         return manifest
     inputs = {"passages": store.fingerprint, **weight_checksums(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
@@ -158,15 +158,15 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
 def open_vector_index(
     corpus: str, name: str, store: PassageStore | IndexIdentity, *, device: str = "cpu", rows: range | None = None
 ) -> VectorIndex:
-    """Open a built vector index: ``<encoder>`` is exact search over the encoder's vectors, ``<encoder>-<kind>`` an index built from them.
+    """Open a built vector index.
 
     Args:
         corpus: the corpus's name.
-        name: the index's name.
+        name: the index's name: an encoder for exact search over its vectors, or ``<encoder>-<kind>`` for an index built from them.
         store: the corpus's store, or the index's identity.
         device: search device; see ``devices.check_devices``.
-        rows: search only these rows, copied into memory except for exact search on a CPU; hits have the same row numbers and scores as
-            from the whole index. None: search all rows.
+        rows: search only these rows, with the row numbers and scores of the whole index; None: search all rows. The rows are copied into
+            memory, except for exact search on a CPU.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
@@ -184,7 +184,7 @@ def open_vector_index(
 
 
 def open_vectors(corpus: str, name: str, store: PassageStore | IndexIdentity) -> CorpusVectors | None:
-    """Map the vectors that an index searches, or from which it was built; return None if they do not exist.
+    """Map the vectors of an index's encoder; return None if they do not exist.
 
     Raises:
         ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
@@ -198,9 +198,9 @@ def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:
 
 
 def check_query_weights(corpus: str, spec: EncoderSpec) -> None:
-    """Raise ``ArtifactMismatch`` if the local query encoder has another checkpoint or tokenizer than when a corpus was embedded.
+    """Raise ``ArtifactMismatch`` if the query encoder's checkpoint or tokenizer has changed since a corpus was embedded.
 
-    Nothing is checked if the vectors have been deleted, even if indexes built from them still exist.
+    Without the vectors the check is skipped, even if indexes built from them exist.
     """
     ref = IndexRef(corpus, IndexName(spec.name, ""))
     if not ref.is_built:

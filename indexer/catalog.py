@@ -24,7 +24,7 @@ PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "fais
 
 
 class IndexRef(NamedTuple):
-    """Reference to an index of a corpus, built or not, by its resolved name."""
+    """Reference to an index of a corpus by its resolved name. The index need not be built."""
 
     corpus: str
     name: IndexName
@@ -48,15 +48,16 @@ class IndexRef(NamedTuple):
 
     @property
     def is_built(self) -> bool:
-        """True if the index exists, usable or not."""
+        """True if the index has a manifest, even an unusable one."""
         return is_finished(self.path)
 
     def manifest(self, fingerprint: str | None) -> Manifest:
-        """Return the index's manifest, checked against the store's fingerprint unless this is None.
+        """Return the index's manifest, after checking it. A ``fingerprint`` of None leaves out the comparison with the store.
 
         Raises:
             ArtifactMissing: the index is not built.
-            ArtifactMismatch, ArtifactCorrupt: the index belongs to another store, vectors, name or version of idx, or is corrupt.
+            ArtifactMismatch: the index belongs to another store, other vectors, another name or another version of idx.
+            ArtifactCorrupt: the manifest is invalid, or a file is missing or has the wrong size.
         """
         kind, version = (KIND, FORMAT_VERSION) if not self.name.kind else (self.kind.name, self.kind.format_version)
         manifest = read_manifest(self.path, kind, version, self.rebuild)
@@ -71,13 +72,13 @@ class IndexRef(NamedTuple):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Parameters given by the index's name, such as k1 and b of BM25, or their defaults."""
+        """Parameters in the index's name, such as k1 and b of BM25; the defaults for a name without numbers."""
         known = self.kind.numbers if self.name.kind else {}
         return dict(zip(known, map(float, self.name.numbers or [number.default for number in known.values()]), strict=True))
 
     @property
     def kind(self) -> IndexKind[Any, Any]:
-        """Kind of the index; not defined for exact search."""
+        """Kind of the index. Exact search has none: the property then raises ``UnknownNameError``."""
         kind: IndexKind[Any, Any] = load("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
         return kind
 
@@ -92,10 +93,10 @@ def index_ref(corpus: str, name: str) -> IndexRef:
 
 
 def check_staged_recipe(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
-    """Raise ``ArtifactMismatch`` if an interrupted build by another recipe has left vectors of the same passages, perhaps hours of work.
+    """Raise ``ArtifactMismatch`` if an interrupted build of the same passages by another recipe has left vectors.
 
-    Repeating a command may change the recipe unintentionally: default parameters depend on the device, and the checkpoint may be found
-    at another path, with other files.
+    The vectors may have taken hours. The same command can have another recipe unintentionally: default parameters depend on the device,
+    and the checkpoint may be found in another folder with other files.
     """
     staged = staged_recipe(ref.path)
     if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:
@@ -143,13 +144,13 @@ def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None
 
 
 def possible_indexes(corpus: str) -> list[str]:
-    """Return the names of all indexes that a corpus may have; names with numbers are limited to built and partly built indexes."""
+    """Return the names of all indexes that a corpus may have; a name with numbers is listed only if the index has a folder."""
     folders = (path.name.removeprefix(".").removesuffix(".partial") for path in (corpus_path(corpus) / "indexes").glob("*"))
     return list(dict.fromkeys([*index_names(), *sorted(filter(is_index_name, folders))]))
 
 
 def built_indexes(corpus: str) -> list[str]:
-    """Return the names of the indexes that a corpus has, usable or not."""
+    """Return the names of the indexes of a corpus that have a manifest."""
     return [name for name in possible_indexes(corpus) if index_ref(corpus, name).is_built]
 
 
@@ -164,7 +165,7 @@ class IndexIdentity(NamedTuple):
     Attributes:
         fingerprint: fingerprint of the corpus.
         files: sha256 of the checksums of the index's files.
-        vectors: the same for the encoder's vectors, used for rescoring; empty if they do not exist.
+        vectors: sha256 of the checksums of the encoder's vectors, which rescoring reads; empty if they do not exist.
         n_rows: number of rows of the corpus.
     """
 

@@ -1,9 +1,9 @@
-"""Lucene's English analysis (Anserini's DefaultEnglishAnalyzer) of texts, token for token, without Java.
+"""English text analysis without Java; its terms equal those of Lucene as Anserini uses it (DefaultEnglishAnalyzer).
 
 grammar      words as patterns of character classes      characters   class and lower case of each code point
 automaton    the grammar as tables                       tokens       text -> words, equal to StandardTokenizer's
-terms        word -> term: possessive, case, stop words  porter       the stemmer
-numbering    texts -> term numbers, in one kernel        analyzer     public functions: english() and TermNumbers
+terms        word -> term: possessive, case, stop words  porter       stemmer
+numbering    texts -> term numbers, in one kernel        analyzer     public interface: english(), word_spans(), TermNumbers
 utf          UTF-16 and UTF-8
 """
 
@@ -11,4 +11,4 @@ from wikidx.indexer.analysis.analyzer import TermNumbers, TermTable, english, wo
 
 __all__ = ["ANALYZER", "TermNumbers", "TermTable", "english", "word_spans"]
 
-ANALYZER = "lucene-english"  # the analyzer's name in an index
+ANALYZER = "lucene-english"  # the analyzer's name in an index's manifest

@@ -17,7 +17,7 @@ _rules = functools.cache(read_rules)
 
 
 class TermTable(NamedTuple):
-    """Terms by number: term i is ``bytes(pool[ends[i - 1]:ends[i]])`` in UTF-8; term 0 starts at 0."""
+    """Terms by number. Term i is the UTF-8 text ``pool[ends[i - 1]:ends[i]]``; term 0 starts at 0."""
 
     pool: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -32,7 +32,8 @@ class TermTable(NamedTuple):
 class TermNumbers:
     """Numbering of the distinct terms of many texts, from 0 in order of first appearance.
 
-    Memory grows with the vocabulary and, during a call, by 12 bytes per character of its texts. Not thread-safe; use one object per thread.
+    Its memory grows with the vocabulary. A call of ``add`` takes up to 12 more bytes per character of its texts.
+    It is not thread-safe: use one object per thread.
     """
 
     def __init__(self) -> None:
@@ -45,10 +46,10 @@ class TermNumbers:
     def add(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Analyse texts and return the numbers of their terms.
 
-        Any string is valid; a lone surrogate separates words.
+        Every string is valid. A lone surrogate separates words.
 
         Returns:
-            The term numbers of all texts, concatenated, int32; and the end of each text's numbers, int64, shape (len(texts),).
+            The concatenated term numbers of all texts (int32), and the position after each text's last number (int64, one per text).
         """
         bounds = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)), out=bounds[1:])

@@ -1,8 +1,8 @@
-"""Compile a pattern over character classes to a deterministic automaton, as tables for a kernel.
+"""Compilation of patterns over character classes into the tables of deterministic automata.
 
-Patterns are regular expressions with ``|``, ``*``, ``+``, ``?``, ``( )`` and ``[ ]`` over one-letter codes. Each occurrence of a code in
-the pattern is a *position*. The pattern determines the first positions, the last positions, and the successors of each position; a state
-of the automaton is a set of positions that a match can have reached (Glushkov, The abstract theory of automata, 1961).
+A pattern is a regular expression with ``|``, ``*``, ``+``, ``?``, ``( )`` and ``[ ]``. Every other character is the code of a class.
+Each code, or bracketed set of codes, is a *position* of the pattern. A state of the automaton is a set of positions: those that
+the latest character can have matched (Glushkov, The abstract theory of automata, 1961).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DEAD, START = 0, 1  # states
 
 
 class Automaton(NamedTuple):
-    """Transition table: ``moves[state, code]`` is the next state, or DEAD; a match may end in a state that is ``accepting``."""
+    """Transition table. ``moves[state, code number]`` is the next state, or DEAD; a match may end in an accepting state."""
 
     moves: NDArray[np.uint8]  # (states, codes)
     accepting: NDArray[np.bool_]  # (states,)
 
 
 class _Subpattern(NamedTuple):
-    """A part of a pattern: the possible first and last positions of a match, and whether it matches the empty string."""
+    """A part of a pattern: first and last positions of its matches. An optional part matches the empty string."""
 
     first: frozenset[int]
     last: frozenset[int]
@@ -35,7 +35,7 @@ _NOTHING = _Subpattern(frozenset(), frozenset(), True)
 
 
 class _Pattern:
-    """A parsed pattern. ``codes[p]`` are the codes of position p, ``after[p]`` the positions that can follow it."""
+    """A parsed pattern. ``codes[p]`` are the codes of position p; ``after[p]`` are the positions that can follow position p."""
 
     def __init__(self, pattern: str) -> None:
         self._rest = list(reversed(pattern))
@@ -96,7 +96,7 @@ class _Pattern:
 
 
 def compile_pattern(pattern: str, codes: Iterable[str]) -> Automaton:
-    """Return the automaton of a pattern; ``codes`` are its codes in the order of their numbers."""
+    """Return the automaton of a pattern; code number i is the i-th of ``codes``."""
     parsed = _Pattern(pattern)
     all_codes = list(codes)
     states: dict[frozenset[int] | None, int] = {frozenset(): DEAD, None: START}  # None: nothing has been matched yet

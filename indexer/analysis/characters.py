@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 N_CODE_POINTS = 0x110000
 
-# Classes of word_breaks.txt, each with its letter in the grammar's patterns; a class's number is its position in this dictionary.
+# Codes of the classes of word_breaks.txt in the grammar's patterns. The number of a class is its position in this dictionary.
 CLASSES = {
     "Other": " ",
     "ALetter": "a",
@@ -55,11 +55,11 @@ def class_table() -> NDArray[np.uint8]:
 
 
 def lower_case_table(classes: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the lower case of the first code points, shape (_LAST_CASED + 1,); later code points are unchanged.
+    """Return the lower case of each code point up to _LAST_CASED, shape (_LAST_CASED + 1,).
 
-    The lower case of a code point is one code point, as in Java's ``Character.toLowerCase``: U+0130 becomes i
-    (in Python, i and a combining dot). Only letters are converted: they predate the Unicode version of any supported Python, so that
-    all Python versions agree.
+    The lower case of a code point is one code point, as in Java's ``Character.toLowerCase``: U+0130 becomes i. In Python, it becomes i
+    and a combining dot. Only letters of word_breaks.txt are converted. Every supported Python knows these letters, so that the table
+    is the same in all Python versions.
     """
     table = np.arange(_LAST_CASED + 1, dtype=np.uint32)
     is_letter = (classes[: len(table)] == LETTER) | (classes[: len(table)] == PICTOGRAPHIC_LETTER)

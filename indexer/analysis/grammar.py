@@ -1,8 +1,11 @@
-"""Grammar of words in Lucene's StandardTokenizer, as patterns whose letters are the classes of ``characters``.
+"""Grammar of words in Lucene's StandardTokenizer, as a pattern over the codes of ``characters.CLASSES``.
 
-It follows the word boundary rules (WB) of Unicode Standard Annex #29, keeping the segments that contain a letter, a digit, an ideograph or
-a pictograph. It has three differences: a Hebrew letter required by a quote cannot also be the letter before a . or : or another
-quote; text in South-East Asian scripts is not split until another script follows; and the rules after a pictograph are finer.
+It follows the word boundary rules (WB) of Unicode Standard Annex #29. A word is a segment with a letter, a digit, an ideograph or a
+pictograph. Lucene differs from the annex in three ways:
+
+- A Hebrew letter that belongs to a quote cannot also belong to a period, a colon or another quote.
+- A run of characters of South-East Asian scripts is one word.
+- The rules for the characters after a pictograph are finer.
 """
 
 from __future__ import annotations
@@ -12,18 +15,18 @@ import re
 # WB4: extending characters belong to the preceding character.
 _EXTENDING = "[xdzmtso]*"
 
-# WB5-7, 9, 10: letters and digits stay together, with one . : ' between two letters, as in can't and example.com.
-# WB11, 12: digits stay together, with one . , ; ' between two of them, as in 1,000.5.
-# WB7a-c: a Hebrew letter may end with a single quote, and two of them have a double quote between them.
-# WB13: Katakana stay together. WB13a, b: underscores and similar characters join all of these.
+# WB5-7, 9, 10: letters and digits form a word. One . : ' between two letters belongs to the word, as in can't and example.com.
+# WB8, 11, 12: one . , ; ' between two digits belongs to the word, as in 1,000.5.
+# WB7a-c: a single quote after a Hebrew letter, or a double quote between two Hebrew letters, belongs to the word.
+# WB13: a run of Katakana is a word. WB13a, b: underscores and similar characters connect words into one.
 _RUN = """(k+|([ahl]([:.'][ahl])*|n([,.']n)*|h'|h"h)+)"""
 _WORD = f"_*{_RUN}(_+{_RUN})*_*"
 
-_SOUTH_EAST_ASIAN = "[cd]+"  # not split into words, which would need a dictionary
-_IDEOGRAPH = "i"  # WB999: each is a word
+_SOUTH_EAST_ASIAN = "[cd]+"  # a run is one word: splitting it would need a dictionary
+_IDEOGRAPH = "i"  # WB999: each ideograph is a word
 _FLAG = "rr"  # WB15, 16
 
-# WB3c: a joiner connects pictographs, and may precede the first; extending characters exclude styles, except for one at the end.
+# WB3c: joiners connect pictographs, and may precede the first. A pictograph may end with one emoji style; other styles end the word.
 _DECORATION = "[xdzmo]*"
 _PICTOGRAPH = f"[pl]{_DECORATION}s?"
 _EMOJI = f"(z*{_PICTOGRAPH}|m{_DECORATION})(z+{_PICTOGRAPH}|zm{_DECORATION})*"

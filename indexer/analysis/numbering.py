@@ -1,4 +1,4 @@
-"""Kernel of ``TermNumbers``, which numbers the terms of texts."""
+"""Kernel that numbers the terms of texts for ``analyzer.TermNumbers``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LONGEST_RECENT = 8
 
 
 class Table(NamedTuple):
-    """Hash table of terms and their numbers, with linear probing, at most half full; a full table is replaced by a larger copy.
+    """Hash table of terms and their numbers, with linear probing. It is at most half full; then ``_enlarge`` copies it.
 
-    Tokens of up to 8 ASCII characters, the most frequent ones, are cached: ``recent_tokens[p]`` is the latest token with hash p, packed
-    into an integer, and ``recent_numbers[p]`` is the number of its term.
+    A cache holds tokens of up to 8 ASCII characters. ``recent_tokens[p]`` is the latest token with hash p, packed into an integer;
+    ``recent_numbers[p]`` is the number of its term, or _STOPPED.
     """
 
     slots: NDArray[np.int32]  # (a power of two,): number of a term, or _FREE
@@ -51,15 +51,15 @@ def empty_table() -> Table:
 def number_terms(
     points: NDArray[np.uint32], bounds: NDArray[np.int64], rules: Rules, table: Table, numbers: NDArray[np.int32], ends: NDArray[np.int64]
 ) -> Table:
-    """Analyse texts and number their terms, new terms in order of appearance.
+    """Analyse texts and number their terms; new terms get numbers in order of appearance.
 
     Args:
-        points: the code points of all texts, one after another.
+        points: the concatenated code points of all texts.
         bounds: text i is ``points[bounds[i]:bounds[i + 1]]``.
         rules: rules of the analysis.
         table: already numbered terms; modified in place, or copied when it grows.
-        numbers: output; the term numbers of all texts, one after another; at least as long as ``points``.
-        ends: output; the end of each text's numbers.
+        numbers: output: the concatenated term numbers of all texts. At least as long as ``points``.
+        ends: output: the position after each text's last number.
 
     Returns:
         The updated table.
@@ -124,10 +124,10 @@ def _hash(packed: np.int64) -> np.int64:
 
 @kernel
 def _number_of(units: Units, n: int, table: Table) -> np.int64:
-    """Return the number of a term, numbering a new term; the table must have room."""
+    """Return the number of a term; a new term gets the next number. The table must have room."""
     new = table.size[0]
     begin = table.starts[new]
-    end = write_utf8(units, n, table.pool, begin)  # a new term stays there
+    end = write_utf8(units, n, table.pool, begin)  # a new term stays in the pool
     slot = _slot_of(begin, end, table.slots, table.starts, table.pool)
     if table.slots[slot] == _FREE:
         table.slots[slot] = new
@@ -138,7 +138,7 @@ def _number_of(units: Units, n: int, table: Table) -> np.int64:
 
 @kernel
 def _slot_of(begin: int, end: int, slots: NDArray[np.int32], starts: NDArray[np.int64], pool: NDArray[np.uint8]) -> np.int64:
-    """Return the slot with the number of the term ``pool[begin:end]``, or the free slot for it."""
+    """Return the slot of the term ``pool[begin:end]``: the slot with its number, or a free slot for a new term."""
     hashed = np.int64(0x811C9DC5)  # FNV-1a, 32 bits
     for i in range(begin, end):
         hashed = (hashed ^ np.int64(pool[i])) * 0x01000193 & 0xFFFFFFFF

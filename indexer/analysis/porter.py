@@ -1,10 +1,14 @@
-"""Porter's stemmer, with the paper's names of steps and measure: M. F. Porter, An algorithm for suffix stripping, Program 14(3), 1980.
+"""Porter's stemmer (M. F. Porter, An algorithm for suffix stripping, Program 14(3), 1980), with the paper's names of steps and measure.
 
-Like the author's own later programs and Lucene, it differs from the paper in three ways: words of one or two units are unchanged;
-step 2 replaces ``bli`` with ``ble`` (in the paper, ``abli`` with ``able``); and step 2 replaces ``logi`` with ``log``.
+Like Lucene and the author's later programs, it differs from the paper in three ways:
 
-A word is an array of lower-case UTF-16 units, as in Java. All units other than a, e, i, o, u and y count as consonants: also digits,
-apostrophes, letters of other scripts, and each half of a surrogate pair. Kernels change the end of the word in place and return its length.
+- Words of one or two units are unchanged.
+- Step 2 replaces ``bli`` with ``ble``, in place of the paper's ``abli`` with ``able``.
+- Step 2 also replaces ``logi`` with ``log``.
+
+A word is an array of lower-case UTF-16 units, as in Java. Every unit other than a, e, i, o, u and y is a consonant, including digits,
+apostrophes, letters of other scripts, and each half of a surrogate pair. Kernels change the end of a word in place and return the new
+length.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from wikidx.indexer.machine.compiled import kernel
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26
 
-# For each step, the measure that the word without its suffix must exceed, and the replacement of each suffix. Letters before a dash must
-# precede the suffix. If two suffixes can end the same word, the longer suffix comes first.
+# Rules of each step: a limit that the measure of the word without its suffix must exceed, and pairs of a suffix and its replacement.
+# A letter before a dash must precede the suffix, and stays. If two suffixes can end the same word, the longer one comes first.
 _RULES = [
     (-1, "sses:ss ies:i"),
     (-1, "at:ate bl:ble iz:ize"),
@@ -36,12 +40,12 @@ _STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # nump
 
 
 class _Rule(NamedTuple):
-    """A suffix rule. Rules of one step form a group if their suffixes have the same penultimate letter; the first match applies."""
+    """A suffix rule. The rules of a step form groups by the penultimate letter of the suffix; the first matching rule applies."""
 
     group: int
-    suffix: int  # the letters that must precede the suffix, and the suffix; the last letter in the lowest byte
+    suffix: int  # the suffix and the letters that must precede it, as an integer with the last letter in the lowest byte
     n_before: int  # number of letters that must precede the suffix
-    replacement: int  # the first letter in the lowest byte
+    replacement: int  # as an integer with the first letter in the lowest byte
 
 
 def _read_rule(step: int, text: str) -> _Rule:
@@ -59,7 +63,7 @@ _ABOVE = np.array([above for above, _ in _RULES], dtype=np.int64)
 
 @kernel
 def stem(word: Units, n: int) -> int:
-    """Stem the word ``word[:n]`` in place and return the length of the stem, which is never longer."""
+    """Stem the word ``word[:n]`` in place and return the length of the stem, at most n."""
     if n <= 2:
         return n
     n = _step_1a(word, n)
@@ -74,7 +78,7 @@ def stem(word: Units, n: int) -> int:
 
 @kernel
 def _replace(word: Units, n: int, step: int) -> int:
-    """Replace the matching suffix if the measure of the remaining word allows it."""
+    """Replace the suffix of the first matching rule of a step, if the measure of the word before it exceeds the step's limit."""
     if n < 2 or word[n - 2] < _A or word[n - 2] > _Z:
         return n
     group = step * _N_LETTERS + word[n - 2] - _A
@@ -98,7 +102,7 @@ def _replace(word: Units, n: int, step: int) -> int:
 
 @kernel
 def _step_1a(word: Units, n: int) -> int:
-    """Remove a plural."""
+    """Remove the ending of a plural."""
     if word[n - 1] != _S:
         return n
     shorter = _replace(word, n, _STEP_1A)
@@ -107,7 +111,7 @@ def _step_1a(word: Units, n: int) -> int:
 
 @kernel
 def _step_1b(word: Units, n: int) -> int:
-    """Remove a past tense or a present participle."""
+    """Remove the ending of a past tense or a present participle."""
     before = n
     if n >= 2 and word[n - 2] == _E and word[n - 1] == _D:
         if n >= 3 and word[n - 3] == _E:
@@ -149,7 +153,7 @@ def _step_5(word: Units, n: int) -> int:
 
 @kernel
 def _is_vowel(word: Units, i: int) -> bool:
-    """Return whether a unit is a vowel; y is a vowel after a consonant, which may be another y."""
+    """Return whether a unit is a vowel. A y is a vowel if it follows a consonant, else a consonant."""
     is_turned = False
     while word[i] == _Y and i > 0:
         is_turned = not is_turned
@@ -182,7 +186,7 @@ def _ends_in_double_consonant(word: Units, n: int) -> bool:
 
 @kernel
 def _ends_in_short_syllable(word: Units, n: int) -> bool:
-    """Return whether the word ends in consonant, vowel, consonant, the last not w, x or y (the paper's *o)."""
+    """Return whether the word ends in consonant, vowel, consonant, and the last letter is not w, x or y (the paper's ``*o``)."""
     if n < 3 or word[n - 1] in (_W, _X, _Y):
         return False
     return not _is_vowel(word, n - 1) and _is_vowel(word, n - 2) and not _is_vowel(word, n - 3)

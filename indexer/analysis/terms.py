@@ -1,4 +1,4 @@
-"""Lucene's English token filters, which make a token a term: possessive 's, lower case, stop words, stemming."""
+"""Lucene's English token filters: they remove a possessive 's, convert to lower case, drop stop words, and stem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rules(NamedTuple):
 
     token: TokenRules
     lower: NDArray[np.uint32]  # by code point; later code points are unchanged
-    stop_words: NDArray[np.int64]  # packed, each at the index of its value modulo the table's length; free slots are -1
+    stop_words: NDArray[np.int64]  # words packed into integers; word w is at w modulo the table's length; free slots are -1
 
 
 def read_rules() -> Rules:
@@ -51,7 +51,7 @@ def _stop_word_table() -> NDArray[np.int64]:
 
 @kernel
 def write_term(points: NDArray[np.uint32], begin: int, end: int, rules: Rules, units: Units) -> int:
-    """Write the term of the token ``points[begin:end]`` to ``units`` and return its length, 0 for a stop word or an empty token."""
+    """Write the term of the token ``points[begin:end]`` to ``units``; return its length, or 0 for a stop word or an empty token."""
     n: int = _write_lower(points, begin, _end_without_possessive(points, begin, end), rules.lower, units)
     return 0 if _is_stop_word(units, n, rules.stop_words) else int(stem(units, n))
 

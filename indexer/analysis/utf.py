@@ -1,4 +1,4 @@
-"""Conversion from UTF-16, the units of Lucene's lengths and stemmer, to UTF-8, the encoding of stored terms."""
+"""Conversion of terms from UTF-16 to UTF-8. Lucene's length limit and stemmer count UTF-16 units; stored terms are UTF-8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_OF_THREE_BYTES = 0x800
 
 @kernel
 def write_utf8(units: Units, n: int, pool: NDArray[np.uint8], position: int) -> int:
-    """Write ``units[:n]``, with paired surrogates, as UTF-8 to ``pool`` from ``position`` on, and return the end position."""
+    """Write ``units[:n]`` as UTF-8 to ``pool`` from ``position`` on; return the end position. Surrogates must be paired."""
     i = 0
     while i < n:
         point = np.int64(units[i])
