@@ -1,4 +1,7 @@
-"""Estimates of a build: disk, memory and time of each step, from measured rates (two cores, 2026) and, for an encoder, a timed sample."""
+"""Estimates of a build: disk, memory and time of each step.
+
+They are computed from rates measured on two cores in 2026. An encoder is timed on a sample of passages.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ from .vectors.file import RANGE_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
-_IMPORT_BYTES_PER_S = 150e6  # read and written
+_IMPORT_BYTES_PER_S = 150e6  # bytes read and written
 _TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
-_RANGES_HELD = 2  # ranges in memory: one being computed, and a copy being written
+_RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being written
 
 SAMPLE_PASSAGES = 200  # number of passages to time an encoder on
 
@@ -50,7 +53,7 @@ def estimate_store(n_passages: int, passage_bytes: float) -> StepEstimate:
 def estimate_vectors(
     n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, options: EmbedOptions
 ) -> StepEstimate:
-    """Return the estimate for one encoder's vectors, timed on up to 200 sample passages; time is proportional to bytes of text.
+    """Return the estimate for one encoder's vectors. It extrapolates the time of up to 200 sample passages by their bytes of text.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.

@@ -1,6 +1,8 @@
-"""Names of indexes: a key of ``INDEXES``, an encoder for exact search over its vectors, or ``<encoder>-<kind>`` for an index of them.
+"""Names of indexes.
 
-A lexical index with other parameters than its kind's defaults is named ``<kind>-<number>-<number>``; see ``IndexKind.numbers``.
+A key of ``INDEXES`` names a lexical index. ``<kind>-<number>-<number>`` names a lexical index with other parameters than the defaults
+of its kind; see ``IndexKind.numbers``. An encoder's name means exact search over its vectors. ``<encoder>-<kind>`` names an index built
+from these vectors.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class IndexName(NamedTuple):
     Attributes:
         encoder: the encoder's canonical name; "" for a lexical index.
         kind: the kind of index; "" for exact search.
-        numbers: values of ``IndexKind.numbers`` in canonical spelling; empty for the defaults.
+        numbers: values of the parameters ``IndexKind.numbers`` in canonical spelling; empty for the defaults.
     """
 
     encoder: str
@@ -87,7 +89,7 @@ def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
 
 
 def canonical_name(name: str) -> str:
-    """Return the canonical name of an index; an impossible name is returned unchanged."""
+    """Return the canonical name of an index. A name that no index can have is returned unchanged."""
     try:
         return str(parse_index_name(name))
     except UnknownNameError:
@@ -103,12 +105,7 @@ def is_index_name(name: str) -> bool:
 
 
 def _unknown_name(label: str, name: str) -> UnknownNameError:
-    """Return (not raise) the error for a name that no index can have.
-
-    Args:
-        label: the kind of name, for the message ("index", "retriever").
-        name: the name.
-    """
+    """Return the error for a name that no index can have."""
     if name in VECTOR_INDEXES:
         return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in ENCODERS])
     encoders = [encoder for encoder in ENCODERS if name.startswith(f"{encoder}-")]

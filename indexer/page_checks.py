@@ -1,7 +1,7 @@
-"""Checksums of the 64 KiB pages of an artefact's files; a process verifies every page before its first use.
+"""Checksums of the 64 KiB pages of an artifact's files. A process verifies a page before it first uses the page.
 
-A flipped bit causes an error, never a wrong score. Kernels do not verify; their callers verify bytes or rows before reading them.
-The file ``sums`` has the checksums of all files directly in the folder, concatenated in order of the files' names.
+A flipped bit causes an error, never a wrong score. Kernels do not verify pages; their callers verify the bytes or rows beforehand.
+The file ``sums`` holds the checksums of all files directly in the artifact's folder, concatenated in order of the files' names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wikidx.corpora.store import Rows
 from .machine.compiled import interpreted, kernel
 from .machine.threads import equal_ranges, n_threads
 
-PAGE_BYTES = 65_536  # covered by one checksum
+PAGE_BYTES = 65_536
 SUMS = "sums"
 
 _MOST_HEADER_BYTES = 256
@@ -33,7 +33,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplication modulo 2**
 
 
 def build_checked(target: Path, spec: ArtifactSpec) -> Manifest:
-    """Build an artefact and its page checksums; raises as ``corpora.artifacts.building.build_artifact`` does."""
+    """Build an artifact and its page checksums; raises as ``corpora.artifacts.building.build_artifact`` does."""
 
     def write(staging: Path) -> BuildResult:
         outcome = spec.write(staging)
@@ -44,7 +44,7 @@ def build_checked(target: Path, spec: ArtifactSpec) -> Manifest:
 
 
 def write_sums(staging: Path) -> None:
-    """Write the page checksums of all files in a directory that will become an artefact.
+    """Write the page checksums of all files in the staging directory of an artifact.
 
     Raises:
         OSError: a disk error.
@@ -58,10 +58,10 @@ def write_sums(staging: Path) -> None:
 
 
 class CheckedFile:
-    """A mapped file whose pages are verified before they are first read. Thread-safe.
+    """A mapped file with checksums of its pages. Thread-safe.
 
     Attributes:
-        content: the file's bytes, read-only; they do not change if the file is replaced.
+        content: the file's bytes, read-only; call ``check`` before reading them. They stay the same if the file is replaced.
     """
 
     def __init__(self, path: Path, sums: NDArray[np.uint64]) -> None:
@@ -79,7 +79,7 @@ class CheckedFile:
         self._is_all_checked = not len(sums)
 
     def check(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        """Verify the pages of byte ranges from ``starts`` to ``stops``.
+        """Verify the pages of the byte ranges from ``starts[i]`` to before ``stops[i]``.
 
         Raises:
             ArtifactCorrupt: a page is corrupt.
@@ -102,12 +102,12 @@ class CheckedFile:
                 pass
 
     def release(self) -> None:
-        """Let the system reclaim the memory of read pages, which are reread on demand."""
+        """Let the system reclaim the memory of pages that were read; they are read again on demand."""
         if isinstance(self.content.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.content.base.madvise(mmap.MADV_DONTNEED)
 
     def array(self, dtype: DTypeLike, shape: tuple[int, ...]) -> CheckedArray:
-        """Return the array at the end of the file, as in a ``.npy`` file.
+        """Return the array at the end of the file, after a header if any, as in a ``.npy`` file.
 
         Raises:
             ArtifactCorrupt: the file is too short or too long for the array.
@@ -121,12 +121,7 @@ class CheckedFile:
 
 
 class CheckedArray:
-    """Array in a file, indexed by a slice or by row numbers; rows are verified on first access.
-
-    Attributes:
-        shape: the array's shape.
-        dtype: the array's dtype.
-    """
+    """Array in a file, indexed by a slice or by row numbers. The pages of a row are verified on first access."""
 
     def __init__(self, file: CheckedFile, array: NDArray[Any], first_byte: int) -> None:
         self._file, self._array, self._first_byte = file, array, first_byte
@@ -138,7 +133,7 @@ class CheckedArray:
         return len(self._array)
 
     def __getitem__(self, rows: slice | Rows) -> NDArray[Any]:
-        """Return rows, as a mapped view for a slice; raises ``ArtifactCorrupt`` if they are corrupt."""
+        """Return rows: a mapped view for a slice, a copy for row numbers; raises ``ArtifactCorrupt`` if they are corrupt."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             starts, stops = np.array([start]), np.array([stop])
@@ -148,7 +143,7 @@ class CheckedArray:
         return self._array[rows]
 
     def release(self) -> None:
-        """Let the system reclaim the memory of read rows."""
+        """Let the system reclaim the memory of rows that were read; they are read again on demand."""
         self._file.release()
 
     def row_range(self, rows: range) -> CheckedArray:
@@ -156,11 +151,11 @@ class CheckedArray:
         return CheckedArray(self._file, self._array[rows.start : rows.stop], self._first_byte + rows.start * self._row_bytes)
 
 
-ReadableArray = CheckedArray | NDArray[Any]  # indexed by a slice or by row numbers
+ReadableArray = CheckedArray | NDArray[Any]
 
 
 class CheckedFiles(dict[str, CheckedFile]):
-    """Mapped files of an artefact by name, not verified yet."""
+    """Mapped files of an artifact by name. Their pages are verified on first use."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Map the files.
@@ -182,7 +177,7 @@ class CheckedFiles(dict[str, CheckedFile]):
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a ``.npy`` file atomically, without ``np.save``, whose error on a full disk gives no reason."""
+    """Write a ``.npy`` file atomically. Unlike ``np.save``, the error on a full disk gives the reason."""
     array = np.ascontiguousarray(array)
     with atomic_write(path) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
@@ -204,7 +199,7 @@ def _pages_match(
     sums: NDArray[np.uint64],
     is_checked: NDArray[np.bool_],
 ) -> bool:
-    """Return whether the pages of byte ranges match their checksums; each page is verified once."""
+    """Return whether the pages of the byte ranges match their checksums. Pages in ``is_checked`` are skipped."""
     for i in range(len(starts)):
         if starts[i] < stops[i]:
             for page in range(starts[i] // PAGE_BYTES, (stops[i] - 1) // PAGE_BYTES + 1):
@@ -226,7 +221,7 @@ def page_sums(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 @kernel
 def _page_sum(data: NDArray[np.uint8]) -> np.uint64:
-    """Return a checksum that always detects a change in one 8-byte word, as each step is invertible, but not tampering."""
+    """Return a checksum that detects every change of a single 8-byte word, because each step is invertible. It is not cryptographic."""
     n_words = len(data) // 8
     words = data[: 8 * n_words].view(np.uint64)
     total = np.uint64(len(data))

@@ -1,4 +1,4 @@
-"""Estimates and steps of ``idx build``, from a corpus to its indexes."""
+"""Plan and steps of ``idx build``: passages, vectors and indexes of a corpus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class VectorOptions:
     Attributes:
         origin: "published" or "encode"; None: "published" for a complete corpus with published vectors, else "encode".
         allow_missing: accept published vectors that lack some passages.
-        verify: number of passages to encode again and compare with published vectors.
+        verify: number of passages to encode again, for comparison with the published vectors.
     """
 
     origin: str | None = None
@@ -63,7 +63,7 @@ class BuildSpec:
 
     Attributes:
         source: the corpus and the options of its store; see ``corpora.resolving.resolve``.
-        indexes: names of indexes; the encoder of each vector index is added.
+        indexes: names of the indexes to build. The encoder of each vector index is added to them.
         embedding: options of embedding.
         vectors: origin of the vectors.
     """
@@ -82,11 +82,11 @@ class BuildSpec:
         return self.source.name
 
     def published(self, encoder: str) -> PublishedVectors | None:
-        """Return the published vectors to import for an encoder; None if its vectors exist or the passages must be embedded.
+        """Return the published vectors to import for an encoder; None if its vectors exist, or if the passages must be embedded.
 
         Raises:
             ArtifactMismatch: the encoder's vectors exist, but have another origin than requested.
-            InputError: no vectors are published, or they lack passages, which is not allowed.
+            InputError: the requested vectors are not published; or they lack passages, and ``allow_missing`` is not set.
         """
         if self.is_reusable(encoder):
             origin = index_ref(self.name, encoder).manifest(None).recipe.parameters.get("origin", "encoded")
@@ -108,7 +108,7 @@ class BuildSpec:
         return published
 
     def import_options(self, encoder: str) -> ImportOptions:
-        """Return the options of importing published vectors; raises ``InputError`` for a dtype in which they cannot be stored."""
+        """Return the options of importing published vectors; raises ``InputError`` for a dtype other than float32 and float16."""
         return ImportOptions(
             allow_missing=self.vectors.allow_missing,
             verify=self.vectors.verify,
@@ -118,7 +118,7 @@ class BuildSpec:
         )
 
     def replaces(self, index: str) -> bool:
-        """Return whether to replace an existing index; vectors are kept if an index built from them is requested."""
+        """Return whether to replace an existing index. Vectors are kept if an index built from them is requested."""
         vector_indexes = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
         return self.source.options.replace and all(name.encoder != index for name in vector_indexes)
 
@@ -127,7 +127,7 @@ class BuildSpec:
         return index_ref(self.name, index).is_built and not self.replaces(index)
 
     def reusable_store(self) -> Manifest | None:
-        """Return the manifest of an existing store to keep; None if the store must be built; raises as ``reusable_store`` does."""
+        """Return the manifest of a store to keep, or None if the store must be built; raises as ``corpora.build.reusable_store`` does."""
         return reusable_store(self.source.corpus, self.source.options, compare_source=not self.source.keep_store)
 
 
@@ -223,7 +223,7 @@ def _build_store(spec: BuildSpec, step: Step) -> Manifest:
 
 
 def _build_vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) -> Manifest:
-    """Embed the passages, or fetch and import published vectors."""
+    """Embed the passages, or download and import published vectors."""
     encoder, published = encoder_spec(name), spec.published(name)
     if published is not None:
         source = fetch(spec.source.corpus.name, name, published, step(f"fetching {name}", "B"))
@@ -253,7 +253,7 @@ def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstim
     published = spec.published(encoder.name)
     if published is not None:
         return estimate_import(corpus.n_passages, encoder, published, spec.import_options(encoder.name))
-    # Without any passages of the corpus, the encoder is timed on passages of the sample corpus.
+    # If no passages of the corpus are on this machine, the encoder is timed on the sample corpus.
     passages = corpus.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
     encoder.folder("passage")  # download the checkpoint before timing
     return estimate_vectors(corpus.n_passages, corpus.passage_bytes, passages, encoder, spec.embedding)

@@ -1,6 +1,6 @@
-"""Passages -> vectors.
+"""Embedding of passages: passages -> vectors.
 
-embed     on one device, several, or a cluster    pipeline  steps on one device
-options   devices, precision, batch size          batching  texts that are encoded together
-cluster/  the same on a Ray cluster
+embed     entry: one device, several, or a cluster  pipeline  steps on one device
+options   devices, precision, batch size            batching  texts that are encoded together
+cluster/  embedding on a Ray cluster
 """

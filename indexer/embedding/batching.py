@@ -1,6 +1,6 @@
-"""Batches of texts for the model: texts of similar length within a range of rows that is written as a unit.
+"""Batches for the model: texts of similar length from one range of rows.
 
-Batches depend on the range alone: a build that resumes after an interruption makes the same batches, and so the same vectors bit for bit.
+The batches of a range depend only on its texts and on the token budget. A resumed build therefore computes the same vectors bit for bit.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def tokenizing_chunks(rows: range) -> Iterator[range]:
 
 
 def batches(lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of the texts of each batch, longest first, so that an oversized budget fails early.
+    """Yield the text numbers of each batch, longest texts first, so that a budget too large for the memory fails in the first batch.
 
     Args:
         lengths: tokens of each text, shape (n,).
-        budget: tokens of a batch, padding included; a longer text is a batch by itself.
+        budget: maximum tokens of a batch, padding included; a longer text is a batch by itself.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0

@@ -33,9 +33,12 @@ _GPU_BATCH_TOKENS = 32_768
 
 
 class EmbedProgress(NamedTuple):
-    """Progress callbacks of ``embed``: ``passages`` with (done, all), ``tokens`` with (encoded by this call, None).
+    """Progress callbacks of ``embed``.
 
-    On a cluster, ``node`` returns a callback for a node's name, with (passages encoded by the node, None).
+    Attributes:
+        passages: called with (passages done, all passages).
+        tokens: called with (tokens encoded since the start of ``embed``, None).
+        node: returns the callback of a cluster's node, given the node's address; called with (passages encoded there, None).
     """
 
     passages: Progress = silent
@@ -44,7 +47,7 @@ class EmbedProgress(NamedTuple):
 
 
 def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
-    """Encode the passages of a store whose vectors are not yet in a file.
+    """Encode the passages of a store that have no finished vectors in a file.
 
     Args:
         job: the embedding job; it writes to the file.
@@ -56,7 +59,7 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         InputError, MissingExtraError: the checkpoint, a device or a package is missing.
         OSError: a disk error.
 
-    If one of several devices fails, the others stop as well. Each device loses its current range, as after an interruption.
+    If one of several devices fails, the others stop as well. Each device then loses its current range, as in an interruption.
     """
     ranges = file.unfinished_ranges()
     meter = _Meter(file.n_rows, file.n_rows - sum(map(len, ranges)), progress)
@@ -86,7 +89,7 @@ class _Meter:
 
 
 class _StoppedError(Exception):
-    """Another device has failed, or the user has interrupted the build."""
+    """Signal to stop: another device has failed, or the user has interrupted the build."""
 
 
 class _SharedState(NamedTuple):
@@ -96,7 +99,7 @@ class _SharedState(NamedTuple):
         job: the embedding job.
         ranges: ranges of rows to embed.
         next_range: index of the next range.
-        is_stopped: set to stop all processes; without a lock, which a killed process could hold forever.
+        is_stopped: true to stop all processes. It has no lock, which a killed process would never release.
         reports: counts of passages and tokens, sent to the parent process.
     """
 
@@ -109,7 +112,7 @@ class _SharedState(NamedTuple):
     def take_ranges(self) -> Iterator[range]:
         while not self.is_stopped.value:
             if not self.next_range.get_lock().acquire(timeout=_POLL_S):
-                continue  # a killed process may have held the lock: then all are stopped
+                continue  # if a killed process holds the lock, ``is_stopped`` will be set
             number = self.next_range.value
             self.next_range.value += 1
             self.next_range.get_lock().release()
@@ -123,7 +126,7 @@ class _SharedState(NamedTuple):
         self.reports.put((n_passages, n_tokens))
 
     def stop(self) -> None:
-        """Stop every device after its current batch, not its range, which may take minutes."""
+        """Stop every device after its current batch; its range may take minutes."""
         self.is_stopped.value = True
 
 
@@ -152,7 +155,7 @@ def _forward_reports(reports: Queue[tuple[int, int]], report: Report) -> None:
 
 
 def _start_embedding(state: _SharedState) -> Callable[[str], None]:
-    """Return the main function of a device's process, which takes the device."""
+    """Return the main function of a device's process; its argument is the device."""
     state.reports.cancel_join_thread()  # unread reports must not keep this process from exiting
 
     def embed_on(device: str) -> None:
@@ -167,7 +170,7 @@ def resolve_resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
 
     Raises:
         InputError: there are no GPUs for "all" or "cuda", or too few CPUs.
-        MissingExtraError: a cluster is named, and Ray is not installed.
+        MissingExtraError: the options request a cluster, and Ray is not installed.
     """
     ray, n_encoders = None, 0
     if options.on_ray:

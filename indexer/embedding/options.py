@@ -1,4 +1,4 @@
-"""Options of embedding, and the resources to which they resolve: devices, precision and batch size, here or on a Ray cluster."""
+"""Options of embedding, and ``Resources``: their resolved devices, precision and batch size on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class EmbedOptions:
 
     Attributes:
         device: "auto" (the first GPU, else the CPU), "cpu", "mps", "cuda", "cuda:1", several as "cuda:0,1", or "all" GPUs.
-        dtype: precision of storage and computation. "float32": both. "float16": stored as such, computed in float32 on a CPU and in the
-            encoder's safe precision on a GPU (``EncoderSpec.gpu_dtype``: bfloat16 for GTR, float16 for the others). "bfloat16": computed
-            as such on both, stored as float16. None: "float32" on a CPU, "float16" on a GPU.
-        batch_tokens: tokens of a batch, padding included; None: the device's default.
-        on_ray: embed on the connected Ray cluster (``cluster.nodes.connect``); "auto" and "cuda" then mean its GPUs.
-        ray_cpus: CPUs of each encoder on the cluster if no GPUs are used; None: all CPUs of the smallest node.
+        dtype: precision. "float32": compute and store in float32. "float16": store in float16, compute in float32 on a CPU and in
+            ``EncoderSpec.gpu_dtype`` on a GPU. "bfloat16": compute in bfloat16, store in float16. None: "float32" on a CPU, "float16" on
+            a GPU.
+        batch_tokens: maximum tokens of a batch, padding included; None: the device's default.
+        on_ray: embed on the connected Ray cluster (``cluster.nodes.connect``). "cuda" then means all its GPUs; "auto" means all its
+            GPUs, or its CPUs if it has none.
+        ray_cpus: CPUs of each encoder on a cluster without GPUs; None: all CPUs of the smallest node.
     """
 
     device: str = "auto"
@@ -65,11 +66,11 @@ class Resources(NamedTuple):
     """``EmbedOptions`` resolved on this machine, or on a Ray cluster.
 
     Attributes:
-        devices: torch's names, with one process each. On a cluster, one name per encoder, local to its node.
+        devices: torch's names of the devices; each has one process. On a cluster: one name per encoder, local to its node.
         precision: precision of storage and computation.
-        batch_tokens: tokens of a batch, padding included.
+        batch_tokens: maximum tokens of a batch, padding included.
         n_tokenizing: tokenising processes for each device; 0 on a CPU, where the model uses every core.
-        ray: resources of each encoder on a cluster; None: on this machine.
+        ray: resources of each encoder on a cluster; None for this machine.
     """
 
     devices: tuple[str, ...]

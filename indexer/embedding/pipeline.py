@@ -1,11 +1,11 @@
-"""Embedding on one device: chunks of a range of rows -> tokens -> batches -> vectors -> file, with each step ahead of the next.
+"""Embedding on one device: rows -> tokens -> batches -> vectors -> file, each step ahead of the next.
 
-Chunks are tokenised (for a GPU in other processes) and joined into ranges; a range's texts are batched by length and padded into pinned
-memory by a thread; batches go through the model. Memory is limited to tokens and vectors of a few ranges, independent of the corpus's size.
+Tokenisers read chunks of a range of rows; for a GPU they are separate processes. The chunks are joined into ranges. A thread pads batches
+of similar length, for a GPU in pinned memory. The model encodes the batches. Memory holds the tokens and vectors of a few ranges,
+independent of the corpus's size.
 
-An interruption costs at most one range, which is being computed or written: a range is on disk before the device computes more than one
-batch of the next range. Writing 4,096 vectors of 768 components takes some 50 ms; computing them takes a second on a GPU, a minute on a
-CPU.
+An interruption costs at most one range: a range is on disk before the device computes more than one batch of the next range. Writing
+4,096 vectors of 768 components takes some 50 ms. Computing them takes a second on a GPU, and a minute on a CPU.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .options import Resources
 if TYPE_CHECKING:
     import torch
 
-_CHUNKS_AHEAD = 3 * RANGE_ROWS // CHUNK_ROWS  # limit on tokenised chunks, which leaves later ranges to other devices
+_CHUNKS_AHEAD = 3 * RANGE_ROWS // CHUNK_ROWS  # limit on chunks tokenised ahead, so that other devices get the later ranges
 
 Report = Callable[[int, int], None]
 """Called with the numbers of passages and of tokens encoded since the last call."""
@@ -52,7 +52,7 @@ class Job(NamedTuple):
         spec: the encoder.
         reopen: function that opens the store.
         write: called with the rows and vectors of each finished range.
-        resources: devices, which share the ranges, precision and batch size.
+        resources: devices, precision and batch size.
     """
 
     spec: EncoderSpec
@@ -62,7 +62,7 @@ class Job(NamedTuple):
 
 
 class TokenizedRows(NamedTuple):
-    """The tokens of consecutive rows of a range that is written together."""
+    """Tokens of consecutive rows. ``rows`` is a chunk of the range ``target``, or the whole range."""
 
     target: range
     rows: range
@@ -70,7 +70,7 @@ class TokenizedRows(NamedTuple):
 
 
 class PaddedBatch(NamedTuple):
-    """A padded batch for the model: the texts of a range with these numbers."""
+    """Padded batch for the model, with the texts ``numbers`` of the range ``target``."""
 
     target: TokenizedRows
     numbers: Rows
@@ -119,7 +119,7 @@ def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator
     if not job.resources.n_tokenizing:
         yield map(_TokenizingWorker(job.spec, job.reopen), chunks)
         return
-    _TokenizingWorker(job.spec, job.reopen)  # errors are clearer from this process
+    _TokenizingWorker(job.spec, job.reopen)  # errors raised in this process are clearer
     n_processes = job.resources.n_tokenizing
     with worker_processes(n_processes, "tokenises", _start_tokenizing, job.spec, job.reopen) as tokenise:
         yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
@@ -143,7 +143,6 @@ def _start_tokenizing(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> 
 
 
 def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[TokenizedRows]:
-    """Join chunks into ranges."""
     chunks = list[TokenizedRows]()
     for chunk in tokenized_chunks:
         chunks.append(chunk)
@@ -164,7 +163,7 @@ def _pad(model: Model, batch: tuple[TokenizedRows, Rows]) -> PaddedBatch:
 
 
 def _encode_batches(model: Model, padded: Iterable[PaddedBatch]) -> Iterator[tuple[PaddedBatch, Vectors]]:
-    """Yield each batch with its vectors, while the device computes the next one."""
+    """Yield each batch with its vectors, while the device computes the next batch."""
     previous: tuple[PaddedBatch, _PendingCopy] | None = None
     for item in padded:
         current = (item, _PendingCopy(model.forward(item.batch)))
@@ -211,7 +210,7 @@ def _collect_ranges(encoded: Iterable[tuple[PaddedBatch, Vectors]], dim: int, re
 
 
 class PassageEncoder:
-    """Encoder of a few passages in this process, as in a build, for samples and checks. ``name`` is the encoder's name.
+    """Encoder of a few passages in this process, for samples and checks. It computes as a build does.
 
     Raises:
         IdxError: the device has too little memory, or fails.

@@ -1,4 +1,4 @@
-"""Text encoders: published settings, one file per family, with a shared tokenizer class and forward pass.
+"""Text encoders: one file of published settings per family, and one tokenizer and forward pass for all.
 
 contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint

@@ -1,6 +1,6 @@
 """BGE-base-en-v1.5 (Xiao et al., 2024): BERT, CLS pooling, L2-normalised, with an instruction before queries.
 
-Source: the model card of BAAI/bge-base-en-v1.5. The card does not mention titles; passages are formatted as for ``e5``.
+Source: the model card of BAAI/bge-base-en-v1.5. The card does not mention titles. Passages are formatted as for ``e5``.
 """
 
 from __future__ import annotations

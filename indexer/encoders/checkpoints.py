@@ -44,7 +44,7 @@ class HubCheckpoint:
 
     Attributes:
         repository: owner and name.
-        revision: a commit; a branch if no commit is known to have produced the authors' results.
+        revision: a commit, or a branch if the commit of the authors' results is unknown.
     """
 
     repository: str
@@ -90,7 +90,7 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         InputError: a directory named by the user lacks required files.
         MissingExtraError: the package is not installed.
         DownloadError: required files are missing and cannot be downloaded.
-        LockedError: another process is downloading them.
+        LockedError: another process is downloading the files.
     """
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
@@ -159,7 +159,7 @@ def checksums(folder: Path, required: RequiredFiles, name: str) -> dict[str, str
 
 
 def checksum(file: Path) -> str:
-    """Return the sha256 of a file, cached in the data home until its size, time or inode changes: a file may have gigabytes.
+    """Return the sha256 of a file. The data home caches it until the file's path, size, time or inode changes.
 
     Raises:
         ArtifactCorrupt: the file cannot be read.
@@ -215,7 +215,7 @@ def _download(checkpoint: HubCheckpoint, encoder: str, required: RequiredFiles) 
 
 
 def _download_first(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
-    """Download the first of several alternatives that the repository has; authors upload different files."""
+    """Download the first of several alternative files that the repository has. Authors upload different formats."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -223,7 +223,7 @@ def _download_first(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: P
         try:
             hf_hub_download(checkpoint.repository, name, revision=checkpoint.revision, local_dir=folder, endpoint=mirror)
         except EntryNotFoundError as error:
-            if name == names[-1] or isinstance(error, LocalEntryNotFoundError):  # the latter: the hub cannot be reached
+            if name == names[-1] or isinstance(error, LocalEntryNotFoundError):  # a local error: the hub cannot be reached
                 raise
         else:
             return

@@ -1,7 +1,8 @@
 """Contriever (Izacard et al., 2022): BERT, mean pooling over non-padding tokens, not normalised, compared by inner product.
 
-Source: facebookresearch/contriever, ``src/contriever.py``, ``generate_passage_embeddings.py``, ``passage_retrieval.py``; lengths as in
-its scripts. "Contriever" usually means the checkpoint fine-tuned on MS MARCO; the published checkpoint without fine-tuning is the base.
+Source: facebookresearch/contriever, ``src/contriever.py``, ``generate_passage_embeddings.py``, ``passage_retrieval.py``. The maximum
+lengths are those of its scripts. "Contriever" usually means the checkpoint fine-tuned on MS MARCO, here ``SPEC``; ``BASE`` is the
+published checkpoint without fine-tuning.
 """
 
 from __future__ import annotations

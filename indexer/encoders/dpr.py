@@ -1,10 +1,12 @@
 """DPR (Karpukhin et al., 2020): two BERTs, for questions and for passages; CLS pooling, not normalised, compared by inner product.
 
 Source: facebookresearch/DPR of 2020, when the checkpoints and the published vectors were made: ``dpr/models/hf_models.py``,
-``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0, and a passage without a title is its text alone.
-U+2019 in questions is replaced, as in training. ``since_2021`` follows the code after its commits of March 2021 and February 2022.
-The authors' results name no commits of the hub's repositories; the commits of single-nq are those that third parties pin in published
-code (for passages several projects, for questions at least two independent ones).
+``dpr/utils/data_utils.py``, ``generate_dense_embeddings.py``. All token types are 0. A passage without a title is its text alone.
+U+2019 in questions becomes a straight apostrophe, as in training. ``since_2021`` follows the code after its commits of March 2021 and
+February 2022.
+
+The authors name no commits of the checkpoints on Hugging Face's hub. The commits of single-nq are those that other projects pin in their
+published code: several projects for passages, at least two independent projects for questions.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ def title_then_unquoted_text(passage: Passage) -> str | Pair:
 
 
 def since_2021(spec: EncoderSpec) -> EncoderSpec:
-    """Return an encoder as in the authors' later code; its vectors differ from the published ones.
+    """Return an encoder with the settings of the authors' later code; its vectors differ from the published vectors.
 
-    A text shorter than 256 tokens gets an additional separator at position 255, which all its tokens attend to, and double quotes at the
-    edges of a passage are dropped.
+    A text shorter than 256 tokens gets an additional separator at position 255, to which all its tokens attend. Double quotes at the
+    edges of a passage's text are dropped.
     """
     return replace(
         spec, name=f"{spec.name}-since-2021", passage_text=title_then_unquoted_text, extra_sep_position=spec.max_passage_tokens - 1

@@ -1,7 +1,7 @@
 """E5-base-v2 (Wang et al., 2022): BERT, mean pooling over non-padding tokens, L2-normalised, with a prefix that labels each text.
 
-Source: the model card of intfloat/e5-base-v2, which does not mention titles; passages are formatted as in FlashRAG's and Search-R1's
-corpora, so that their published indexes match: the title in double quotes on a separate line.
+Source: the model card of intfloat/e5-base-v2. The card does not mention titles. Passages have the format of FlashRAG's and Search-R1's
+corpora, to match their published indexes: the title in double quotes, then the text on a new line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GTR (Ni et al., 2022): T5 encoder, mean pooling over non-padding tokens, linear projection, L2-normalised.
 
-Sources: the files of sentence-transformers/gtr-t5-*, and princeton-nlp/ALCE, ``retrieval.py``, for the format of Wikipedia passages. The
-weights are stored in float16, but T5 can overflow float16 in computation: on a GPU bfloat16 is safe.
+Sources: the files of sentence-transformers/gtr-t5-*; for the format of Wikipedia passages, princeton-nlp/ALCE, ``retrieval.py``. The
+weights are stored in float16. T5's computation can overflow float16; therefore its default precision on a GPU is bfloat16.
 """
 
 from __future__ import annotations

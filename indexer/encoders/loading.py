@@ -23,7 +23,7 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
 
     Args:
         model_class: transformers class that loads the network.
-        folder: folder of the files; no code in them is run.
+        folder: the checkpoint's folder; no code in its files is run.
         name: the encoder or reranker, for messages.
         dtype: torch's name for the precision of the computation.
 
@@ -94,7 +94,7 @@ def silent_transformers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _load_errors(path: Path, name: str) -> Iterator[None]:
-    """Translate transformers' exceptions for an unreadable file, of any class, into ``ArtifactCorrupt``."""
+    """Translate any exception of transformers for an unreadable file into ``ArtifactCorrupt``."""
     try:
         yield
     except Exception as error:
@@ -105,7 +105,7 @@ def _load_errors(path: Path, name: str) -> Iterator[None]:
 
 
 def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types
-    """Raise ``ArtifactMismatch`` unless a checkpoint has all weights of a network in matching shapes, and no others for its modules.
+    """Raise ``ArtifactMismatch`` if weights of a network are missing, have other shapes, or are unknown to the network's modules.
 
     Args:
         network: network from ``from_pretrained``, with random values for missing weights.

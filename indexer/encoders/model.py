@@ -1,4 +1,4 @@
-"""Token ids -> vectors, by a forward pass, pooling, projection and normalisation."""
+"""Computation of vectors from token ids: forward pass, pooling, projection and normalisation."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 _ALIGNED = 8  # alignment of the mask's rows, in elements
-# oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch: by default up to 1,024,
-# which fill a server's memory over hours. Encoding is as fast with this small cache, or without any.
+# oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch. Its default of up to 1,024
+# primitives fills a server's memory over hours. Encoding is as fast with this small cache.
 _ONEDNN_CACHE = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 class Batch(NamedTuple):
-    """Tokens of several texts, padded to the longest or slightly more, in host memory; pinned if the model is on a GPU.
+    """Tokens of several texts in host memory, padded to the longest or slightly more. The memory is pinned if the model is on a GPU.
 
     Attributes:
         ids: int32, (n, tokens).
@@ -73,7 +73,7 @@ class Model:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
         os.environ.setdefault(*_ONEDNN_CACHE)  # read at torch's first matrix product
         self._spec, folder = spec, spec.folder(side)
-        sides: tuple[Side, ...] = ("query", "passage")  # the model serves those with this checkpoint
+        sides: tuple[Side, ...] = ("query", "passage")  # sides with the same checkpoint share a model
         self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
         self._device = torch.device(resolve_device(device))
         _check_checksum(spec, folder)
@@ -93,7 +93,7 @@ class Model:
         return vectors
 
     def pad(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Batch:
-        """Return the texts numbered ``numbers`` (None: all), at least one, as a batch. Runs on the CPU, also during ``forward``."""
+        """Return the texts numbered ``numbers`` (None: all), at least one, as a batch. Another thread may run ``forward`` meanwhile."""
         import torch
 
         all_lengths = tokens.lengths()
@@ -136,7 +136,7 @@ class Model:
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return the width of a batch in tokens; a GPU's attention needs an aligned mask, within the maximum number of tokens."""
+        """Return the width of a batch in tokens. A GPU's attention needs an aligned mask; the width is rounded up to at most the limit."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest
@@ -187,7 +187,7 @@ def _load_projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tens
     try:
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
-    except Exception as error:  # invalid bytes raise any class, and torch's message advises to allow running code in them
+    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
         reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
         raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
     if list(stored) != ["linear.weight"] or len(shapes.get("linear.weight", ())) != 2 or shapes["linear.weight"][1] != hidden:

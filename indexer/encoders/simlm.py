@@ -1,8 +1,8 @@
 """SimLM (Wang et al., 2023): BERT, CLS pooling, L2-normalised; title and text as a pair with token types 0 and 1.
 
-Source: microsoft/unilm, ``simlm/src/models/biencoder_model.py``, ``simlm/src/inference``; lengths: ``simlm/scripts/dpr/encode_wiki.sh``.
-The only public retriever is trained on MS MARCO; ``simlm-base-wiki100w`` is pre-trained only and useless for retrieval. Published
-results name no commit of its repository on the hub: the main branch is used.
+Source: microsoft/unilm, ``simlm/src/models/biencoder_model.py``, ``simlm/src/inference``. Maximum lengths:
+``simlm/scripts/dpr/encode_wiki.sh``. The only public retriever is trained on MS MARCO. ``simlm-base-wiki100w`` is only pre-trained, and
+useless for retrieval. Published results name no commit of the checkpoint; the main branch is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Published settings of an encoder, as data (``EncoderSpec``), and token ids between tokenizer and model (``Tokens``)."""
+"""Published settings of an encoder (``EncoderSpec``), and the token ids that its tokenizer gives to its model (``Tokens``)."""
 
 from __future__ import annotations
 
@@ -51,19 +51,18 @@ class EncoderSpec:
         query_checkpoint, passage_checkpoint: weights and tokenizer of each side; the same except for DPR.
         query_class, passage_class: transformers class that loads each side's network, without heads.
         dim: vector dimension of the authors' checkpoint; other checkpoints of the family may differ.
-        pooling: "mean" over all tokens, special ones too, or "cls", the first token.
+        pooling: "mean": mean of all tokens, special tokens included; "cls": the first token.
         has_projection: apply the linear projection of the checkpoint's ``2_Dense`` to the pooled vector.
         normalize: scale vectors to length 1, so that the inner product is the cosine.
         max_query_tokens, max_passage_tokens: maximum lengths, special tokens included.
         query_text: query -> the tokenizer's input.
         passage_text: passage -> the tokenizer's input: a text, or a pair that the tokenizer joins with a separator.
         second_type: token type of a pair's second text and the separator after it; all other tokens have type 0.
-        splits_white_space: split texts at white space before the tokenizer's own rules, as SentencePiece does and not
-            every ``tokenizer.json`` does.
-        truncation_favors: text that keeps the extra token when both texts of a pair are truncated to an odd total: "longer" (tokenizers in
-            Rust) or "first" (tokenizers in Python).
+        splits_white_space: split texts at white space first, as SentencePiece does; needed if the ``tokenizer.json`` does not.
+        truncation_favors: text that keeps the extra token if both texts of a pair are truncated to an odd total: "longer", as in
+            tokenizers in Rust, or "first", as in tokenizers in Python.
         extra_sep_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.
-        gpu_dtype: default precision on a GPU.
+        gpu_dtype: default precision of the forward pass on a GPU.
         weights_sha256: checksum of ``model.safetensors`` if the weights come from a third party.
     """
 
@@ -110,9 +109,9 @@ def weight_checksums(spec: EncoderSpec) -> dict[str, str]:
 
 
 def changed_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
-    """Return the files of the query side that differ from ``weight_checksums`` as recorded at embedding time.
+    """Return the names of the query side's files that have other checksums than those recorded at embedding time.
 
-    Only files of the same name are compared: the same weights are published in several formats.
+    Files without a recorded checksum are ignored, because the same weights are published in several formats.
     """
     current = _side_checksums(spec, "passage" if _has_one_checkpoint(spec) else "query")
     return [name for name, sha256 in current.items() if recorded.get(name, sha256) != sha256]

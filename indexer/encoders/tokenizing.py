@@ -1,8 +1,7 @@
-"""Texts -> token ids, without torch, so that other processes can tokenise ahead of the model.
+"""Tokenization of texts: texts -> token ids. It does not need torch; separate processes can tokenise ahead of the model.
 
-Titles and texts are split into tokens by the checkpoint's own tokenizer. Truncation, pairs and special tokens are done here, because the
-libraries of the published encoders differ in them; the special tokens come from the tokenizer. Unpaired surrogates, which are not
-valid text, become U+FFFD.
+The checkpoint's own tokenizer splits texts into tokens and defines the special tokens. This module truncates texts, joins pairs and adds
+the special tokens, because the libraries of the published encoders differ in these steps. Unpaired surrogates become U+FFFD.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 
-_SPARE_ROWS = 1024  # embedding rows without a token, from padding to a round number: T5 has 28, others have some hundreds
+_SPARE_ROWS = 1024  # limit on embedding rows without a token. They pad the vocabulary to a round number: T5 has 28, others some hundreds
 _SLICE_TEXTS = 256  # texts tokenised at a time: the tokenizer's output takes many times the memory of the token ids
 _SLICE_CHARACTERS = 1 << 20
 
 
 class Tokenizer:
-    """The tokenizer of one side of an encoder; other processes create their own from the same arguments.
+    """The tokenizer of one side of an encoder.
 
     Raises:
         ArtifactMismatch: the tokenizer does not match the network, or the network has too few positions or token types.
-        ArtifactCorrupt: its files cannot be read.
+        ArtifactCorrupt: the tokenizer's files cannot be read.
         InputError, DownloadError, MissingExtraError: see ``checkpoints.locate``.
     """
 
@@ -76,7 +75,7 @@ class Tokenizer:
         return whole, len(whole)
 
     def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
-        """Return the same for a pair of texts."""
+        """Return the tokens of a pair of texts, truncated and with special tokens, and the number of tokens of type 0."""
         budget = self._max_tokens - len(self._start) - len(self._middle) - len(self._end)
         n_first, n_second = truncate_pair(len(first), len(second), budget, favor_first=self._spec.truncation_favors == "first")
         before = [*self._start, *first[:n_first], *self._middle]
@@ -103,7 +102,8 @@ def truncate_pair(n_first: int, n_second: int, budget: int, *, favor_first: bool
         n_first: tokens of the first text.
         n_second: tokens of the second text.
         budget: maximum number of tokens.
-        favor_first: if both texts are truncated to an odd total, the first keeps the extra token, not the longer (if equal, the second).
+        favor_first: give the extra token of an odd budget to the first text if both are truncated. Otherwise the longer text gets it; of
+            two equally long texts, the second.
     """
     if n_first + n_second <= budget:
         return n_first, n_second
@@ -140,7 +140,7 @@ def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np
 
 
 def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
-    """Return the checkpoint's own tokenizer, used here only to split texts into tokens."""
+    """Return the checkpoint's own tokenizer without its truncation and padding."""
     try:
         import tokenizers
     except ImportError as error:
@@ -148,7 +148,7 @@ def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     tokenizer = checkpoint_tokenizer(folder, spec.name)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    if spec.splits_white_space:  # white space at the edges, also after normalisation, becomes no token
+    if spec.splits_white_space:  # white space at the edges of a text gives no token
         words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
     return tokenizer
@@ -171,7 +171,7 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
         if path.suffix == ".json":
             return Tokenizer.from_file(str(path))
         return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
-    except Exception as error:  # the library raises this one class for every error in a file
+    except Exception as error:  # the library raises plain ``Exception`` for every error in a file
         raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 
 
@@ -196,7 +196,7 @@ def _special_tokens(tokenizer: tokenizers.Tokenizer, folder: Path) -> tuple[Ids,
     """Return the special tokens before a text, between two texts, and after the last text.
 
     Raises:
-        ArtifactMismatch: the tokenizer adds none.
+        ArtifactMismatch: the tokenizer adds no special tokens.
     """
     n_first = len(tokenizer.encode("a", add_special_tokens=False).ids)
     pair = tokenizer.encode("a", "a")

@@ -1,12 +1,12 @@
-"""Decorator ``kernel``, which compiles inner loops. They run without the GIL and are cached on disk as machine code.
+"""Decorator ``kernel``, which compiles inner loops with numba. Kernels run without the GIL; their machine code is cached on disk.
 
-Compilation takes up to 40 s of processor time, once. Within ``interpreted``, kernels run in Python while they have not been compiled and
-there is so little data that this takes less time. Both ways give the same results.
+Compilation takes up to 40 s of processor time, once. For little data, kernels that are not compiled yet run in Python within
+``interpreted``, which takes less time. The results are the same.
 
-numba reuses a cached kernel while the kernel's own file is unchanged, even if a called kernel or a used constant in another file
-has changed. Therefore the cache folder of a file's kernels is named by a hash of the file and of all project files that it
-imports, directly or indirectly: no stale code runs, and a change in other files recompiles nothing. Constants are frozen when a
-kernel is compiled; values that tests vary are arguments.
+numba reuses a cached kernel while the kernel's own file is unchanged, even if another file has changed that defines a called kernel
+or a constant. Therefore the cache folder of a file's kernels is named by a hash of that file and of all project files that it imports,
+directly or indirectly: no stale code runs. A change in other files recompiles nothing. Constants are frozen when a kernel is compiled;
+values that tests vary are arguments.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ROOT = Path(__file__).parents[3]  # the folder that contains ``wikidx``
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _PREFIX = "kernels-"
 
-_STEP_S = 2e-6  # time of a kernel's step in Python
-_LOADING_S, _COMPILING_S = 0.4, 5.0  # time worth spending in Python instead of loading or compiling kernels, in one process
+_STEP_S = 2e-6  # time of a kernel in Python, for each array element that it reads
+_LOADING_S, _COMPILING_S = 0.4, 5.0  # limits on a process's time in Python: if kernels could be loaded, or must be compiled
 
 
 class _Interpretation:
@@ -48,7 +48,7 @@ class _Interpretation:
 
 
 _interpretation = _Interpretation()
-_thread = threading.local()  # ``is_interpreted``: whether kernels run in Python
+_thread = threading.local()  # its ``is_interpreted`` is true if kernels run in Python
 _folders = set[Path]()  # cache folders of the kernels' files
 
 
@@ -58,8 +58,8 @@ class Kernel:
     Calls are not type-checked: numba mixes int and np.int64, which mypy distinguishes.
 
     Attributes:
-        py_func: the function in Python; kernels that it calls are compiled.
-        compiled: numba's function, which is compiled, or loaded from the cache, on its first call.
+        py_func: the function in Python, which calls compiled kernels.
+        compiled: numba's function. Its first call compiles it or loads it from the cache.
     """
 
     def __init__(self, function: Callable[..., Any], compiled: Any) -> None:  # noqa: ANN401 - numba has no types
@@ -72,7 +72,7 @@ class Kernel:
 
     @functools.cached_property
     def interpreted(self) -> Callable[..., Any]:
-        """The function in Python, with the kernels that it calls in Python too."""
+        """The function in Python, which calls other kernels in Python too."""
         names = self.py_func.__globals__
         used = {name: names[name] for name in self.py_func.__code__.co_names if name in names}
         kernels = {name: value.interpreted for name, value in used.items() if isinstance(value, Kernel)}
@@ -86,9 +86,9 @@ def _type_of_kernel(kernel: Kernel, context: object) -> types.Dispatcher:
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Compile a function of arrays and numbers on its first call; divisions by zero give inf and nan, as in numpy."""
+    """Return a kernel that compiles the function on its first call. Divisions by zero give inf and nan, as in numpy."""
     user_folder = config.CACHE_DIR
-    config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename), user_folder))  # numba reads it only here
+    config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename), user_folder))  # numba reads the setting only now
     try:
         return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function))
     finally:
@@ -97,9 +97,9 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 @contextlib.contextmanager
 def interpreted(n_steps: int) -> Iterator[None]:
-    """Run kernels in Python within the block if that takes less time than their compilation; the results are the same.
+    """Run kernels in Python within the context if that takes less time than compiling them. The results are the same.
 
-    Kernels that are already compiled or loaded run as machine code. Only this thread is affected.
+    Kernels that are already compiled or loaded run as machine code. Other threads are not affected.
 
     Args:
         n_steps: estimate of the number of array elements that the kernels read.
@@ -116,7 +116,7 @@ def interpreted(n_steps: int) -> Iterator[None]:
 
 
 def compile_always() -> None:
-    """Interpret nothing from now on: a server compiles before it answers, and no request has to wait."""
+    """Never run kernels in Python from now on. A server then compiles them before it accepts requests."""
     _interpretation.spent_s = math.inf
 
 
@@ -126,7 +126,7 @@ def _saves_time(n_steps: int) -> bool:
 
 
 class _CompilationListener(event.Listener):  # type: ignore[misc]
-    """Log one line when this process compiles its first kernel."""
+    """Listener that logs one line when this process compiles its first kernel."""
 
     has_logged = False
 
@@ -144,13 +144,16 @@ event.register("numba:compile", _CompilationListener())
 
 @functools.cache
 def _is_compiled() -> bool:
-    """Return whether the cache holds machine code of all files with kernels that are imported."""
+    """Return whether the cache holds machine code for every imported file with kernels."""
     return all(any(folder.rglob("*.nbi")) for folder in _folders)
 
 
 @functools.cache
 def _cache_folder(source: Path, user_folder: str) -> Path:
-    """Return the cache folder for a file's kernels, in NUMBA_CACHE_DIR if set, else next to the file; remove older folders there."""
+    """Return the cache folder for a file's kernels, in ``user_folder`` (NUMBA_CACHE_DIR) if set, else next to the file.
+
+    Outdated folders next to the file are removed.
+    """
     prefix = f"{_PREFIX}{source.stem}-"
     name = prefix + sources_hash(_sources(source))
     cache = Path(user_folder) if user_folder else source.parent / "__pycache__"
@@ -169,7 +172,7 @@ def cache_folders() -> list[Path]:
 
 
 def sources_hash(files: Iterable[Path]) -> str:
-    """Return a hash of the names and contents of files of this project, in a checkout or an installation."""
+    """Return a hash of the names and contents of project files. A checkout and an installation give the same hash."""
     digest = hashlib.sha256()
     for path in sorted(files):
         content = path.read_bytes()
@@ -189,13 +192,13 @@ def _sources(source: Path) -> set[Path]:
 
 @functools.cache
 def _imported_files(source: Path) -> set[Path]:
-    """Return the files of this project that a file imports: modules, and packages by their ``__init__``."""
+    """Return the project files that a file imports: modules, and the ``__init__.py`` of packages."""
     candidates = (file for name in _imported_names(source) for file in (ROOT / f"{name}.py", ROOT / name / "__init__.py"))
     return {file for file in candidates if file.is_file()}
 
 
 def _imported_names(source: Path) -> Iterator[str]:
-    """Yield imported names as paths without suffix; ``from a import b`` yields ``a`` and ``a/b``, because b may be a module."""
+    """Yield imported names as paths without suffix. ``from a import b`` yields ``a`` and ``a/b``, because b may be a module."""
     package = Path(os.path.relpath(source.parent, ROOT)).parts
     for dots, module, names in _IMPORT.findall(source.read_bytes()):
         parents = package[: len(package) - len(dots) + 1] if dots else ()

@@ -28,7 +28,7 @@ def check_device(device: str) -> None:
 
 
 def gpu_numbers(device: str, n_gpus: int) -> tuple[int, ...]:
-    """Return the numbers of the GPUs that ``device`` names, existing or not, without duplicates; none for a CPU.
+    """Return the numbers of the GPUs that ``device`` names, without duplicates; none for a CPU. The GPUs need not exist.
 
     Args:
         device: see ``check_devices``.
@@ -65,7 +65,7 @@ def resolve_gpus(device: str, n_gpus: int, library: str = "torch", advice: str =
 
 
 def encoder_device(device: str) -> str:
-    """Return the device that encodes queries if ``device`` names several; see ``check_devices``."""
+    """Return the device that encodes queries: the first of those that ``device`` names; see ``check_devices``."""
     check_devices(device)
     return "cuda" if device == "all" else device.partition(",")[0]
 
@@ -89,7 +89,7 @@ def resolve_device(device: str) -> str:
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
-    """Return the free bytes of a GPU visible to torch, which must be installed; 0 if the GPU fails and the user did not name it.
+    """Return the free bytes of a GPU. Torch must be installed. A GPU that fails has 0 free bytes, unless the user named it.
 
     Raises:
         IdxError: a named GPU fails.
@@ -108,22 +108,22 @@ def count_gpus() -> int:
     """Return the number of GPUs that torch can use; 0 without torch."""
     try:
         import torch
-    except ImportError:  # reported when the model is loaded
+    except ImportError:  # loading the model reports the error
         return 0
     return torch.cuda.device_count()
 
 
 class SearchLoad(NamedTuple):
-    """Vectors, or an index of vectors, to be searched on a CPU or divided among GPUs.
+    """Vectors, or an index of vectors, to be placed on a CPU or divided among GPUs.
 
     Attributes:
         searcher: the search library, for messages.
         description: kind and size of the vectors, for messages.
         n_bytes: total size of the vectors.
         work_bytes: working memory on each GPU.
-        advice: alternatives if the vectors do not fit.
+        advice: alternatives if the vectors do not fit, for messages.
         library: the library that uses the GPUs, for messages.
-        without_gpus: alternatives without a GPU.
+        without_gpus: alternatives without a GPU, for messages.
     """
 
     searcher: str
@@ -139,7 +139,7 @@ class SearchLoad(NamedTuple):
         return bool(free) and min(free) >= math.ceil(self.n_bytes / len(free)) + self.work_bytes
 
     def describe_memory(self, free: Sequence[int]) -> str:
-        """Describe the memory needed on each GPU, and the given free memory."""
+        """Return a text with the memory needed on each GPU, and the given free memory."""
         bytes_per_gpu = math.ceil(self.n_bytes / len(free))
         total, parts = (
             bytes_per_gpu + self.work_bytes,
@@ -153,8 +153,8 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
 
     Args:
         load: size of the load, and texts for messages.
-        device: "auto" (the fewest GPUs on which the load fits, else the CPU), "cpu", "mps" (also the CPU), "cuda",
-            "cuda:1", several GPUs as "cuda:0,1", or "all" GPUs.
+        device: "auto" (the fewest GPUs on which the load fits, else the CPU), "cpu", "mps" (means the CPU), "cuda", "cuda:1", several
+            GPUs as "cuda:0,1", or "all" GPUs.
         free: free memory of each GPU.
 
     Raises:
@@ -182,7 +182,7 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
 
 
 def free_memory_of_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "use cpu, or auto") -> list[int]:
-    """Return the free memory of each GPU (see ``free_memory``); ``device`` names GPUs that must not fail (see ``resolve_gpus``)."""
+    """Return the free memory of each GPU; see ``free_memory``. The GPUs that ``device`` names must not fail."""
     named = () if device == "auto" else resolve_gpus(device, n_gpus, library, advice)
     return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
 

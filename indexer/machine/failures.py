@@ -1,4 +1,4 @@
-"""User-readable messages for exceptions of other libraries."""
+"""Messages to the user for exceptions of other libraries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
 
     Args:
         device: the device's name.
-        task: task that may lack memory.
-        advice: remedy for too little memory.
-        aftermath: text appended to either message.
+        task: the task that needs memory, for the message.
+        advice: remedy for too little memory, for the message.
+        aftermath: text at the end of every message.
 
     Raises:
         IdxError: the device has too little memory, or fails otherwise.
@@ -31,7 +31,7 @@ def device_errors(device: str, task: str, advice: str, *, aftermath: str = "") -
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # torch's ``OutOfMemoryError`` is recognised by its name, because this module is also used without torch
+        # ``OutOfMemoryError`` is compared by name, because this module also works without torch
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in _NO_MEMORY):
             raise IdxError(f"{device} has too little memory for {task}: {advice}{aftermath}") from error
         raise IdxError(f"{device} failed: {first_line(error)}{aftermath}") from error

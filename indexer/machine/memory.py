@@ -11,7 +11,7 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 def memory_bytes() -> int:
-    """Return the total memory in bytes that this process may use: the machine's, or its container's limit if smaller."""
+    """Return the memory in bytes that this process may use: the machine's memory, or the container's limit if that is smaller."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
         memory = min(memory, int((_CGROUP / "memory.max").read_text()))
@@ -19,7 +19,7 @@ def memory_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Return the available memory in bytes, including file pages that the system can drop; if unknown, the total memory."""
+    """Return the available memory in bytes, or ``memory_bytes`` if unknown. File pages that the system can drop count as available."""
     available = memory_bytes()
     with contextlib.suppress(OSError, StopIteration):
         line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))

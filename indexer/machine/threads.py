@@ -10,7 +10,7 @@ _most_threads: int | None = None  # of this process; see ``limit_threads``
 
 
 def limit_threads(n: int | None) -> None:
-    """Limit the threads of this process, which shares its CPUs with other processes; None: one thread per CPU."""
+    """Limit the threads of this process if it shares its CPUs with other processes; None: one thread per CPU."""
     global _most_threads
     _most_threads = n
 
@@ -23,7 +23,7 @@ def n_threads() -> int:
 
 @functools.cache
 def limit_threads_after_fork(set_n_threads: Callable[[int], object]) -> None:
-    """Limit a library to one thread in processes forked from this one, where OpenMP would wait for threads that do not exist."""
+    """Limit a library to one thread in forked processes. There, OpenMP would wait for threads that do not exist."""
     os.register_at_fork(after_in_child=lambda: set_n_threads(1))
 
 

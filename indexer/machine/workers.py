@@ -1,4 +1,4 @@
-"""Look-ahead over pending work, and spawned worker processes that end with their parent."""
+"""Look-ahead over futures, and spawned worker processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def map_ahead(submit: Callable[[Item], Future[Result]], items: Iterable[Item], depth: int) -> Generator[Result]:
-    """Yield the results of ``submit`` in the order of ``items``, while up to ``depth`` further items are in progress or done."""
+    """Yield the results of ``submit`` in the order of ``items``. Up to ``depth`` further items are submitted ahead."""
     pending = deque[Future[Result]]()
     try:
         for item in items:
@@ -45,16 +45,18 @@ def worker_processes(
     make: Callable[..., Callable[[Item], Result]],
     *arguments: Any,  # noqa: ANN401 - passed on
 ) -> Iterator[Callable[[Item], Future[Result]]]:
-    """Start processes ("spawn": without copying locks, threads or GPU contexts), and yield a function that sends an item to an idle one.
+    """Start worker processes, and yield a function that sends an item to an idle process and returns its future.
 
-    The item's future raises ``IdxError`` if its process was killed. ``ProcessPoolExecutor`` would hang if a process was killed while
-    writing a result: all of its processes, and this one, hold the pipe's write end, so that the read end never sees end-of-file. Here
-    each process has its own connection, and a thread waits for each result.
+    The processes are spawned, not forked: they copy no locks, threads or GPU contexts. A future raises ``IdxError`` if its process was
+    killed.
+
+    Each process has its own connection, and a thread waits for each result. ``ProcessPoolExecutor`` would hang if a process was killed
+    while writing a result: all its processes share the write end of one pipe, so that the reader never sees the end of the file.
 
     Args:
         n: number of processes.
-        verb: used in messages, such as "tokenises".
-        make: a module-level function, called once in each process with ``arguments``; returns the function that processes an item.
+        verb: verb for the processes' task, for messages, such as "tokenises".
+        make: module-level function that each process calls once with ``arguments``. It returns the function that processes an item.
         arguments: arguments of ``make``.
     """
     context, threads, idle = multiprocessing.get_context("spawn"), ThreadPoolExecutor(n), SimpleQueue[Connection]()
@@ -83,7 +85,7 @@ def _call_worker(idle: SimpleQueue[Connection], item: object, verb: str) -> Any:
     try:
         connection.send(item)
         is_done, outcome = connection.recv()
-    except (EOFError, OSError) as error:  # an OSError in the middle of a result
+    except (EOFError, OSError) as error:  # OSError: the result breaks off
         raise IdxError(
             f"a process that {verb} was killed, perhaps for want of memory, or could not start (a script that is run needs its "
             "main part under \"if __name__ == '__main__'\"): run the same command again to resume"
@@ -97,7 +99,7 @@ def _call_worker(idle: SimpleQueue[Connection], item: object, verb: str) -> Any:
 
 def _worker_main(connection: Connection, make: Callable[..., Callable[[Any], object]], arguments: tuple[Any, ...]) -> None:
     """Main loop of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     work = make(*arguments)
     with contextlib.suppress(EOFError):
@@ -109,14 +111,14 @@ def _run_item(work: Callable[[Any], object], item: object) -> tuple[bool, object
     """Return whether ``work`` succeeded on an item, and its result or exception."""
     try:
         return True, work(item)
-    except Exception as error:  # noqa: BLE001 - it is raised by the process that receives the result
+    except Exception as error:  # noqa: BLE001 - the parent raises it
         if not isinstance(error, IdxError):
             error.add_note(traceback.format_exc())
         return False, _make_picklable(error)
 
 
 def _make_picklable(error: Exception) -> Exception:
-    """Return an error, or an ``IdxError`` with its message if it cannot be pickled."""
+    """Return the error if it can be pickled, otherwise an ``IdxError`` with its message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - pickling may raise anything

@@ -1,7 +1,7 @@
 """Embedding on a Ray cluster: passages go to encoders on its nodes, one per GPU or group of CPUs, and vectors come back.
 
-This process, which must be connected to the cluster (``nodes.connect``), checks the nodes before any work starts, reads passages and
-writes vectors as a job on one machine does. Ray restarts a lost encoder where there is room; its pending ranges are encoded again.
+The driver process must be connected to the cluster (``nodes.connect``). It checks the nodes before work starts, reads the passages, and
+writes the vectors. Ray restarts a lost encoder where there is room; the driver assigns its pending ranges again.
 
 The vectors are byte-identical to those of one machine of the same kind whose torch uses as many threads as each encoder has CPUs.
 """
@@ -27,22 +27,22 @@ from .nodes import call_each_node, check_versions, list_nodes, load_ray
 
 logger = logging.getLogger(__name__)
 
-TRIES = 3  # number of encoders lost over a range before the job fails
+TRIES = 3  # the job fails when this many encoders were lost while encoding the same range
 
 _AHEAD = 2  # pending ranges per encoder: one is tokenised or transferred while another is encoded
-_POLL_S = 10.0  # wait for an answer before checking whether nodes have room for an encoder
+_POLL_S = 10.0  # seconds without an answer before a check that some node is large enough for an encoder
 _TIMED_S = 300.0  # limit for a node to become free, and to load and time an encoder
 _OUT_OF_MEMORY = ("OutOfMemory", "low on memory", "(OOM)")
 
-_checked = set[frozenset[str]]()  # sets of nodes with equal versions, by Ray's unique ids
+_checked = set[frozenset[str]]()  # sets of Ray's ids of nodes whose versions are equal
 
 
 class ProcessLost(IdxError):
-    """A process on the cluster, or its node, is lost."""
+    """Loss of a process on the cluster, or of its node."""
 
 
 def check_cluster() -> None:
-    """Raise ``IdxError`` if a node has other versions, before any work starts; the message names it. A set of nodes is checked once."""
+    """Raise ``IdxError`` if a node has other versions than this process. The same set of nodes is checked only once."""
     node_ids = frozenset(node.id for node in list_nodes())
     if node_ids not in _checked:
         check_versions()
@@ -50,7 +50,7 @@ def check_cluster() -> None:
 
 
 def embed_on_ray(job: Job, ranges: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
-    """Encode ranges of rows on the cluster, with ``job.resources.ray`` for each encoder.
+    """Encode ranges of rows on the cluster. Each encoder gets the resources ``job.resources.ray``.
 
     Args:
         job: the embedding job.
@@ -59,7 +59,8 @@ def embed_on_ray(job: Job, ranges: Sequence[range], report: Report, node_progres
         node_progress: see ``EmbedProgress.node``.
 
     Raises:
-        IdxError: a node has other versions or weights, found before work starts; an encoder failed; or one range lost too many encoders.
+        IdxError: a node has other versions or weights, which is checked before work starts; an encoder failed; or ``TRIES`` encoders were
+            lost over one range.
         OSError: a disk error.
     """
     check_cluster()
@@ -89,7 +90,7 @@ def measure_on_ray(spec: EncoderSpec, resources: Resources, passages: Sequence[P
 
 
 class _RemoteEncoder:
-    """An encoder on a node, and its pending ranges; ``address`` is None until Ray has started it."""
+    """An encoder on a node, and its pending ranges. ``address`` is the node's address, or None until Ray has started the encoder."""
 
     def __init__(self, actor: Any) -> None:  # noqa: ANN401 - Ray's
         self.actor = actor
@@ -97,7 +98,7 @@ class _RemoteEncoder:
         self.await_start()
 
     def await_start(self) -> None:
-        """Request its node; Ray retries the call until the encoder has started."""
+        """Request the encoder's node id; Ray retries this call until the encoder has started."""
         self.address: str | None = None
         self.started = self.actor.node.options(max_task_retries=-1).remote()
 
@@ -139,7 +140,7 @@ class _ClusterJob:
             self._ray.kill(encoder.actor)
 
     def _assign_ranges(self, encoder: _RemoteEncoder) -> None:
-        """Assign ranges to an encoder with room; a range that was lost before goes alone, to show which range crashes encoders."""
+        """Assign ranges to an encoder up to ``_AHEAD``. A range that was lost before goes alone, to show which range crashes encoders."""
         while self._ranges and encoder.address is not None:
             rows = self._ranges[0]
             if len(encoder.calls) >= (1 if any(self._n_lost[lost] for lost in (rows, *encoder.calls.values())) else _AHEAD):
@@ -148,7 +149,7 @@ class _ClusterJob:
             encoder.calls[encoder.actor.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = rows
 
     def _handle_reply(self, encoder: _RemoteEncoder, call: Any) -> None:  # noqa: ANN401 - Ray's
-        """Process an answer: a started encoder, or vectors. The first loss reported for an encoder counts for all its pending ranges."""
+        """Process an answer: the node of a started encoder, or vectors. A lost encoder returns all its pending ranges to the queue."""
         address = encoder.address
         try:
             with ray_errors(f"node {address}" if address else "an encoder that could not start"):
@@ -185,7 +186,7 @@ class _ClusterJob:
                 )
 
     def _check_room(self) -> None:
-        """Raise ``IdxError`` unless a node is large enough for an encoder: Ray would wait for one indefinitely."""
+        """Raise ``IdxError`` unless some node is large enough for an encoder. Ray would wait indefinitely for such a node."""
         needed, nodes = self._resources, list_nodes()
         if not any(node.n_cpus >= needed.n_cpus and node.n_gpus >= needed.n_gpus for node in nodes):
             raise IdxError(
@@ -223,7 +224,7 @@ def ray_errors(task: str) -> Iterator[None]:
 
     Raises:
         ProcessLost: the process, or its node, is lost.
-        IdxError: an exception of the work, with its location.
+        IdxError: the remote work raised an ``IdxError``, an ``OSError`` or a ``MissingExtraError``; the message begins with ``task``.
     """
     ray = load_ray()
     try:

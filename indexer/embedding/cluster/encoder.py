@@ -1,4 +1,4 @@
-"""An encoder on a node of a Ray cluster: it receives the passages of ranges of rows, and returns their vectors."""
+"""Encoder on a node of a Ray cluster: it receives ranges of passages, and returns their vectors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from .nodes import load_ray
 
 
 class Encoder:
-    """An encoder, made an actor by ``embedding``. ``encode`` may be called from several threads: one uses the model, others tokenise.
+    """Encoder that ``embedding`` starts as a Ray actor.
+
+    Several threads may call ``encode`` at the same time: one of them uses the model, while the others tokenise.
 
     Args:
         spec: the encoder.
         resources: devices, precision and batch size.
-        home: data home of the calling process, used on this node if the folder exists here.
+        home: data home of the process that starts the actor; used if this folder exists on the actor's node.
     """
 
     def __init__(self, spec: EncoderSpec, resources: Resources, home: Path) -> None:
@@ -43,14 +45,14 @@ class Encoder:
         self._loading, self._computing = threading.Lock(), threading.Lock()
         self._loaded: tuple[Tokenizer, Model] | None = None
         self._tokenise: Callable[[Sequence[Passage]], Future[Tokens]] | None = None
-        self._exit_stack = contextlib.ExitStack()  # tokenising processes live as long as this one
+        self._exit_stack = contextlib.ExitStack()  # tokenising processes live as long as the actor
 
     def node(self) -> str:
         """Return Ray's id of the node."""
         return str(load_ray().get_runtime_context().get_node_id())
 
     def encode(self, rows: range, passages: Sequence[Passage]) -> tuple[Vectors, int]:
-        """Return the vectors of a range, float32 of shape (len(rows), dim), and their number of tokens; raises as ``embed_ranges`` does."""
+        """Return the vectors of a range, float32 (len(rows), dim), and its number of tokens; raises as ``embed_ranges`` does."""
         with explain_device_errors(self._resources.devices[0], self._resources, aftermath="; the finished vectors are kept"):
             tokenizer, model = self._load()
             if self._tokenise is None:
@@ -65,7 +67,7 @@ class Encoder:
         return vectors, int(tokens.lengths().sum())
 
     def _load(self) -> tuple[Tokenizer, Model]:
-        """Load the model on first use, so that an error in loading is reported to the caller of the work."""
+        """Load the model on first use. The caller of ``encode`` then receives an error in loading; Ray hides errors in a constructor."""
         with self._loading:
             if self._loaded is None:
                 configure_node(self._home, self._resources.ray)
@@ -84,14 +86,15 @@ def _start_tokenizing(spec: EncoderSpec) -> Callable[[Sequence[Passage]], Tokens
 
 
 def configure_node(home: Path, resources: RayResources | None) -> None:
-    """Use a data home for checkpoints if the folder exists on this node; without GPUs, limit torch's threads to the encoder's CPUs.
+    """Set the data home and torch's threads on this node.
 
-    The number of threads affects the rounding of sums.
+    The data home is used if the folder exists on this node. Without GPUs, torch gets as many threads as the encoder has CPUs, because the
+    number of threads affects the rounding of sums.
     """
     if home.is_dir():
         os.environ["IDX_HOME"] = str(home)
     if resources is not None and not resources.n_gpus:
-        with contextlib.suppress(ImportError):  # reported when the model is loaded
+        with contextlib.suppress(ImportError):  # loading the model reports the error
             import torch
 
             torch.set_num_threads(resources.n_cpus)

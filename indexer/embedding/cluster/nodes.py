@@ -1,6 +1,6 @@
-"""A Ray cluster: connections, nodes, and checks of the nodes before any work starts. Ray is imported on first use.
+"""Connection to a Ray cluster, its nodes, and checks of the nodes before work starts. Ray is imported on first use.
 
-A command runs on one of the cluster's machines (where ``ray start`` was run); without an address, Ray is started on this machine alone.
+A command must run on a machine of the cluster, where ``ray start`` was run. Without an address, Ray is started on this machine alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CODE = "code"
 _REACHED_S = 5.0
 _NODE_S = 120.0  # limit for a node to start a process and answer
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
-_SIGACTION_BYTES = 1_024  # more than C's struct sigaction has anywhere
+_SIGACTION_BYTES = 1_024  # more than the size of C's struct sigaction on any platform
 
 
 class Node(NamedTuple):
@@ -45,10 +45,10 @@ def load_ray() -> ModuleType:
     """Import and return Ray, with its usage statistics off by default.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after shutdown is an error, and starts no cluster
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after shutdown raises an error instead of starting a cluster
     os.environ.setdefault("RAY_worker_niceness", "0")  # workers have normal priority; Ray's default is 15
     try:
         import ray
@@ -60,13 +60,13 @@ def load_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def connect(address: str | None = None) -> Iterator[ModuleType]:
-    """Connect to a cluster and yield Ray; on exit, the actors started in the context end.
+    """Connect to a cluster and yield Ray. On exit, disconnect; this ends the actors that were started in the context.
 
     Args:
-        address: HOST:PORT of the cluster's head, "auto" for the cluster of this machine, None or "local" to start Ray here.
+        address: HOST:PORT of the cluster's head; "auto" for the cluster of this machine; None or "local" to start Ray on this machine.
 
     Raises:
-        InputError: nothing answers at the address, or this machine is not in that cluster.
+        InputError: this process is already connected, nothing answers at the address, or this machine is not in the cluster.
         IdxError: the cluster runs another version of Ray or Python.
         MissingExtraError: Ray is not installed.
     """
@@ -89,7 +89,7 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def _preserve_fault_handlers() -> Iterator[None]:
-    """Preserve the process's fault handlers: Ray's handlers would end a JVM in the same process, whose null checks are faults."""
+    """Preserve the process's fault handlers. A JVM in this process needs its own: its null checks cause faults."""
     libc = ctypes.CDLL(None)
     before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
     for number, action in before.items():
@@ -102,7 +102,10 @@ def _preserve_fault_handlers() -> Iterator[None]:
 
 
 def _check_address(address: str | None) -> str | None:
-    """Return the address in Ray's form if something listens there: Ray itself would retry for a minute, or end the process."""
+    """Return the address in Ray's form, or raise ``InputError`` if nothing listens there.
+
+    Without this check, Ray would retry for a minute, or end the process.
+    """
     if address in (None, "", "local"):
         return None
     if address == "auto":
@@ -131,7 +134,7 @@ def _connection_error(cluster: str | None, message: str) -> IdxError:
 
 
 def list_nodes() -> list[Node]:
-    """Return the live nodes of the connected cluster, by address."""
+    """Return the live nodes of the connected cluster, sorted by address."""
     nodes = [
         Node(str(info["NodeID"]), _address_of(info), info["Resources"].get("CPU", 0.0), info["Resources"].get("GPU", 0.0))
         for info in load_ray().nodes()
@@ -145,7 +148,7 @@ def _address_of(info: Mapping[str, Any]) -> str:
 
 
 def pin_to_node(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's own type
-    """Return Ray's scheduling strategy for work on one node; with ``soft``, on another node if that node is gone."""
+    """Return Ray's scheduling strategy for work on a node. With ``soft``, the work moves to another node if this one is lost."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node.id, soft=soft)
@@ -155,7 +158,7 @@ def call_each_node(task: Callable[[], Result]) -> dict[Node, Result]:
     """Call a function once on every node.
 
     Args:
-        task: function without arguments. A nested function is sent by value; a module's function is imported on the node.
+        task: function without arguments. Ray sends a nested function by value, and imports a module's function on the node.
 
     Raises:
         IdxError: a node does not answer, or the function raises; the message names the node.
@@ -185,14 +188,14 @@ def check_versions(expected: Versions | None = None) -> None:
     """Compare the packages and the source code of idx on all nodes with those of this process.
 
     Args:
-        expected: package, ``CODE`` or "python" -> version or hash; by default those of this process.
+        expected: versions by package name, and under "python" and ``CODE``; None: the versions of this process.
 
     Raises:
         IdxError: a node differs; the message names the node and both versions.
     """
     names, code = COMPARED, CODE
 
-    def versions() -> dict[str, str | None]:  # nested, so that it is sent by value: a node may lack idx
+    def versions() -> dict[str, str | None]:  # a nested function is sent by value: a node may lack idx
         import importlib.metadata
         import platform
 
