@@ -11,7 +11,7 @@ server/       search over HTTP, and a search page              mcp/          sea
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 timed_http    HTTP connections with a time limit on the whole answer
 building      passages, file or name -> an open searcher       async_client  AsyncRemoteSearcher, for asyncio
-rendering     rankings as text, HTML, data frames and TREC runs
+rendering     rankings as text, HTML, data frames, TREC runs   adapters/     searchers as components of other frameworks
 """
 
 from .options import SearchOptions
