@@ -23,6 +23,8 @@ class Corpus:
         path: the file of a user's own corpus; None for all other corpora.
         n_passages: expected number of passages; None if unknown.
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
+        article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ";
+            None if there are no such addresses.
         reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """
 
@@ -33,4 +35,5 @@ class Corpus:
     n_passages: int | None
     path: Path | None = None
     estimate: tuple[int, int] | None = None
+    article_url: str | None = None
     reading: Mapping[str, str | int] = field(default_factory=dict)

@@ -49,6 +49,11 @@ def known_corpus(name: str) -> Corpus:
     return corpus
 
 
+def article_url(name: str) -> str | None:
+    """Return the web address of a corpus's articles, a template; see ``Corpus``."""
+    return known_corpus(name.partition("@")[0]).article_url if is_known(name) else None
+
+
 def is_known(name: str) -> bool:
     """Return whether ``name`` is a known corpus, or a subset of one such as ``sample@100``."""
     return name.partition("@")[0] in CORPORA

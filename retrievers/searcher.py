@@ -149,7 +149,9 @@ class LocalSearcher(Searcher):
             if canonical_name(name) not in self._retrievers:
                 raise unknown_name_error("retriever", name, self._retrievers)
         if options.rerank == "cross-encoder" and self._reranker is None:
-            raise InputError("rerank is 'cross-encoder', but the searcher was opened without one: name a reranker when opening it")
+            raise InputError(
+                "rerank is 'cross-encoder', but the searcher was opened without one: name a reranker when opening it (--reranker NAME)"
+            )
         if options.params() != DEFAULT_PARAMS:
             self._check_params(options.params())
 

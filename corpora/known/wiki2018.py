@@ -34,5 +34,6 @@ CORPUS = Corpus(
     read=_read,
     n_passages=21_015_324,
     estimate=(21_015_324, 640),
+    article_url="https://en.wikipedia.org/wiki/{title}",
     reading={"format": "tsv"},
 )

@@ -34,5 +34,6 @@ CORPUS = Corpus(
     read=_read,
     n_passages=None,
     estimate=(35_600_000, 600),
+    article_url="https://en.wikipedia.org/wiki/Special:Search?go=Go&search={article}",  # searches if there is no such article
     reading={"format": "jsonl", "infobox_ids": "infobox:<id>"},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -16,9 +17,20 @@ _HEAD = """<!doctype html>
 <title>idx: API</title>
 <style>
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-code { overflow-wrap: anywhere }
-table { border-collapse: collapse; width: 100% }
-td { border-top: 1px solid #8886; padding: .25rem .5rem; vertical-align: top }
+h1 { font-size: 1.375rem }
+h2 { font-size: 1.125rem; margin: 2.5rem 0 0 }
+p { margin: .25rem 0 .75rem }
+code { overflow-wrap: break-word }
+td code { font-size: .875rem }
+table { border-collapse: collapse; width: 100%; margin-bottom: 1rem }
+tr { border-top: 1px solid #8886 }
+td { padding: .375rem 1rem .375rem 0; vertical-align: top }
+td:first-child { font-weight: 600; white-space: nowrap }
+td:nth-child(2) { width: 40% }
+@media (max-width: 45rem) {
+  tr { display: block; padding: .375rem 0 }
+  td, td:nth-child(2) { display: block; width: auto; padding: 0 }
+}
 </style>
 <h1>idx: API</h1>
 <p>Errors are <code>{"error", "error_type"}</code>. Programs read <a href="openapi.json">openapi.json</a>.</p>
@@ -75,5 +87,5 @@ def _describe(schema: Schema, schemas: Schema) -> str:
     else:
         text = schema.get("type", "")
     bounds = "".join(", " + text.format(schema[name]) for name, text in _BOUNDS.items() if name in schema)
-    default = f"; default {schema['default']}" if schema.get("default") is not None else ""
+    default = f"; default {json.dumps(schema['default'])}" if schema.get("default") is not None else ""
     return text + bounds + default

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.corpora.resolving import article_url
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.retrievers.base import Reranker, Searcher
 from wikidx.retrievers.naming import RetrieverName
@@ -126,6 +127,7 @@ class OpenSearchers:
         parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in artifacts}
         return {
             "corpus": corpus,
+            "article_url": article_url(corpus),
             "replaced": any(artifact["replaced"] for artifact in artifacts.values()),
             "fingerprint": store.fingerprint if store else None,
             "passages": artifacts.pop(PASSAGES, None),

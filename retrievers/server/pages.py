@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from wikidx.corpora.errors import IdxError
+from wikidx.retrievers.base import DEFAULTS
 from wikidx.retrievers.errors import InvalidRequest
-from wikidx.retrievers.wire import RETRIEVE, SEARCH
+from wikidx.retrievers.wire import OPTION_NAMES, RETRIEVE, SEARCH
 
 from .catalog import Catalog
 from .documentation import render_docs
@@ -95,13 +96,16 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
 def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
     """Add the paths that return the served corpora and their passages."""
     limits = settings.limits
+    rerank = [rule for rule in RULES["rerank"] if settings.reranker or rule != "cross-encoder"]
+    rules = {**RULES, "rerank": rerank}
 
     @api.get("/v1/indexes", tags=["search"])
     def indexes() -> dict[str, Any]:
         """Return the served corpora and indexes; "replaced" means that a newer build is on disk, which a restart will serve."""
         return {
             "corpora": catalog.describe(),
-            "rules": RULES,
+            "rules": rules,
+            "defaults": {name: getattr(DEFAULTS, name) for name in OPTION_NAMES},
             "limits": {name: getattr(limits, name) for name in _PUBLIC_LIMITS},
         }
 

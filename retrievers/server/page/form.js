@@ -1,18 +1,24 @@
-// Conversion between the form, its state {queries: [text], corpus, retriever, k, depth, fuse, merge, dedup, rerank}, a link's fragment,
-// and a request. The server's response determines the choices. The fragment is never sent to a server.
+// Conversion between the form, its state {queries: [text], corpus, retriever, k, depth, fuse, merge, dedup, rerank, more: {name: text}}, a
+// link's fragment, and a request. The server's response determines the choices. The fragment is never sent to a server.
+// "more" has the weights of retrievers and the search parameters that are set.
+
+import { element } from "./results.js";
 
 export const NAMES = ["corpus", "retriever", "k", "depth", "fuse", "merge", "dedup", "rerank"];
 const NORMALIZED = "weighted-normalized";
 const LABELS = {
-  fuse: { rrf: "rrf: by ranks", weighted: "weighted: scores added", [NORMALIZED]: "weighted, normalized" },
-  merge: { max: "max: best score", sum: "sum: scores added", rrf: "rrf: by ranks", interleave: "interleave: in turn" },
+  fuse: { rrf: "rrf: by ranks", weighted: "weighted", [NORMALIZED]: "normalized" },
+  merge: { max: "max: best score", sum: "sum of scores", rrf: "rrf: by ranks", interleave: "interleave" },
   dedup: { row: "by row", text: "by text" },
-  rerank: { primary: "primary: by first query" },
+  rerank: { primary: "by first query" },
 };
+const WEIGHT = "weight.";
+const LEAST = { refine: 0 }; // of other search parameters: 1
 
 /** Return the fragment of a link, with all values, including defaults. */
 export function toFragment(state) {
-  return `#${new URLSearchParams([...state.queries.map((query) => ["q", query]), ...NAMES.map((name) => [name, state[name]])])}`;
+  const queries = state.queries.map((query) => ["q", query]);
+  return `#${new URLSearchParams([...queries, ...NAMES.map((name) => [name, state[name]]), ...Object.entries(state.more)])}`;
 }
 
 /** Return the state of a fragment, completed by the defaults, or null if the fragment is not a search. */
@@ -20,29 +26,56 @@ export function fromFragment(fragment, defaults) {
   const pairs = new URLSearchParams(fragment.replace(/^#/, ""));
   if (!pairs.has("q")) return null;
   const named = NAMES.map((name) => [name, pairs.get(name) ?? defaults[name]]);
-  return { queries: pairs.getAll("q"), ...Object.fromEntries(named) };
+  const more = Object.fromEntries([...pairs].filter(([name]) => name !== "q" && !NAMES.includes(name)));
+  return { queries: pairs.getAll("q"), ...Object.fromEntries(named), more };
 }
 
-/** Return the body of a search. */
-export function toRequest({ queries, ...state }) {
+/** Return the body of a search, without options that are the server's defaults. */
+export function toRequest({ queries, corpus, retriever, more, ...state }, defaults) {
   const isNormalized = state.fuse === NORMALIZED;
-  const fuse = isNormalized ? { fuse: "weighted", normalize: true } : {};
-  return { ...state, k: Number(state.k), depth: Number(state.depth), ...fuse, groups: [queries], highlight: true };
+  const weights = {};
+  const params = {};
+  for (const [name, text] of Object.entries(more)) {
+    if (name.startsWith(WEIGHT)) weights[name.slice(WEIGHT.length)] = Number(text);
+    else params[name] = Number(text);
+  }
+  const options = { ...state, k: Number(state.k), depth: Number(state.depth), ...params };
+  if (isNormalized) Object.assign(options, { fuse: "weighted", normalize: true });
+  if (Object.keys(weights).length > 0) options.weights = weights;
+  const chosen = Object.entries(options).filter(([name, value]) => value !== defaults[name]);
+  return { groups: [queries], corpus, retriever, ...Object.fromEntries(chosen) };
+}
+
+/** Return the fields that a search has besides the form's own, as {name: [label, attributes]}; empty fields mean the default. */
+function moreFields({ corpus, retriever, fuse, rerank }, { corpora, limits }) {
+  const parts = retriever.split("+");
+  const fields = {};
+  if (parts.length > 1 && fuse.startsWith("weighted")) {
+    for (const part of parts) fields[WEIGHT + part] = [`Weight of ${part}`, { step: "any", placeholder: "1" }];
+  }
+  if (rerank !== "none") fields.rerank_depth = ["Rerank depth", { min: "1", max: String(limits.max_depth), placeholder: "all" }];
+  const indexes = corpora.find((entry) => entry.corpus === corpus)?.indexes ?? [];
+  for (const { index, parameters } of indexes.filter(({ index }) => parts.includes(index))) {
+    for (const [name, { default: usual, maximum }] of Object.entries(parameters)) {
+      fields[name] = [name, { min: String(LEAST[name] ?? 1), max: String(maximum), placeholder: String(usual), title: `search parameter of ${index}` }];
+    }
+  }
+  return fields;
 }
 
 export class SearchForm {
   /** @param served the response of GET /v1/indexes */
   constructor(form, served) {
-    Object.assign(this, { form, served, fields: form.elements, queries: form.querySelector("textarea") });
-    const { corpora, limits, rules } = served;
+    Object.assign(this, { form, served, fields: form.elements, queries: form.querySelector("textarea"), more: new Map() });
+    const { corpora, limits, rules, defaults } = served;
     for (const { corpus } of corpora) this.fields.corpus.add(new Option(corpus));
     for (const [name, labels] of Object.entries(LABELS)) {
       const offered = name === "fuse" ? [...rules.fuse, NORMALIZED] : rules[name];
       for (const rule of offered) this.fields[name].add(new Option(labels[rule] ?? rule, rule));
     }
-    for (const [name, value] of [["k", 10], ["depth", 100]]) {
+    for (const name of ["k", "depth"]) {
       this.fields[name].max = limits[`max_${name}`];
-      this.fields[name].value = Math.min(value, limits[`max_${name}`]);
+      this.fields[name].value = Math.min(defaults[name], limits[`max_${name}`]);
     }
     this.offerRetrievers();
     this.fields.corpus.addEventListener("change", () => this.offerRetrievers());
@@ -80,6 +113,7 @@ export class SearchForm {
 
   /** Update fields that depend on others. */
   refresh() {
+    this.offerMore();
     const { corpus, retriever, k, queries } = this.read();
     this.fields.fuse.disabled = !retriever.includes("+");
     this.queries.rows = Math.min(12, this.queries.value.split("\n").length);
@@ -90,9 +124,21 @@ export class SearchForm {
     document.getElementById("chosen").textContent = `${corpus}, ${retriever}, ${k} passages`;
   }
 
+  /** Offer the fields of ``moreFields``; those that stay keep their values. */
+  offerMore() {
+    const fields = moreFields(this.read(), this.served);
+    const names = Object.keys(fields);
+    if (names.join() === [...this.more.keys()].join()) return;
+    const values = new Map([...this.more].map(([name, input]) => [name, input.value]));
+    this.more = new Map(names.map((name) => [name, element("input", { type: "number", value: values.get(name) ?? "", ...fields[name][1] })]));
+    const labels = [...this.more].map(([name, input]) => element("label", {}, fields[name][0], input));
+    document.getElementById("more").replaceChildren(...labels);
+  }
+
   read() {
     const queries = this.queries.value.split("\n").map((line) => line.trim()).filter(Boolean);
-    return { queries, ...Object.fromEntries(NAMES.map((name) => [name, this.fields[name].value])) };
+    const more = [...this.more].map(([name, input]) => [name, input.value]).filter(([, value]) => value !== "");
+    return { queries, ...Object.fromEntries(NAMES.map((name) => [name, this.fields[name].value])), more: Object.fromEntries(more) };
   }
 
   /** Show a state; a value that the server lacks stays chosen, so that the server's error names it. */
@@ -106,5 +152,6 @@ export class SearchForm {
       if (name === "corpus") this.offerRetrievers();
     }
     this.refresh();
+    for (const [name, input] of this.more) input.value = state.more[name] ?? "";
   }
 }

@@ -1,12 +1,21 @@
 // The search page: searches with the form, shows the results, and keeps the form's state in the address.
 
 import { ServerError, hasKey, indexes, search, useKey } from "./api.js";
+import { curl, python } from "./code.js";
 import { SearchForm, fromFragment, toFragment, toRequest } from "./form.js";
 import { count, placeholder, problem, ranking, welcome } from "./results.js";
 
-const [keyForm, searchForm, results, status, link, shown] = ["key-form", "search", "results", "status", "link", "shown"].map((id) =>
-  document.getElementById(id),
-);
+const [keyForm, searchForm, results, status, copies, link, code, shown] = [
+  "key-form",
+  "search",
+  "results",
+  "status",
+  "copies",
+  "link",
+  "code",
+  "shown",
+].map((id) => document.getElementById(id));
+const COPIES = { link: "link", curl: "curl", python: "Python" };
 let served, form, defaults;
 let running = new AbortController();
 
@@ -44,7 +53,7 @@ function restore() {
   }
   running.abort();
   showStatus("");
-  link.hidden = true;
+  hideCopies();
   shown.replaceChildren(welcome(served.corpora));
   form.queries.focus();
 }
@@ -54,15 +63,17 @@ async function run(state) {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  link.hidden = true;
+  hideCopies();
   results.setAttribute("aria-busy", "true");
   shown.replaceChildren(placeholder());
   document.title = `${state.queries[0]} · idx`;
   showStatus("Searching …");
+  const request = toRequest(state, served.defaults);
   try {
-    const { passages, ms } = await search(toRequest(state), signal, showStatus);
+    const { passages, ms } = await search({ ...request, highlight: true }, signal, showStatus);
     if (signal.aborted) return;
-    shown.replaceChildren(ranking(passages, state));
+    const articles = served.corpora.find(({ corpus }) => corpus === state.corpus)?.article_url;
+    shown.replaceChildren(ranking(passages, state, articles));
     showStatus(`${count(passages.length, "passage")} in ${ms < 1000 ? `${ms.toFixed(ms < 10 ? 1 : 0)} ms` : `${(ms / 1000).toFixed(2)} s`}`);
   } catch (error) {
     if (signal.aborted) return;
@@ -73,9 +84,31 @@ async function run(state) {
     if (error.status === 401) askForKey();
   }
   results.removeAttribute("aria-busy");
-  link.hidden = false;
   link.href = toFragment(state);
-  link.textContent = navigator.clipboard ? "Copy link" : "Link";
+  offerCopies({ link: () => link.href, curl: () => curl(request), python: () => python(request) });
+}
+
+/** Offer the search as a link and as code; code is also shown, since only secure pages may copy. */
+function offerCopies(texts) {
+  for (const [id, label] of Object.entries(COPIES)) {
+    const button = document.getElementById(id);
+    button.textContent = label;
+    button.onclick = async (event) => {
+      const isLink = id === "link";
+      if (isLink && !navigator.clipboard) return;
+      event.preventDefault();
+      code.hidden = isLink;
+      code.textContent = isLink ? "" : texts[id]();
+      await navigator.clipboard?.writeText(texts[id]());
+      if (navigator.clipboard) button.textContent = "Copied";
+    };
+  }
+  copies.hidden = false;
+}
+
+function hideCopies() {
+  copies.hidden = true;
+  code.hidden = true;
 }
 
 function showStatus(text) {
@@ -98,13 +131,6 @@ keyForm.addEventListener("submit", (event) => {
   useKey(keyForm.elements.key.value);
   keyForm.elements.key.value = "";
   start();
-});
-
-link.addEventListener("click", async (event) => {
-  if (!navigator.clipboard) return;
-  event.preventDefault();
-  await navigator.clipboard.writeText(link.href);
-  link.textContent = "Copied";
 });
 
 document.querySelector(".skip").addEventListener("click", (event) => {

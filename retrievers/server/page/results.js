@@ -14,9 +14,10 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
-/** Return the list of passages, or a sentence if there are none. */
-export function ranking(passages, { retriever, queries }) {
-  if (passages.length > 0) return element("ol", { className: "passages" }, ...passages.map((passage, n) => item(passage, n + 1, queries)));
+/** Return the list of passages, or a sentence if there are none; articles is a template of their articles' addresses, if there are any. */
+export function ranking(passages, { retriever, queries }, articles) {
+  const items = passages.map((passage, n) => item(passage, n + 1, queries, articles));
+  if (items.length > 0) return element("ol", { className: "passages" }, ...items);
   return element("p", { className: "empty" }, `${retriever} finds no passage for ${queries.length > 1 ? "these queries" : "this query"}.`);
 }
 
@@ -50,13 +51,12 @@ export function count(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
-function item({ row, id, title, text, score, provenance, highlights }, rank, queries) {
-  const heading = title === "" ? element("i", {}, "no title") : element("span", { className: "title" }, ...highlight(title, highlights.title));
+function item({ row, id, title, text, score, provenance, highlights }, rank, queries, articles) {
   const node = element(
     "li",
     { className: "passage" },
     element("span", { className: "rank", ariaHidden: "true" }, String(rank)),
-    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), heading),
+    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), heading(title, highlights.title, articles)),
     element(
       "p",
       { className: "facts" },
@@ -68,6 +68,16 @@ function item({ row, id, title, text, score, provenance, highlights }, rank, que
   );
   node.dataset.row = row;
   return node;
+}
+
+/** Return a title, linked to its article if the corpus has articles; "{article}" in their address is the title without its section. */
+function heading(title, spans, articles) {
+  if (title === "") return element("i", {}, "no title");
+  const words = highlight(title, spans);
+  if (!articles) return element("span", { className: "title" }, ...words);
+  const names = { title, article: title.slice(0, Math.max(0, title.lastIndexOf(": "))) || title };
+  const href = articles.replace(/\{(\w+)\}/, (_, name) => encodeURIComponent(names[name]));
+  return element("a", { className: "title", href, target: "_blank", rel: "noreferrer" }, ...words);
 }
 
 /** Return nodes that show a text, or its beginning, with the spans in a <mark>. Spans count code points, strings UTF-16 units. */

@@ -43,6 +43,7 @@ ODD = [
     Passage("whole", "Length", "the river runs on. " * 200),
 ]
 GROUP = ["a river and a whale", "planets of metal"]
+ARTICLES = [Passage("1", "AC/DC", "a band from Sydney"), Passage("2", "Star Wars: Music: Themes", "a theme for a band")]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def home_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the corpora 'made', under bm25 and minilm, and 'odd'."""
+    """A home with the corpora 'made', under bm25, minilm and minilm-ivf, 'odd', and a few passages under the name of a Wikipedia corpus."""
     home = tmp_path_factory.mktemp("page")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(home))
@@ -64,6 +65,10 @@ def home_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
             build_store(corpus_of(passages, name), StoreOptions())
             build_index(name, "bm25", open_store(name))
             build_vectors(name, encoder_spec("minilm"), open_store(name), EmbedOptions())
+            build_index(name, "minilm-hnsw", open_store(name))
+        for name in ("wiki2018@2", "wiki2020"):
+            build_store(corpus_of(ARTICLES, name), StoreOptions())
+            build_index(name, "bm25", open_store(name))
     return home
 
 
@@ -71,7 +76,8 @@ def home_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(home_of_two: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(home_of_two))
-        with serving(Settings(corpora=("made", "odd"), retrievers=("bm25", "minilm", "bm25+minilm"), port=0)) as where:
+        retrievers = ("bm25", "minilm", "bm25+minilm", "bm25+minilm-hnsw")
+        with serving(Settings(corpora=("made", "odd"), retrievers=retrievers, port=0)) as where:
             yield where
 
 
