@@ -5,20 +5,27 @@ They are computed from rates measured on two cores in 2026. An encoder is timed 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.home import free_disk_bytes, home
+from wikidx.corpora.estimate import CorpusEstimate, mean_bytes
+from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import format_bytes
 
 from .catalog import IndexRef
 from .embedding.embed import resolve_resources
 from .embedding.options import EmbedOptions, Resources
-from .embedding.pipeline import Measurement, PassageEncoder, measure_encoder
+from .embedding.pipeline import PassageEncoder
+from .embedding.timing import Measurement, keep_measurement, kept_measurement, measure_encoder
 from .encoders.spec import EncoderSpec
+from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
 from .naming import encoder_spec
 from .published.addresses import PublishedVectors
@@ -31,17 +38,30 @@ _IMPORT_BYTES_PER_S = 150e6  # bytes read and written
 _TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
 _RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being written
 
-SAMPLE_PASSAGES = 200  # number of passages to time an encoder on
+_TIMED_PASSAGES = 200  # passages that an encoder is timed on
+_TIMED_CORPUS_PASSAGES = 5_000  # size of a corpus from which an encoder is timed
+_CHARACTERS_PER_TOKEN = 16  # upper limit for real texts
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """Upper estimate of the resources of one build step."""
+    """Upper estimate of the resources of one build step.
+
+    Attributes:
+        step: name of the index, or "passages".
+        disk_bytes: size on disk.
+        memory_bytes: memory of the process; None: not measured, because the corpus is small.
+        time_s: duration; None: not measured.
+        n_truncated: estimated number of passages that are longer than the encoder's limit; only their beginning is embedded.
+    """
 
     step: str
     disk_bytes: float
-    memory_bytes: float
-    time_s: float
+    memory_bytes: float | None
+    time_s: float | None
+    n_truncated: int = 0
 
 
 def estimate_store(n_passages: int, passage_bytes: float) -> StepEstimate:
@@ -50,32 +70,58 @@ def estimate_store(n_passages: int, passage_bytes: float) -> StepEstimate:
     return StepEstimate("passages", n_passages * (share * passage_bytes + array_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
 
 
-def estimate_vectors(
-    n_passages: int, passage_bytes: float, sample: Sequence[Passage], spec: EncoderSpec, options: EmbedOptions
-) -> StepEstimate:
-    """Return the estimate for one encoder's vectors. It extrapolates the time of up to 200 sample passages by their bytes of text.
+def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOptions) -> StepEstimate:
+    """Return the estimate for one encoder's vectors.
+
+    Time is proportional to the tokens that the encoder reads. The encoder is timed on passages of the corpus, or else of the sample corpus,
+    unless a measurement is kept, or the corpus is so small that timing would take longer than it is worth.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
     """
     resources = resolve_resources(options, spec)
-    if resources.ray is None:
-        measurement = measure_encoder(PassageEncoder(spec, resources), sample[:SAMPLE_PASSAGES])
-    else:
+    passages = corpus.sample or list(islice(sample.passages(), _TIMED_PASSAGES))
+    lengths = _full_lengths(spec, passages)
+    measurement = kept_measurement(spec, resources)
+    if measurement is None and corpus.n_passages >= _TIMED_CORPUS_PASSAGES:
+        measurement = _measure(spec, resources, passages[:_TIMED_PASSAGES])
+    tokens_per_byte = np.minimum(lengths, spec.max_passage_tokens).sum() / (len(passages) * mean_bytes(passages))
+    n_tokens = corpus.n_passages * corpus.passage_bytes * tokens_per_byte
+    n_truncated = round((lengths > spec.max_passage_tokens).mean() * corpus.n_passages) if corpus.sample else 0
+    return scale_measurement(spec, resources, measurement, corpus.n_passages, n_tokens, n_truncated)
+
+
+def _full_lengths(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.int64]:
+    """Return the number of tokens of passages before truncation; of those far beyond the limit, any number beyond it."""
+    n_characters = _CHARACTERS_PER_TOKEN * spec.max_passage_tokens
+    return Tokenizer(spec, "passage").full_lengths(passage._replace(text=passage.text[:n_characters]) for passage in passages)
+
+
+def _measure(spec: EncoderSpec, resources: Resources, passages: Sequence[Passage]) -> Measurement:
+    """Time an encoder, and keep the measurement unless it is of a cluster, whose nodes may change."""
+    if resources.ray is not None:
         from .embedding.cluster.embedding import measure_on_ray
 
-        measurement = measure_on_ray(spec, resources, sample[:SAMPLE_PASSAGES])
-    return scale_measurement(spec.name, resources, measurement, n_passages, n_passages * passage_bytes)
+        logger.info("timing '%s' on %d passages, on a node of the cluster", spec.name, len(passages))
+        return measure_on_ray(spec, resources, passages)
+    logger.info("timing '%s' on %d passages, for this estimate and later ones on this machine", spec.name, len(passages))
+    measurement = measure_encoder(PassageEncoder(spec, resources), passages)
+    keep_measurement(spec, resources, measurement)
+    return measurement
 
 
-def scale_measurement(name: str, resources: Resources, measurement: Measurement, n_passages: int, n_bytes: float) -> StepEstimate:
-    """Return the estimate for an encoder's vectors of ``n_passages`` passages with ``n_bytes`` bytes of text in total."""
-    disk_bytes = n_passages * measurement.dim * np.dtype(resources.precision.stored).itemsize
+def scale_measurement(
+    spec: EncoderSpec, resources: Resources, measurement: Measurement | None, n_passages: int, n_tokens: float, n_truncated: int
+) -> StepEstimate:
+    """Return the estimate for an encoder's vectors of ``n_passages`` passages, of which it reads ``n_tokens`` tokens in total."""
+    passage_bytes = n_passages * np.dtype(resources.precision.stored).itemsize
+    if measurement is None:
+        return StepEstimate(spec.name, passage_bytes * spec.dim, None, None, n_truncated)
     range_bytes = RANGE_ROWS * measurement.dim * np.dtype(np.float32).itemsize
     bytes_per_device = measurement.peak_bytes + _RANGES_HELD * range_bytes + resources.n_tokenizing * _TOKENIZING_BYTES
-    return StepEstimate(
-        name, disk_bytes, len(resources.devices) * bytes_per_device, n_bytes * measurement.seconds_per_byte / len(resources.devices)
-    )
+    n_devices = len(resources.devices)
+    time_s = n_tokens * measurement.seconds_per_token / n_devices
+    return StepEstimate(spec.name, passage_bytes * measurement.dim, n_devices * bytes_per_device, time_s, n_truncated)
 
 
 def estimate_index(ref: IndexRef, n_passages: int, passage_bytes: float) -> StepEstimate:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from wikidx.corpora.artifacts.building import staged_bytes
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
-from wikidx.corpora.known import sample
 from wikidx.corpora.progress import Step, silent_steps
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
@@ -23,7 +21,6 @@ from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
 from .estimate import (
-    SAMPLE_PASSAGES,
     StepEstimate,
     disk_shortage,
     estimate_import,
@@ -177,13 +174,36 @@ def plan(spec: BuildSpec) -> BuildPlan:
     )
     download_bytes = corpus.download_bytes + sum(missing_bytes)
     n_staged = sum(map(staged_bytes, (store_path(spec.name), *(index_ref(spec.name, index).path for index in spec.indexes))))
-    return BuildPlan(corpus, download_bytes, estimates, disk_shortage(estimates, download_bytes - n_staged), list(_notes(corpus)))
+    return BuildPlan(
+        corpus,
+        download_bytes,
+        estimates,
+        disk_shortage(estimates, download_bytes - n_staged),
+        list(_notes(spec, corpus, estimates, has_store=has_store)),
+    )
 
 
-def _notes(corpus: CorpusEstimate) -> Iterator[str]:
+def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEstimate], *, has_store: bool) -> Iterator[str]:
     """Yield messages about parts of the input that the build leaves out."""
     if corpus.unkept_fields:
         yield f"fields that are not kept: {', '.join(corpus.unkept_fields):.200} (a passage has an id, a title and a text)"
+    for estimate in estimates:
+        if estimate.n_truncated:
+            share = f"{100 * estimate.n_truncated / corpus.n_passages:.1f} %"
+            read = f"the {encoder_spec(estimate.step).max_passage_tokens} tokens that {estimate.step} reads"
+            advice = _splitting_advice(spec, has_store=has_store)
+            yield f"about {estimate.n_truncated:,} passages ({share}) are longer than {read}: their rest is not searched by it{advice}"
+
+
+def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
+    """Return how to split the passages of a user's file; empty for a corpus that idx knows."""
+    corpus = spec.source.corpus
+    if corpus.path is None:
+        return ""
+    shorter = "--split words" if corpus.reading.get("split") == "none" else "fewer --words"
+    if spec.source.keep_store:
+        return f"; to split them with {shorter}, {rebuild_advice(corpus.name)}"
+    return f"; {shorter}{' --force' if has_store else ''} splits them"
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
@@ -253,7 +273,5 @@ def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstim
     published = spec.published(encoder.name)
     if published is not None:
         return estimate_import(corpus.n_passages, encoder, published, spec.import_options(encoder.name))
-    # If no passages of the corpus are on this machine, the encoder is timed on the sample corpus.
-    passages = corpus.sample or list(islice(sample.passages(), SAMPLE_PASSAGES))
     encoder.folder("passage")  # download the checkpoint before timing
-    return estimate_vectors(corpus.n_passages, corpus.passage_bytes, passages, encoder, spec.embedding)
+    return estimate_vectors(corpus, encoder, spec.embedding)

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -224,6 +221,10 @@ class PassageEncoder:
         with explain_device_errors(resources.devices[0], resources):
             self._model = Model(spec, "passage", resources.devices[0], resources.precision.computed)
 
+    def count_tokens(self, passages: Sequence[Passage]) -> int:
+        """Return the number of tokens that the encoder reads of all passages."""
+        return len(self._tokenizer.passages(passages).ids)
+
     def encode(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim).
 
@@ -236,31 +237,3 @@ class PassageEncoder:
             for numbers in batches(tokens.lengths(), self._resources.batch_tokens):
                 vectors[numbers] = self._model.encode(tokens, numbers)
         return vectors
-
-
-_WARM_UP_PASSAGES = 8
-
-
-class Measurement(NamedTuple):
-    """Measurements of an encoder on a sample.
-
-    Attributes:
-        seconds_per_byte: seconds per byte of text on one device.
-        dim: components of a vector.
-        peak_bytes: peak memory of the process.
-    """
-
-    seconds_per_byte: float
-    dim: int
-    peak_bytes: int
-
-
-def measure_encoder(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measurement:
-    """Time an encoder on some passages after a warm-up."""
-    n_bytes = sum(len(field.encode(errors="surrogatepass")) for passage in passages for field in passage)
-    encoder.encode(passages[:_WARM_UP_PASSAGES])  # the first call includes initialisation
-    started = time.perf_counter()
-    vectors = encoder.encode(passages)
-    seconds_per_byte = (time.perf_counter() - started) / n_bytes
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Measurement(seconds_per_byte, vectors.shape[1], peak_bytes)

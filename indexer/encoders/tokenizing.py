@@ -56,11 +56,20 @@ class Tokenizer:
         """Return the tokens of each passage; a stream is consumed one slice at a time."""
         return self._tokens(self._spec.passage_text(passage) for passage in passages)
 
+    def full_lengths(self, passages: Iterable[Passage]) -> NDArray[np.int64]:
+        """Return the number of tokens of each passage before truncation."""
+        lengths = list[int]()
+        for texts in _batch_texts(self._spec.passage_text(passage) for passage in passages):
+            ids = iter(self._split_texts(texts))
+            n_special = len(self._start) + len(self._end)
+            lengths += [n_special + len(next(ids)) + (0 if isinstance(text, str) else len(self._middle) + len(next(ids))) for text in texts]
+        return np.array(lengths, dtype=np.int64)
+
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
         return concatenate([self._encode_texts(batch) for batch in _batch_texts(texts)] or [self._encode_texts([])])
 
     def _encode_texts(self, texts: list[str | Pair]) -> Tokens:
-        ids = iter(self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)]))
+        ids = iter(self._split_texts(texts))
         whole = [self._encode_text(next(ids)) if isinstance(text, str) else self._encode_pair(next(ids), next(ids)) for text in texts]
         lengths = np.array([len(ids) for ids, _ in whole], dtype=np.int64)
         ends = np.cumsum(lengths)
@@ -84,6 +93,10 @@ class Tokenizer:
     def _append_separator(self, ids: Ids) -> Ids:
         last = self._spec.extra_sep_position
         return ids if last is None or len(ids) > last else [*ids, *self._end]
+
+    def _split_texts(self, texts: list[str | Pair]) -> list[Ids]:
+        """Return the tokens of texts, and of both texts of each pair, without special tokens."""
+        return self._split([part for text in texts for part in ((text,) if isinstance(text, str) else text)])
 
     def _split(self, texts: list[str]) -> list[Ids]:
         """Return the tokens of texts without special tokens."""

@@ -169,11 +169,12 @@ def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
     if build_plan.download_bytes:
         note(f"download {format_bytes(build_plan.download_bytes)}")
     if build_plan.estimates:
-        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
+        untimed = "; –: an encoder is not timed for so few passages" if any(step.time_s is None for step in build_plan.estimates) else ""
+        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates{untimed})")
     for estimate in build_plan.estimates:
-        note(
-            f"{estimate.step:<{_STEP_WIDTH}}{format_bytes(estimate.disk_bytes):>12}{format_bytes(estimate.memory_bytes):>12}{format_duration(estimate.time_s):>12}"
-        )
+        memory = "–" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)
+        duration = "–" if estimate.time_s is None else format_duration(estimate.time_s)
+        note(f"{estimate.step:<{_STEP_WIDTH}}{format_bytes(estimate.disk_bytes):>12}{memory:>12}{duration:>12}")
 
 
 def _show_skipped(name: str, store: Manifest) -> None:

@@ -147,10 +147,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    for module in (
-        "retrievers.opening",
-        "runtimes.execution.resumable",
-    ):  # these modules log the device of a search, and the number of questions that an earlier run answered
+    # These modules log that an encoder is timed, the device of a search, and the number of questions that an earlier run answered.
+    for module in ("indexer.estimate", "retrievers.opening", "runtimes.execution.resumable"):
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:

@@ -3,59 +3,100 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import resource
 import sys
 from pathlib import Path
 
 import pytest
 
+import wikidx.indexer.estimate
 from wikidx.corpora.artifacts.home import downloads_path
+from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage, SourceFile
+from wikidx.indexer.embedding import timing
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
-from wikidx.indexer.embedding.pipeline import Measurement
+from wikidx.indexer.embedding.timing import Measurement, keep_measurement, kept_measurement
 from wikidx.indexer.estimate import StepEstimate, disk_shortage, estimate_import, estimate_vectors, scale_measurement
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.addresses import PublishedVectors
 from wikidx.indexer.published.importing import ImportOptions
 
-MEASURED = Measurement(seconds_per_byte=1e-6, dim=768, peak_bytes=2_000_000_000)
+MEASURED = Measurement(seconds_per_token=4e-6, dim=768, peak_bytes=2_000_000_000)
+CPU = EmbedOptions(device="cpu")
 
 
-def figures(estimate: StepEstimate) -> tuple[float, float, float]:
+def figures(estimate: StepEstimate) -> tuple[float, float | None, float | None]:
     return estimate.disk_bytes, estimate.memory_bytes, estimate.time_s
 
 
 def test_vectors_on_a_cpu() -> None:
     found = Resources(("cpu",), Precision("float32", "float32"), 1024, 0)
-    estimate = scale_measurement("contriever", found, MEASURED, 21_000_000, 21_000_000 * 700)
-    # 768 components of 4 bytes each; two ranges of 4,096 vectors beside the model; a microsecond a byte.
+    estimate = scale_measurement(encoder_spec("contriever"), found, MEASURED, 21_000_000, 21_000_000 * 175, 7)
+    # 768 components of 4 bytes each; two ranges of 4,096 vectors beside the model; four microseconds a token.
     assert figures(estimate) == pytest.approx((64_512_000_000, 2_000_000_000 + 2 * 12_582_912, 14_700))
-    assert estimate.step == "contriever"
+    assert (estimate.step, estimate.n_truncated) == ("contriever", 7)
 
 
 def test_vectors_on_gpus_take_less_time_and_disk_and_more_memory() -> None:
     found = Resources(("cuda:0", "cuda:1", "cuda:2", "cuda:3"), Precision("float16", "float16"), 32_768, 3)
-    estimate = scale_measurement("contriever", found, MEASURED, 21_000_000, 21_000_000 * 700)
+    estimate = scale_measurement(encoder_spec("contriever"), found, MEASURED, 21_000_000, 21_000_000 * 175, 0)
     assert figures(estimate) == pytest.approx((32_256_000_000, 4 * (2_000_000_000 + 2 * 12_582_912 + 3 * 400_000_000), 3_675))
 
 
-def test_a_sample_is_timed_and_its_rate_goes_by_bytes() -> None:
+def test_an_encoder_is_timed_once_and_its_rate_goes_by_tokens(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("torch", reason="needs the extra 'dense'")
     passages = [Passage(str(n), "é", "nile " * 20) for n in range(12)]
-    options = EmbedOptions(device="cpu")
-    estimate = estimate_vectors(1_000_000, 500, passages, encoder_spec("minilm"), options)
+    with caplog.at_level(logging.INFO, "wikidx.indexer.estimate"):
+        estimate = estimate_vectors(CorpusEstimate(1_000_000, 103, 0, passages), encoder_spec("minilm"), CPU)
+    assert caplog.messages == ["timing 'minilm' on 12 passages, for this estimate and later ones on this machine"]
     assert (estimate.step, estimate.disk_bytes) == ("minilm", 1_000_000 * 384 * 4)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     assert estimate.memory_bytes == pytest.approx(peak + 2 * 16_384 * 384 * 4, rel=0.1)
-    # A passage here has 2 + 100 bytes and a number; 2 ms to 2 s each is the range of today's machines.
-    assert 0.002 < estimate.time_s / 1_000_000 / 500 * 103 < 2
-    assert estimate_vectors(1_000, 500, passages, encoder_spec("minilm"), options).time_s < estimate.time_s / 20
+    # A passage here has 103 bytes; 2 ms to 2 s each is the range of today's machines.
+    assert estimate.time_s is not None
+    assert 0.002 < estimate.time_s / 1_000_000 < 2
+    monkeypatch.delattr(timing, "PassageEncoder")  # it is not timed again
+    monkeypatch.delattr(wikidx.indexer.estimate, "PassageEncoder")
+    small = estimate_vectors(CorpusEstimate(1_000, 103, 0, passages), encoder_spec("minilm"), CPU)
+    assert small.time_s == pytest.approx(estimate.time_s / 1_000)
+    long = [Passage("1", "", "nile " * 100_000)]  # one passage, of which 256 tokens are read
+    cut = estimate_vectors(CorpusEstimate(1_000, 500_001, 0, long), encoder_spec("minilm"), CPU)
+    assert cut.time_s == pytest.approx((small.time_s or 0) * 256 / (20 + 1 + 2), rel=0.1)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"other": [1, 2, 3]}'])
+def test_a_small_corpus_is_not_worth_timing_an_encoder(content: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+    (home / "timings.json").write_text(content)
+    monkeypatch.delattr(wikidx.indexer.estimate, "PassageEncoder")
+    corpus = CorpusEstimate(4_999, 100, 0, [Passage("1", "Nile", "A river.")])
+    assert figures(estimate_vectors(corpus, encoder_spec("minilm"), CPU)) == (4_999 * 384 * 4, None, None)
+
+
+def test_a_measurement_is_kept_for_the_same_resources_only(home: Path) -> None:
+    spec, found = encoder_spec("minilm"), Resources(("cpu",), Precision("float32", "float32"), 1024, 0)
+    keep_measurement(spec, found, MEASURED)
+    keep_measurement(spec, found._replace(batch_tokens=2048), MEASURED._replace(dim=1))
+    assert kept_measurement(spec, found) == MEASURED
+    assert kept_measurement(spec, found._replace(devices=("cpu", "cpu"))) is None
+    (home / "timings.json").write_text((home / "timings.json").read_text().replace("768", '"many"'))
+    assert kept_measurement(spec, found) is None
+
+
+def test_passages_beyond_the_limit_of_an_encoder_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The title counts too; without passages of the corpus, nothing is known."""
+    passages = [Passage(str(n), "", "nile " * n) for n in (1, 254, 255, 300, 100_000)] + [Passage("t", "nile " * 200, "nile " * 60)]
+    estimate = estimate_vectors(CorpusEstimate(3_000, 500, 0, passages), encoder_spec("minilm"), CPU)
+    assert estimate.n_truncated == 2_000
+    assert estimate_vectors(CorpusEstimate(3_000, 500, 0, []), encoder_spec("minilm"), CPU).n_truncated == 0
 
 
 def test_a_passage_with_half_a_character_can_be_timed() -> None:
     pytest.importorskip("torch", reason="needs the extra 'dense'")
-    assert estimate_vectors(1, 500, [Passage("1", "\ud800", "")], encoder_spec("minilm"), EmbedOptions(device="cpu")).time_s > 0
+    corpus = CorpusEstimate(5_000, 500, 0, [Passage("1", "\ud800", "")])
+    assert (estimate_vectors(corpus, encoder_spec("minilm"), CPU).time_s or 0) > 0
 
 
 PUBLISHED = PublishedVectors(

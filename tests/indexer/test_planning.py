@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,20 @@ def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
     assert plan(spec).notes == ["fields that are not kept: url, acl (a passage has an id, a title and a text)"]
     run_build(spec)
     assert plan(spec).notes == []  # once
+
+
+def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_them(tmp_path: Path) -> None:
+    long = tmp_path / "long.jsonl"
+    long.write_text("".join(json.dumps({"id": str(n), "text": "nile " * n}) + "\n" for n in (10, 300, 5_000, 20)))
+    cut = "about 2 passages (50.0 %) are longer than the 256 tokens that minilm reads: their rest is not searched by it"
+    assert plan(BuildSpec(resolve(str(long)), ("bm25", "minilm"))).notes == [f"{cut}; --split words splits them"]
+    run_build(BuildSpec(resolve(str(long))))
+    assert plan(BuildSpec(resolve(str(long)), ("minilm",))).notes == [f"{cut}; --split words --force splits them"]
+    advice = "; to split them with --split words, name its source: idx build FILE --name long --force"
+    assert plan(BuildSpec(resolve("long"), ("minilm",))).notes == [cut + advice]
+    assert plan(BuildSpec(resolve(str(long), name="short", reading=ReadOptions(split="words")), ("minilm",))).notes == []
+    (note,) = plan(BuildSpec(resolve(str(long), name="halves", reading=ReadOptions(split="words", n_words=280)), ("minilm",))).notes
+    assert note.endswith("; fewer --words splits them")
 
 
 def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

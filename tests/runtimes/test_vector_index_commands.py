@@ -55,7 +55,8 @@ def test_a_dry_run_says_what_each_index_needs(idx: Command, notes: str) -> None:
     by_step = {need["step"]: need for need in needs}
     assert by_step["minilm-flat"]["disk_bytes"] == N * 384 * 4
     assert by_step["minilm-flat-fp16"]["disk_bytes"] == N * 384 * 2
-    assert all(need["memory_bytes"] > 0 and need["time_s"] >= 0 for need in needs)
+    assert (by_step["minilm"]["memory_bytes"], by_step["minilm"]["time_s"]) == (None, None)  # so few passages are not timed
+    assert all(need["memory_bytes"] > 0 and need["time_s"] >= 0 for need in needs[1:])
 
 
 def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, indexed: str) -> None:

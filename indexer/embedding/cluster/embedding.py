@@ -19,7 +19,8 @@ from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, Missin
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
 from wikidx.indexer.embedding.options import RayResources, Resources
-from wikidx.indexer.embedding.pipeline import Job, Measurement, Report
+from wikidx.indexer.embedding.pipeline import Job, Report
+from wikidx.indexer.embedding.timing import Measurement
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
 
 from .encoder import Encoder, configure_node, time_sample

@@ -14,13 +14,12 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.batching import tokenizing_chunks
 from wikidx.indexer.embedding.options import RayResources, Resources
 from wikidx.indexer.embedding.pipeline import (
-    Measurement,
     PassageEncoder,
     TokenizedRows,
     encode_ranges,
     explain_device_errors,
-    measure_encoder,
 )
+from wikidx.indexer.embedding.timing import Measurement, measure_encoder
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate

@@ -23,6 +23,7 @@ import pytest
 
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
+import wikidx.indexer.estimate
 import wikidx.indexer.machine.compiled
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
@@ -182,7 +183,14 @@ def test_passages_are_tokenised_by_processes_beside_an_encoder(
 
 
 @pytest.mark.slow
-def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, minilm: EncoderSpec, home: Path) -> None:  # noqa: ANN401
+def test_the_command_builds_on_a_cluster(
+    cluster: Any,  # noqa: ANN401 - Ray's own type
+    idx: Command,
+    minilm: EncoderSpec,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wikidx.indexer.estimate, "_TIMED_CORPUS_PASSAGES", 16)
     options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
     (_, need) = json.loads(idx("build", *options, "--dry-run"))["estimates"]
     assert need["step"] == "minilm"
