@@ -1,5 +1,5 @@
-"""Kinds of index, one folder each; every kind has a line in a table of ``indexer/__init__.py`` and follows the contract in ``kinds``.
+"""Kinds of index. Every kind has a line in a table of ``indexer/__init__.py`` and follows the contract in ``kinds``.
 
-bm25/   BM25 that equals Lucene, without Lucene       lucene/  Lucene itself
+bm25/   BM25 with Lucene's scores, without Lucene     lucene/  Lucene itself
 exact/  exact search directly over vectors            faiss/   FAISS's kinds: flat, ivf, ivfpq, hnsw
 """

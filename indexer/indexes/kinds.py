@@ -32,14 +32,14 @@ class Estimate(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A parameter in index names: its default, and its largest value; the smallest is 0."""
+    """A parameter in index names: its default and its largest value. The smallest value is 0."""
 
     default: float
     largest: float
 
 
 class IndexBuild(NamedTuple, Generic[Source]):
-    """A build: passages or vectors -> files in the directory ``staging``, which may contain partial files of an interrupted build."""
+    """Inputs of a build. It writes its files into ``staging``, which may contain partial files of an interrupted build."""
 
     source: Source
     parameters: Parameters
@@ -56,8 +56,8 @@ class OpenOptions:
         encoder: name of the encoder, which is also the name of its exact search; "" for an index over passages.
         device: see ``devices.check_devices``.
         vectors: the source vectors of the index; None if they no longer exist.
-        rows: search only these rows, copied into memory; hits have the same row numbers and scores as from the whole index. None: search
-            all rows, memory-mapped.
+        rows: search only these rows, copied into memory, with the row numbers and scores of the whole index; None: search all rows,
+            memory-mapped.
     """
 
     name: str
@@ -69,18 +69,18 @@ class OpenOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind(Generic[Source, Index_co]):
-    """A kind of index over a ``Source``: the passages of a corpus, or an encoder's vectors of them.
+    """A kind of index over a ``Source``: the passages of a corpus, or their vectors.
 
     Attributes:
         name: name of the kind in the manifest; an index over vectors is named ``<encoder>-<kind>``.
         format_version: version of the file format.
-        parameters: size -> build parameters and default search parameters; with the source and ``numbers`` they determine the index.
-        write: writes the files and returns the counts of the manifest; resumes from finished files in the directory. Raises ``InputError``
-            if this source cannot be indexed, ``StagingCorrupt`` for unusable partial files.
+        parameters: size -> build parameters and default search parameters. The source, these and ``numbers`` determine the index.
+        write: writes the files, or resumes an interrupted build, and returns the counts for the manifest. It raises ``InputError`` if the
+            source cannot be indexed, and ``StagingCorrupt`` for unusable partial files.
         open: (directory, manifest, options) -> index.
         estimate: size -> estimate of the build; raises ``MissingExtraError`` if a required package is not installed.
-        numbers: build parameters whose values, in this order, are part of the index's name unless all are defaults; only for indexes over
-            passages.
+        numbers: build parameters in the index's name, in this order; the name omits them if all have their defaults. Only for indexes
+            over passages.
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""Exact top-k of a stream of scores, as integers: a key encodes a score and a row, and orders by score, then by lower row.
+"""Exact top-k of a stream of scores by integer keys. The k largest keys are the k best rows.
 
-A key is int64: the upper half is the score's bits, transformed to order like the scores; the lower half is 2^32 - 1 minus the row.
-The k largest keys are the k best rows, with ties going to the lower row, independent of the order and the devices of scoring.
+A key is an int64. Its upper half is the bits of the score, transformed so that keys order as the scores do. Its lower half is 2^32 - 1
+minus the row, so that ties go to the lower row. The result does not depend on the order in which rows are scored, or on the devices.
 
-Nearly all scores are below the threshold, the k-th best score so far, and are skipped. The others become unordered candidates; when all
-slots are used, only the k largest keys are kept. Callers validate the inputs of the kernels.
+Scores below the threshold, the k-th best score so far, are skipped; these are nearly all. The other scores become unordered candidates.
+When a query's slots are full, only its k largest keys are kept. Callers validate the inputs of the kernels.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_KEY = np.iinfo(np.int64).min
 
 _ALL_BUT_SIGN = 0x7FFFFFFF
 _MINUS_ZERO = np.iinfo(np.int32).min
-_SMALLEST_SCORE = np.finfo(np.float32).min  # above -inf, which is never a result
-_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # exponent of a power of two, by its remainder modulo 19: those of 2^0 … 2^17 all differ
+_SMALLEST_SCORE = np.finfo(np.float32).min  # excludes -inf, which is never a result
+_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # exponent n of 2^n, by 2^n modulo 19: the remainders of 2^0 … 2^17 differ
 _BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
 
 
@@ -48,17 +48,17 @@ class Candidates(NamedTuple):
 
 
 class ScoredRows(NamedTuple):
-    """Scores of rows, float32 (rows, queries), and a bit for each query whose threshold the row reaches, uint16 (rows,)."""
+    """Scores of rows, float32 (rows, queries). Bit q of ``reached``, uint16 (rows,), is set if the row reaches query q's threshold."""
 
     scores: NDArray[np.float32]
     reached: NDArray[np.uint16]
 
 
 def initial_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
-    """Return the initial thresholds of a search, float32 (n_lines,): scores that reach them may be among the k best.
+    """Return the initial thresholds of a search, float32 (n_lines,). A score that reaches its threshold may be among the k best.
 
-    Threads write them without a lock: at least k candidates of some thread reach every written value, so that any value is valid. Padding
-    lines, which complete a panel, have +inf.
+    Threads write thresholds without a lock. Every written value is valid, because at least k candidates of the writing thread reach it.
+    Padding lines, which complete a panel, have the threshold +inf.
     """
     thresholds = np.full(n_lines, np.inf, dtype=np.float32)
     thresholds[:n_queries] = _SMALLEST_SCORE
@@ -71,14 +71,14 @@ def empty_candidates(n_queries: int, k: int, n_slots: int, thresholds: NDArray[n
 
 
 def finalize(candidates: Candidates) -> Keys:
-    """Return the keys, with unused slots overwritten by NO_KEY."""
+    """Return the keys of the candidates. Unused slots are overwritten by NO_KEY."""
     keys = candidates.keys
     keys[np.arange(keys.shape[1]) >= candidates.counts[:, np.newaxis]] = NO_KEY
     return keys
 
 
 def best_hits(keys: Keys, k: int) -> Hits:
-    """Return the k best of each line of keys, shape (Q, anything), as hits."""
+    """Return the k best of each line of keys, shape (Q, n) for any n, as hits."""
     n_kept = min(k, keys.shape[1])
     best = np.partition(keys, keys.shape[1] - n_kept, axis=1)[:, -n_kept:] if 0 < n_kept < keys.shape[1] else keys
     best = np.sort(best, axis=1)[:, ::-1]
@@ -98,10 +98,10 @@ def encode_keys(hits: Hits) -> Keys:
 
 
 def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
-    """Return the k best hits of several parts for each query, by score, then row, as a search of the whole would.
+    """Return the k best hits of several parts for each query. The order is that of a search over all rows.
 
     Args:
-        parts: hits with disjoint rows, each of shape (Q, anything).
+        parts: hits with disjoint rows, each of shape (Q, n) for any n.
         n_queries: Q.
         k: number of results.
     """
@@ -111,9 +111,10 @@ def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:
 
 @kernel
 def collect(scored: ScoredRows, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
-    """Offer the scores of the first ``n_rows`` rows, starting with ``first_row``, to the candidates of the lines from ``first_line`` on.
+    """Offer the first ``n_rows`` of some scored rows to the candidates.
 
-    Rows in ``missing``, ascending, are skipped. NaN and -inf never reach a threshold.
+    The rows are numbered from ``first_row`` on; the queries belong to the candidates' lines from ``first_line`` on. Rows in ``missing``,
+    which is ascending, are skipped. NaN and -inf never reach a threshold.
     """
     for number in range(n_rows):
         reached = np.int64(scored.reached[number])
@@ -128,7 +129,7 @@ def collect(scored: ScoredRows, n_rows: int, first_row: int, missing: Rows, firs
 
 @kernel
 def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidates) -> None:
-    """Offer one score, passed as an array of one."""
+    """Offer one score, given as an array of length 1."""
     keys, n_used = candidates.keys[line], candidates.counts[line]
     if n_used == len(keys):
         keep_largest(keys, candidates.k)
@@ -144,7 +145,7 @@ def _offer(score: NDArray[np.float32], row: int, line: int, candidates: Candidat
 def keep_largest(keys: Keys, k: int) -> None:
     """Move the k largest of distinct keys to the front, unordered.
 
-    Quickselect around the median of three, without a branch per key, which the CPU could not predict.
+    The algorithm is quickselect around the median of three. Its inner loop has no branch, because the CPU could not predict it.
     """
     low, stop = 0, len(keys)  # keys before ``low`` are kept, keys from ``stop`` on are not
     while stop - low > 2:

@@ -1,4 +1,4 @@
-"""Exact search on a CPU, directly over mapped vectors: each thread takes blocks of rows, split into tiles that fit its core's caches."""
+"""Exact search on a CPU, directly over mapped vectors. Threads take blocks of rows; a block is split into tiles that fit a core's cache."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from wikidx.indexer.page_checks import ReadableArray
 from .best_keys import Candidates, Keys, ScoredRows, best_hits, collect, empty_candidates, finalize, initial_thresholds
 from .products import ROWS, Prefetch, pack_panels, score_rows, widen
 
-_TILE_ROWS = 48  # rows of a tile, a multiple of ROWS; two tiles and the panels fit into a core's own cache
+_TILE_ROWS = 48  # a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8
-_BLOCK_ROWS = 2_064  # rows of a thread's unit of work, a multiple of _TILE_ROWS
+_BLOCK_ROWS = 2_064  # rows that a thread takes at a time; a multiple of _TILE_ROWS
 _SMALL = 4_000_000  # number of multiplications below which a second thread costs more than it saves
 _SPARE_SLOTS = 64  # slots for candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
@@ -28,7 +28,7 @@ _MAX_QUERIES = 1_024
 
 
 class _Block(NamedTuple):
-    """A block of rows: float32, or the bits of float16, of shape (rows, dim), and its missing rows."""
+    """A block of rows and its missing rows. ``vectors``, of shape (rows, dim), is float32, or uint16 with the bits of float16."""
 
     vectors: NDArray[Any]
     first_row: int
@@ -38,7 +38,7 @@ class _Block(NamedTuple):
 class _WorkingMemory(NamedTuple):
     """Working memory of one thread: queries as panels, their candidates, and buffers for a tile of rows and for scores.
 
-    ``tile`` is a read-only view of ``space``, like mapped rows, so that one kernel serves both array types.
+    ``tile`` is a read-only view of ``space``. Mapped rows are read-only too, so that numba compiles each kernel for one type.
     """
 
     panels: Vectors
@@ -49,9 +49,9 @@ class _WorkingMemory(NamedTuple):
 
 
 class CpuEngine:
-    """Exact search over vectors, float32 or float16 of shape (rows, dim); ``missing`` rows, ascending, are skipped.
+    """Exact search over vectors, float32 or float16 of shape (rows, dim). The rows in ``missing``, which is ascending, are skipped.
 
-    ``search`` is safe for several threads, and for processes forked from this one.
+    ``search`` is thread-safe, and also works in forked processes.
     """
 
     def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
@@ -86,12 +86,12 @@ class CpuEngine:
 
         if n_workers == 1:
             return best_hits(search_blocks(), k)
-        with ThreadPoolExecutor(n_workers) as threads:  # only for this search: a permanent pool would have no threads after a fork
+        with ThreadPoolExecutor(n_workers) as threads:  # a new pool for each search: a permanent pool has no threads after a fork
             running = [threads.submit(search_blocks) for _ in range(n_workers)]
         return best_hits(np.concatenate([keys.result() for keys in running], axis=1), k)
 
     def _block(self, start: int, missing: Rows) -> _Block:
-        """Return the block of rows from ``start`` on, read-only, so that one kernel serves mapped and other arrays."""
+        """Return the block of rows from ``start`` on. It is read-only, as mapped arrays are, so that all blocks have one type."""
         rows = np.ascontiguousarray(self._vectors[start : start + _BLOCK_ROWS])
         rows = rows.view(np.uint16 if rows.dtype == np.float16 else np.float32)
         rows.flags.writeable = False
@@ -129,14 +129,14 @@ def _search_float16(block: _Block, memory: _WorkingMemory) -> None:
 
 @kernel
 def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, memory: _WorkingMemory) -> None:
-    """Search the first ``n_rows`` of ``_TILE_ROWS`` rows of a block from ``start`` on, while prefetching the next tile."""
+    """Search a tile of a block: the first ``n_rows`` of ``rows``, which begin at row ``start`` of the block. Prefetch the next tile."""
     width, row_bytes = memory.panels.shape[2], block.vectors.strides[0]
     address = np.int64(block.vectors.ctypes.data) + (start + _TILE_ROWS) * row_bytes
     for first in range(0, len(memory.panels), _TILE_PANELS):
         panels = memory.panels[first : first + _TILE_PANELS]
         if first == 0:
             step = ROWS * block.vectors.itemsize // len(panels)
-        else:  # already prefetched
+        else:  # the next tile is already prefetched
             address, step = np.int64(panels.ctypes.data), 0
         for row in range(0, n_rows, ROWS):
             for number in range(len(panels)):

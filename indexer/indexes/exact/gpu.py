@@ -1,7 +1,7 @@
-"""Exact search on GPUs: rows are divided among the GPUs' memories, in the type on disk; each tile takes a matrix product and a top-k.
+"""Exact search on GPUs. The rows are divided among the GPUs, and keep their dtype. Each tile takes a matrix product and a top-k.
 
-float16 vectors are multiplied in float16, with float32 scores. A float32 query is split into two float16 terms that together have its 22
-leading bits; the second is omitted if all queries are exact in float16.
+float16 vectors are multiplied in float16, with float32 scores. For this, a float32 query is split into two float16 terms, which together
+have the query's 22 leading bits. If the first terms represent all queries exactly, the second terms are omitted.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .gpu_best import BLOCK, TopK
 _MAX_QUERIES = 1_024
 _MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
 _TILE_SCORES = 128 << 20
-_FIRST_TILE_SCORES = 1 << 20  # scores of the first tile, all examined individually
-_GROWTH = 8  # growth of tiles: a tile's scores are mostly skipped only if not many fewer rows precede it
-_QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: within float16's range, with the low term well above its smallest number
+_FIRST_TILE_SCORES = 1 << 20  # scores of the first tile: without a threshold, all are examined individually
+_GROWTH = 8  # growth factor of tiles: most scores of a tile are below the threshold only if enough rows precede the tile
+_QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: first terms fit into float16, second terms are above its smallest number
 _LEAST_EXPONENT = -100
 _COPIED_ROWS = 16_384  # rows copied to a device at a time
 
 
 class TorchEngine:
-    """Exact search over shards of a corpus, each on its own device. Searches are serialised."""
+    """Exact search over shards of a corpus, one on each device. Searches are serialised."""
 
     def __init__(self, shards: Sequence[DeviceShard]) -> None:
         self._shards = shards
@@ -80,7 +80,7 @@ def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> l
 
 
 class DeviceShard:
-    """Consecutive rows of a corpus on one device, from ``first_row`` on; ``missing`` rows, counted from there, are skipped."""
+    """Consecutive rows of a corpus on one device. ``missing`` rows are skipped; they are counted from ``first_row``, the first row."""
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
         self.vectors = vectors
@@ -89,7 +89,7 @@ class DeviceShard:
 
     @torch.inference_mode()
     def search(self, queries: Vectors, k: int) -> Keys:
-        """Return the k best of these rows for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
+        """Return the k best rows of the shard for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
         with _gpu_errors(str(self._device)):
             factors, scales = self.factors(queries)
             best = TopK(k, scales)
@@ -98,7 +98,7 @@ class DeviceShard:
             return best.keys()
 
     def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the start of each tile, and its scores for ``TopK.offer``, given the result of ``factors``."""
+        """Yield the first row of each tile, counted in the shard, and the tile's scores, given the factors of the queries."""
         start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
         while start < len(self.vectors):
             stop = min(start + n_rows, len(self.vectors))
@@ -106,7 +106,10 @@ class DeviceShard:
             start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
 
     def factors(self, queries: Vectors) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the multipliers of the rows, shape (Q or 2 Q, dim), and the scale of each query's scores, shape (Q,)."""
+        """Return the factors of the matrix product, shape (Q or 2 Q, dim), and the scale of each query's scores, shape (Q,).
+
+        With 2 Q factors, the first Q are the queries' first terms, and the others their second terms.
+        """
         query_tensor = torch.tensor(queries, device=self._device)
         if self.vectors.dtype == torch.float32:
             return query_tensor, torch.ones_like(query_tensor[:, 0])
@@ -117,7 +120,7 @@ class DeviceShard:
         return torch.cat([first, second]) if bool(second.any()) else first, torch.ldexp(torch.ones_like(query_tensor[:, 0]), exponents)
 
     def _scores(self, factors: torch.Tensor, n_queries: int, start: int, stop: int) -> torch.Tensor:
-        """Return the unscaled scores of some rows, float32 (Q, whole blocks); -inf for rows without a vector."""
+        """Return the unscaled scores of some rows, float32 (Q, rows padded to whole blocks); -inf for padding and missing rows."""
         scores = _product(factors, self.vectors[start:stop])
         if len(factors) > n_queries:
             scores = scores[:n_queries].add_(scores[n_queries:])
@@ -129,10 +132,10 @@ class DeviceShard:
 
 
 def _product(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Return the inner products, float32 (factors, rows)."""
+    """Return the inner products, float32, of shape (factors, rows)."""
     if rows.dtype == torch.float32:
         return factors @ rows.T
-    if rows.device.type == "cpu":  # used in tests; a float32 product is fast and exact there, unlike float16
+    if rows.device.type == "cpu":  # used in tests; on a CPU, a float32 product is fast and exact, a float16 product is not
         return factors.float() @ rows.float().T
     return torch.mm(factors, rows.T, out_dtype=torch.float32)
 
@@ -142,7 +145,7 @@ def _round_to_blocks(n_rows: int) -> int:
 
 
 def _copy_rows(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
-    """Copy rows to a device's memory, reading the next rows during each transfer."""
+    """Copy rows to a device's memory. The next rows are read during each transfer."""
     buffers = [torch.empty((_COPIED_ROWS, target.shape[1]), dtype=target.dtype, pin_memory=target.is_cuda) for _ in range(2)]
     copied: list[torch.cuda.Event | None] = [None, None]
     for number, start in enumerate(range(0, len(rows), _COPIED_ROWS)):
@@ -158,6 +161,6 @@ def _copy_rows(vectors: ReadableArray, rows: range, target: torch.Tensor) -> Non
 
 
 def _gpu_errors(device: str) -> contextlib.AbstractContextManager[None]:
-    """Translate torch's exceptions for a device with too little memory or a failure."""
+    """Translate torch's exceptions for a device that fails or has too little memory."""
     advice = "end other programs there, or name more GPUs (--device cuda:0,1)"
     return device_errors(device, "exact search", advice, aftermath="; start again, or with --device cpu")

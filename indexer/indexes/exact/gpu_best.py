@@ -1,4 +1,4 @@
-"""Exact top-k over tiles of scores, with torch: tiles are read once, and only scores above a rising threshold become keys."""
+"""Exact top-k over tiles of scores, with torch. Tiles are read once; only scores above a rising threshold become keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from .best_keys import LARGEST_ROW, NO_KEY, Keys
 
-BLOCK = 128  # scores that are examined individually only if their maximum reaches the threshold
+BLOCK = 128  # scores per block; they are examined individually only if their maximum exceeds the threshold
 
 _MOST_AT_ONCE = 4 << 20  # scores that are examined individually at a time
 _LEAST_PENDING = 64  # mean number of pending keys per query before a merge
@@ -14,9 +14,9 @@ _ALL_BUT_SIGN = 0x7FFFFFFF
 
 
 class TopK:
-    """The k best of Q queries as keys (``best_keys``).
+    """The k best rows of Q queries as keys (``best_keys``).
 
-    Rows are offered in ascending order, so that a row that ties with the k-th best so far is not among the best.
+    Rows must be offered in ascending order. A later row with the k-th best score so far is then not among the best.
     """
 
     def __init__(self, k: int, scales: torch.Tensor) -> None:
@@ -24,7 +24,7 @@ class TopK:
 
         Args:
             k: number of results.
-            scales: factor of each query's offered scores, a power of two, float32 (Q,).
+            scales: factor by which each query's offered scores are multiplied, a power of two, float32 (Q,).
         """
         self._k, self._scales = k, scales
         self._best = torch.full((len(scales), k), NO_KEY, dtype=torch.int64, device=scales.device)
@@ -39,7 +39,7 @@ class TopK:
         return keys
 
     def offer(self, scores: torch.Tensor, first_row: int) -> None:
-        """Offer the scores of rows from ``first_row`` on, float32 (Q, rows), in whole blocks. NaN and -inf are never accepted."""
+        """Offer the scores of rows from ``first_row`` on, float32 (Q, rows), in whole blocks. NaN and -inf never become results."""
         blocks = scores.view(len(scores), -1, BLOCK)
         lines, numbers = (blocks.amax(dim=2) <= self._thresholds[:, None]).logical_not_().nonzero(as_tuple=True)  # so that NaN hides none
         if len(lines) * BLOCK > _MOST_AT_ONCE and blocks.shape[1] > 1:
@@ -58,7 +58,7 @@ class TopK:
             self._merge_pending()
 
     def _merge_pending(self) -> None:
-        """Keep the k largest of the best so far and the pending keys."""
+        """Merge the pending keys into the k best so far, and raise the thresholds."""
         n_queries = len(self._best)
         all_lines = torch.arange(n_queries, device=self._best.device).repeat_interleave(self._k)
         lines = torch.cat([all_lines, *(lines for lines, _ in self._pending)])
@@ -79,7 +79,7 @@ def _keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _scores(keys: torch.Tensor) -> torch.Tensor:
-    """Return the scores in keys; -inf for NO_KEY."""
+    """Return the scores that keys encode; -inf for NO_KEY."""
     ordered = (keys >> 32).int()
     scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(torch.float32)
     return torch.where(keys == NO_KEY, -torch.inf, scores)

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class ExactIndex:
-    """All vectors of a corpus, float32 or float16 of shape (rows, dim).
+    """Exact search over the vectors of a corpus or of a range of its rows. Thread-safe; on GPUs searches are serialised.
 
-    ``missing`` are rows without a vector, ascending, which are never returned. ``placement`` has the vectors' devices, and the reason.
-    ``first_row`` is the number of the first row of a range. Thread-safe; on GPUs searches are serialised.
+    The vectors are float32 or float16 of shape (rows, dim). ``missing`` lists the rows without a vector, ascending; they are never
+    returned. ``first_row`` is added to the numbers of returned rows.
     """
 
     parameters: Mapping[str, SearchParam] = {}
@@ -56,7 +56,7 @@ class ExactIndex:
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k rows with the largest inner product for each of the (Q, dim) query vectors; parameters are ignored.
 
-        Scores are float32 sums. On a CPU their bits do not depend on the batch; on a GPU the last bits do.
+        Scores are float32. On a CPU, a score's bits do not depend on the batch; on a GPU, its last bits do.
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
@@ -87,14 +87,14 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
     Args:
         path: directory of the vectors.
         manifest: its manifest.
-        device: see ``placement.choose_placement``; the index's ``placement`` has the resolved devices, and the reason.
+        device: see ``placement.choose_placement``.
         rows: search only these rows; None: all.
 
     Raises:
         ArtifactCorrupt: the vectors do not match their manifest.
-        InputError: the device does not exist, or has too little memory; nothing has been loaded.
+        InputError: the device does not exist, or has too little memory by estimate.
         MissingExtraError: the device is a GPU, and torch is not installed.
-        IdxError: a GPU nevertheless ran out of memory, or failed.
+        IdxError: a GPU failed, or ran out of memory during loading.
     """
     vectors = open_corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows

@@ -1,4 +1,4 @@
-"""Placement of vectors for exact search, decided before anything is loaded."""
+"""Placement of vectors for exact search. It is decided before any vector is loaded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VectorsSize(NamedTuple):
 
 
 def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
-    """Return the placement of vectors; see ``devices.choose_placement``, which raises the same errors.
+    """Return the placement of vectors.
 
     Args:
         size: size of the vectors.
@@ -38,8 +38,9 @@ def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] |
         free_bytes: free memory of each GPU; None: ask torch.
 
     Raises:
+        InputError: see ``devices.choose_placement``.
         IdxError: a named GPU has failed.
-        MissingExtraError: GPUs are named and torch is not installed.
+        MissingExtraError: GPUs are named, and torch is not installed.
     """
     description = f"{format_bytes(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
     smaller = (f"build the vectors with --dtype float16 ({size.n_bytes / 2e9:.1f} GB)",) if size.dtype == "float32" else ()

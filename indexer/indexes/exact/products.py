@@ -1,9 +1,9 @@
 """Inner products of rows with queries, in float32: the inner loop of exact search on a CPU.
 
-Sixteen queries (or eight) form a panel: component by component, all queries side by side. Each component of a row is multiplied by the
-same component of all queries at once, for as many rows as fit into accumulator registers. Rows are read in their stored layout, and the
-loop runs at the CPU's multiplication rate. Every product is summed from the first component to the last: a score's bits do not depend on
-the batch, the panel, the thread or the position of the row.
+Sixteen queries, or eight, form a panel, which stores the queries' first components side by side, then their second components, and so
+on. One instruction multiplies a component of a row by the same component of all queries. As many rows are multiplied together as there
+are registers for their sums. Every inner product is summed from the first component to the last. Its bits therefore do not depend on the
+batch, the panel, the thread or the position of the row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from wikidx.indexer.machine.compiled import kernel
 from .best_keys import ScoredRows
 
 PANEL, SMALL_PANEL = 16, 8
-# CPU features that numba compiles for; its settings can change them, and its cache key contains them
+# CPU features that numba compiles for. numba's settings can change them; its cache key contains them.
 _, _, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
-ROWS = 24 if "+avx512f" in _FEATURES.split(",") else 6  # rows multiplied together: for 32 registers of 16 floats, or 16 of 8
+ROWS = 24 if "+avx512f" in _FEATURES.split(",") else 6  # rows multiplied together: for 32 registers of 16 floats, or 16 registers of 8
 
 _HALF_SIGN, _HALF_REST = np.uint32(0x8000), np.uint32(0x7FFF)
 _HALF_EXPONENT, _NAN = np.uint32(0x7C00), np.uint32(0x7FC00000)
-_EXPONENT_OFFSET = np.float32(2.0**112)  # for the difference of the exponent biases of float32 and float16
+_EXPONENT_OFFSET = np.float32(2.0**112)  # the exponent biases of float32 and float16 differ by 112
 
 _Llvm = Any  # llvmlite has no types
 _FLOAT, _BYTES = ir.FloatType(), ir.IntType(8).as_pointer()
@@ -39,14 +39,14 @@ _TO_READ_INTO_SECOND_CACHE = [ir.Constant(_INT32, number) for number in (0, 2, 1
 
 
 def pack_panels(queries: Vectors) -> Vectors:
-    """Return queries (Q, dim) as panels (P, dim, queries of a panel), filled up with zeros."""
+    """Return queries, shape (Q, dim), as panels, shape (panels, dim, queries of a panel); zeros fill the last panel."""
     width = SMALL_PANEL if len(queries) <= SMALL_PANEL else PANEL
     padded = np.pad(queries, ((0, -len(queries) % width), (0, 0)))
     return np.ascontiguousarray(padded.reshape(-1, width, queries.shape[1]).transpose(0, 2, 1))
 
 
 class Prefetch(NamedTuple):
-    """Memory to prefetch: its address, which may be invalid, and bytes per component."""
+    """Memory to prefetch: its address, and the bytes to prefetch per component of the row. The address may be invalid."""
 
     address: np.int64
     step: int
@@ -61,7 +61,7 @@ def score_rows(rows: Vectors, panel: Vectors, thresholds: Scores, scored: Scored
         panel: float32 (dim, queries).
         thresholds: float32 (queries,).
         scored: output for ``ROWS`` rows and these queries.
-        prefetch: memory to prefetch meanwhile.
+        prefetch: memory to prefetch.
     """
     arguments = (
         rows.ctypes.data,
@@ -81,10 +81,10 @@ def score_rows(rows: Vectors, panel: Vectors, thresholds: Scores, scored: Scored
 
 @kernel
 def widen(half_bits: NDArray[np.uint16], wide: Vectors) -> None:
-    """Convert the bits of float16 to float32, infinities to NaN; both of shape (N, dim).
+    """Convert the bits of float16 to float32, both of shape (N, dim).
 
-    Sign, exponent and fraction are moved to their places in a float32; multiplying by 2^112 corrects the exponent's bias, also for
-    subnormal numbers. Non-finite values become NaN, so that no query returns their row.
+    Sign, exponent and fraction are moved to their places in a float32. A multiplication by 2^112 then corrects the bias of the exponent,
+    also for subnormal numbers. Infinities become NaN, so that no query returns their row.
     """
     wide_bits = wide.view(np.uint32)
     for row in range(len(half_bits)):
@@ -98,7 +98,7 @@ def widen(half_bits: NDArray[np.uint16], wide: Vectors) -> None:
 
 
 def _scorer(n_queries: int) -> _Llvm:
-    """Return ``score_rows`` for panels of ``n_queries`` as machine code that numba compiles from no Python loop."""
+    """Return ``score_rows`` for panels of ``n_queries``, as a numba intrinsic in LLVM's intermediate language."""
     vector = ir.VectorType(_FLOAT, n_queries)
     no_vector, zeros = ir.Constant(vector, ir.Undefined), ir.Constant(vector, [0.0] * n_queries)
     to_all = ir.Constant(ir.VectorType(_INT32, n_queries), [0] * n_queries)
@@ -120,7 +120,7 @@ def _scorer(n_queries: int) -> _Llvm:
             value = builder.insert_element(no_vector, builder.load(_element_pointer(builder, rows, _FLOAT, offset)), ir.Constant(_INT32, 0))
             added.append(builder.call(multiply_add, [builder.shuffle_vector(value, no_vector, to_all), queries, total]))
         middle = builder.add(fetched, builder.lshr(step, ir.Constant(_INT64, 1)))
-        for line in (fetched, middle):  # a cache line has 64 bytes, a step up to 96
+        for line in (fetched, middle):  # two prefetches: a step has up to 96 bytes, a cache line 64
             builder.call(prefetch, [builder.inttoptr(line, _BYTES), *_TO_READ_INTO_SECOND_CACHE])
         next_component = builder.add(component, ir.Constant(_INT64, 1))
         phis = [(component, ir.Constant(_INT64, 0), next_component), (fetched, address, builder.add(fetched, step))]
@@ -151,7 +151,7 @@ def _declare_function(builder: _Llvm, name: str, result: _Llvm, parameters: list
 
 
 def _element_pointer(builder: _Llvm, address: _Llvm, element: _Llvm, number: _Llvm) -> _Llvm:
-    """Return a pointer to one of the elements at an address."""
+    """Return a pointer to element ``number`` of an array at an address."""
     return builder.gep(builder.inttoptr(address, element.as_pointer()), [number])
 
 

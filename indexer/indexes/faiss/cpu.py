@@ -1,7 +1,7 @@
-"""FAISS indexes on the CPU, memory-mapped: they open without delay, and processes share them.
+"""FAISS indexes on the CPU. They are memory-mapped: they open without delay, and processes share their memory.
 
-The exception is ``ivfpq``: opening regroups its codes in this process's memory for FAISS's fast scan (half a byte per four components
-of each vector).
+The exception is ``ivfpq``. Opening copies its codes into this process's memory, in the layout of FAISS's fast scan: half a byte per four
+components of a vector.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: mem
 
 
 def open_flat(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement = ONLY_CPU) -> FaissIndex:
-    """Open a flat index; ``placement`` gives the reason for the CPU. Raises as ``open_mapped`` does."""
+    """Open a flat index; raises as ``open_mapped`` does. ``placement`` has the reason for the CPU."""
     index, first_position, contents, check = map_flat(path, manifest, options)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -44,8 +44,8 @@ def map_flat(path: Path, manifest: Manifest, options: OpenOptions) -> tuple[Any,
     """Open the file of a flat index, or a range of its rows; raises as ``open_mapped`` does.
 
     Returns:
-        FAISS's index, the position of its first vector among all vectors of the index, its contents, and a check to call before any
-        reading, which raises ``ArtifactCorrupt`` if the file is corrupt.
+        FAISS's index; the position of its first vector among all vectors of the file; its contents; and a function to call before each
+        search, which raises ``ArtifactCorrupt`` if the file is corrupt.
     """
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
     missing, file = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE]
@@ -59,7 +59,7 @@ def map_flat(path: Path, manifest: Manifest, options: OpenOptions) -> tuple[Any,
 
 
 def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> FaissIndex:
-    """Open an inverted file; ``placement`` gives the reason for the CPU. Raises as ``open_mapped`` does."""
+    """Open an inverted file; raises as ``open_mapped`` does. ``placement`` has the reason for the CPU."""
     file = CheckedFiles(path, manifest)[INDEX_FILE]
     is_pq = "subquantizers" in manifest.recipe.parameters
     if is_pq or options.rows is not None:  # opening reads the whole file
@@ -78,10 +78,10 @@ def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Pl
 
 
 def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
-    """Return a search of a mapped inverted file by FAISS in two steps: choose the lists, and search them after verifying their checksums.
+    """Return a search of a mapped inverted file. It chooses the lists, verifies their checksums, and searches them.
 
     Raises:
-        ArtifactCorrupt: a part outside the lists is corrupt.
+        ArtifactCorrupt: the file is corrupt outside the lists.
     """
     faiss = load_faiss()
     lists, entry_bytes = faiss.downcast_InvertedLists(index.invlists).lists, index.code_size + ID_BYTES
@@ -108,13 +108,13 @@ def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapp
 def map_ivf(path: Path, manifest: Manifest, options: OpenOptions) -> Any:  # noqa: ANN401 - FAISS has no types
     """Open the file of an inverted file, or a range of its rows; raises as ``open_mapped`` does."""
     mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP)
-    # Prefetching threads cost more than they gain if the lists are already in memory
+    # FAISS's prefetching threads cost more than they gain if the lists are already in memory
     load_faiss().downcast_InvertedLists(mapped.invlists).prefetch_nthread = 0
     return mapped if options.rows is None else select_ivf_range(path / INDEX_FILE, mapped, options.rows)
 
 
 def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
-    """Open a graph; raises as ``open_mapped`` does, and ``InputError`` for a range of rows."""
+    """Open an HNSW graph; raises as ``open_mapped`` does, and ``InputError`` for a range of rows."""
     if options.rows is not None:
         raise InputError(
             f"'{options.name}' is one graph over all vectors, which cannot be searched in parts: use exact search ('{options.encoder}'), "
@@ -133,7 +133,7 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> FaissInde
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Open an index's file in FAISS's format, mapped according to ``flags`` (FAISS's IO_FLAG_*).
+    """Open and check the file of an index, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
         ArtifactCorrupt: FAISS cannot read the file, or the index does not match its manifest.
@@ -151,7 +151,7 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
 
 
 def save_missing(build: IndexBuild[CorpusVectors]) -> None:
-    """Write the rows without a vector, if any, next to an index whose vectors are known only by position."""
+    """Write the rows without a vector, if any, next to an index that stores no row numbers."""
     if len(build.source.missing):
         save_array(build.staging / MISSING, build.source.missing)
 
@@ -169,11 +169,11 @@ def read_missing(path: Path, manifest: Manifest) -> Rows:
 
 
 def _to_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
-    """Return an inverted file of product-quantised codes in the layout of FAISS's fast scan."""
+    """Return a copy of an ``ivfpq`` index in the layout of FAISS's fast scan."""
     check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or sq8")
     with faiss_errors(path / INDEX_FILE):
         index = load_faiss().IndexIVFPQFastScan(mapped)
-    index.referenced_objects = [mapped]  # owns the lists' centroids
+    index.referenced_objects = [mapped]  # ``mapped`` owns the lists' centroids
     return index
 
 

@@ -1,8 +1,8 @@
-"""FAISS's flat indexes, written as a stream: the file header, then the vectors' codes in order.
+"""FAISS's flat indexes, written as a stream: the file header, then the vectors' codes in order of the rows.
 
-``flat`` stores float32, ``flat-fp16`` float16, ``sq8`` a byte per component: its position between the minimum and the maximum of the
-corpus. The files equal FAISS's own byte for byte, so that ``faiss.read_index`` opens them anywhere. A vector's number in
-a file is its position among the rows with a vector.
+``flat`` stores float32, and ``flat-fp16`` float16. ``sq8`` stores a byte per component: the component's position between its minimum and
+its maximum in the corpus. The files equal FAISS's own byte for byte; ``faiss.read_index`` opens them. A vector's number in a file is its
+position among the rows with a vector.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FORMAT_VERSION = 2
 
 Codec = Literal["float32", "float16", "8 bit"]
 
-_NO_CODES_BYTES = 8  # end of a file without vectors: the number of code bytes, 0
+_NO_CODES_BYTES = 8  # the file of an empty index ends with the number of codes, 0, in 8 bytes
 _WRITTEN_PER_S = 150e6  # components encoded and written per second
 _MEMORY_BYTES = 0.6e9
-_SQ8_REFINE = 2  # candidates rescored for each result: a component is off by up to 1/510 of its range
+_SQ8_REFINE = 2  # candidates rescored for each result: a code is off by up to 1/510 of its component's range
 
 
 def _empty_index(dim: int, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -41,7 +41,7 @@ def _empty_index(dim: int, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no 
 
 
 def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, int]:
-    """Write the header for an index of all vectors, made from an empty index, then the codes."""
+    """Write the header, which an empty index provides, then the codes of all vectors."""
     index = _empty_index(build.source.dim, codec)
     if codec == "8 bit":
         index.train(_range(build.source))
@@ -63,7 +63,7 @@ def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, in
 
 
 def _range(vectors: CorpusVectors) -> Vectors:
-    """Return the minimum and the maximum of each component, shape (2, dim): after training on these two, FAISS clips no vector."""
+    """Return the minimum and the maximum of each component, shape (2, dim). FAISS clips no vector after training on these two."""
     limits = np.repeat(np.array([[np.inf], [-np.inf]], dtype=np.float32), vectors.dim, axis=1)
     for _, batch in vectors.batches():
         np.minimum(limits[0], batch.min(axis=0, initial=np.inf), out=limits[0])

@@ -1,8 +1,8 @@
-"""FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``; needs the extra ``gpu``.
+"""FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``. They need the extra ``gpu``.
 
-A GPU's copy is made in parts from the mapped file, never through a float32 copy of the whole, and only if the index fits by estimate.
-Several GPUs divide an index: a flat one by ranges of vectors, an inverted file by lists. FAISS's GPU indexes are not thread-safe, so that
-one search runs at a time.
+The mapped file is copied to a GPU in parts, without a float32 copy of the whole. An index that does not fit by estimate is refused
+beforehand. Several GPUs divide an index: a flat index by ranges of vectors, an inverted file by lists. FAISS's GPU indexes are not
+thread-safe: one search runs at a time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .library import INDEX_FILE, load_faiss, reason
 from .row_range import copy_without_lists
 
 LARGEST_K = 2_048  # limit of FAISS's selection kernels, also for nprobe
-_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time, as one block of a flat index
-_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU: that block, FAISS's temporary memory (1.5 GB), and CUDA's memory
+_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time; they become one block of a flat index
+_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU besides the index: such a block, FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
 
 ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
@@ -79,13 +79,13 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> F
 
 
 def _n_vectors(manifest: Manifest, options: OpenOptions) -> int:
-    """Return the maximum number of vectors to open."""
+    """Return the number of vectors to open; with missing rows in a range, an upper limit."""
     n_vectors = manifest.count("vectors")
     return n_vectors if options.rows is None else min(n_vectors, len(options.rows))
 
 
 def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return an inverted file that shares another's quantisers and some of its lists, without a copy; all other lists are empty."""
+    """Return an inverted file that shares the quantisers and some lists of ``index``, without a copy. Its other lists are empty."""
     faiss = load_faiss()
     if len(lists) == index.nlist:
         return index
@@ -104,7 +104,7 @@ def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has n
 
 
 class _GpuWorkers:
-    """The shards of an index, one thread per GPU, one search at a time."""
+    """Shards of an index, with one thread per GPU. One search runs at a time."""
 
     def __init__(self, name: str, searches: Sequence[Sequence[ShardSearch]]) -> None:
         self._name, self._searches = name, searches
@@ -126,7 +126,7 @@ def _divide_lists(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
 
 
 def _copy_flat(mapped: Any, gpu: int, positions: range, first_position: int) -> Iterator[ShardSearch]:  # noqa: ANN401
-    """Yield the blocks of a flat index on one GPU; each is filled in one call, because FAISS copies a growing index on the GPU.
+    """Copy a flat index to a GPU in blocks, and yield the search of each. One call fills a block: FAISS would copy a growing index.
 
     Args:
         mapped: the index, or a range of it.
@@ -155,12 +155,12 @@ def _flat_search(index: Any, first_position: int) -> ShardSearch:  # noqa: ANN40
 
 
 def _copy_ivf(index: Any, gpu: int) -> ShardSearch:  # noqa: ANN401
-    """Copy an inverted file to a GPU, list by list."""
+    """Copy an inverted file to a GPU, list by list, and return its search."""
     faiss = load_faiss()
     resources = faiss.StandardGpuResources()
     if isinstance(index, faiss.IndexIVFPQ):
         config = faiss.GpuIndexIVFPQConfig()
-        config.interleavedLayout = True  # the only layout with 4-bit codes
+        config.interleavedLayout = True  # the only layout for 4-bit codes
         copy = faiss.GpuIndexIVFPQ(resources, index, _on_gpu(config, gpu))
     else:
         copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on_gpu(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
@@ -174,7 +174,7 @@ def _copy_ivf(index: Any, gpu: int) -> ShardSearch:  # noqa: ANN401
 
 
 def _on_gpu(config: Any, gpu: int) -> Any:  # noqa: ANN401
-    """Return a configuration for one GPU, with FAISS's own kernels instead of cuVS's."""
+    """Set the GPU of a configuration, and choose FAISS's own kernels instead of cuVS's; return the configuration."""
     config.device = gpu
     if hasattr(config, "use_cuvs"):
         config.use_cuvs = False
@@ -188,7 +188,7 @@ _WITHOUT_GPUS = (
 
 
 def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
-    """Return the GPUs for an index of ``n_bytes``, none for the CPU, and the placement; see ``devices.choose_placement``."""
+    """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
     n_gpus = load_faiss().get_num_gpus()
     if n_gpus and options.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
@@ -206,7 +206,7 @@ def _code_bytes(manifest: Manifest) -> int:
 
 @contextlib.contextmanager
 def _gpu_errors(name: str) -> Iterator[None]:
-    """Translate FAISS's exceptions for a GPU with too little memory or a failure."""
+    """Translate FAISS's exceptions for a GPU that fails or has too little memory."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

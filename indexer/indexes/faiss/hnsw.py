@@ -1,6 +1,6 @@
-"""FAISS's HNSW graph over float16 vectors. It is built in memory, with at most 2 GB besides the index.
+"""FAISS's HNSW graph over float16 vectors. The build takes the memory of the index and up to 2 GB more.
 
-The graph is saved every ten minutes; an interrupted build resumes from the last save.
+The graph is saved every ten minutes. An interrupted build resumes from the last save.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .library import INDEX_FILE, check_half, faiss_errors, load_faiss, write_ind
 
 FORMAT_VERSION = 2
 
-_M = 32  # links per vector; twice as many in the lowest layer
+_M = 32  # links per vector in each layer; twice as many in the lowest layer
 _EF_CONSTRUCTION = 200
 _EF_SEARCH = 128
 _GRAPH = "graph.faiss"
 _SAVE_EVERY_S = 600.0
 _LINK_BYTES = 4
-_LINKS = 2 * _M + 2  # links per vector over all layers, on average 2 * M + 1.03
-_COMPARISON_S = (40e-9, 0.65e-9)  # seconds per comparison on one core: base, and per component
+_LINKS = 2 * _M + 2  # links per vector over all layers: 2 * M + 1.03 on average, rounded up
+_COMPARISON_S = (40e-9, 0.65e-9)  # seconds per comparison of two vectors on one core: fixed, and per component
 
 
 def _parameters(size: Size) -> Parameters:
@@ -60,7 +60,10 @@ def _write(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
 
 
 def _start_graph(build: IndexBuild[CorpusVectors], checkpoint: Path) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return the graph of an interrupted build, or an empty graph, with capacity for all vectors: growing would double the memory."""
+    """Return the graph of an interrupted build, or an empty graph.
+
+    Its arrays have capacity for all vectors; growing them would double the memory.
+    """
     faiss = load_faiss()
     index = faiss.IndexHNSWSQ(build.source.dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _EF_CONSTRUCTION
@@ -76,7 +79,7 @@ def _start_graph(build: IndexBuild[CorpusVectors], checkpoint: Path) -> Any:  # 
 
 
 def _copy(checkpoint: Any, index: Any) -> None:  # noqa: ANN401
-    """Copy a saved graph into an empty graph, which keeps its capacity."""
+    """Copy a saved graph into an empty graph. The arrays keep their capacity."""
     faiss = load_faiss()
     if not isinstance(checkpoint, faiss.IndexHNSWSQ) or checkpoint.d != index.d or checkpoint.metric_type != index.metric_type:
         raise RuntimeError("it holds another kind of index")
@@ -99,7 +102,7 @@ def _copy(checkpoint: Any, index: Any) -> None:  # noqa: ANN401
 
 
 def _save(index: Any, path: Path) -> None:  # noqa: ANN401
-    """Save the graph so far atomically."""
+    """Save the unfinished graph atomically."""
     unfinished = path.with_name(f".{path.name}.tmp")
     write_index(unfinished, index)
     unfinished.replace(path)

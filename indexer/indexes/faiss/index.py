@@ -1,4 +1,4 @@
-"""Search shared by all FAISS indexes, on CPU and GPU: positions are mapped to rows, ties are ordered, candidates are rescored."""
+"""Search shared by all FAISS indexes, on CPU and GPU: it maps positions to rows, orders ties, and rescores candidates."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from wikidx.indexer.vectors.corpus_vectors import positions_to_rows
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
-_MOST_TIED = 16_384  # maximum number of ties to order; a corpus may repeat a passage a million times
-_RESULTS_AT_ONCE = 2 << 20  # results of all queries searched together, about 60 bytes each
+_MOST_TIED = 16_384  # limit of results to fetch for ordering ties; a corpus may repeat a passage a million times
+_RESULTS_AT_ONCE = 2 << 20  # limit on results of a batch, about 60 bytes each
 
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
 
@@ -44,7 +44,7 @@ class Contents:
         n_rows: rows of the corpus.
         n_vectors: vectors in the index.
         dim: components of a vector.
-        missing: rows without a vector, whose positions the following rows take; empty if the index stores row numbers.
+        missing: rows without a vector, by which positions are mapped to rows; empty if the index stores row numbers.
         parameters: search parameters of the index.
     """
 
@@ -64,9 +64,9 @@ class FaissIndex:
         """Wrap an index.
 
         Args:
-            contents: its contents.
-            options: options of opening, with the vectors for rescoring, and the name.
-            search: (queries, k, params) -> scores and positions, each of shape (Q, k), best first; position -1 for no result.
+            contents: the index's contents.
+            options: options of opening; they include the vectors for rescoring.
+            search: (queries, k, search parameters) -> scores and positions, both (Q, k), best first; an unused slot has position -1.
             placement: devices of ``search``.
             largest_k: maximum number of results of ``search``; None: unlimited.
         """
@@ -78,14 +78,12 @@ class FaissIndex:
         return self._contents.n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors.
-
-        Parameters that this index lacks are ignored.
+        """Return the k best rows for each of the (Q, dim) query vectors. Parameters that this index lacks are ignored.
 
         Raises:
             ValueError: wrong shape, a component that is not finite, or k < 1.
-            ArtifactCorrupt: the index names rows that the corpus does not have.
-            InputError: a parameter exceeds this index's limit; k exceeds a GPU's limit; rescoring is requested and the vectors are missing.
+            ArtifactCorrupt: the index's files are corrupt.
+            InputError: a parameter or k exceeds its limit, or the vectors for rescoring are missing.
         """
         check_k(k)
         queries = validate_queries(vectors, self.dim)
@@ -119,7 +117,7 @@ class FaissIndex:
             )
 
     def _search_rows(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        """Return FAISS's results, with positions mapped to rows."""
+        """Return FAISS's results as rows of the corpus."""
         scores, positions = self._search(queries, k, settings)
         rows = positions_to_rows(positions, self._contents.missing)
         if positions.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
@@ -127,10 +125,10 @@ class FaissIndex:
         return Hits(rows, np.where(positions < 0, np.float32(-np.inf), scores))
 
     def _search_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
-        """Return the k best, with ties at the k-th score ordered by row: FAISS's own choice among ties is arbitrary.
+        """Return the k best rows; of ties at the k-th score, the lowest rows. FAISS's own choice among ties is arbitrary.
 
-        A query whose last result has the k-th score is searched again for four times as many results, up to ``_MOST_TIED``; among more
-        ties the choice remains arbitrary.
+        If a query's last result has the k-th score, the query is searched again for four times as many results, up to ``_MOST_TIED``.
+        Among more ties, the choice remains arbitrary.
         """
         limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors, max(width + 1, _MOST_TIED))
         width = min(width + 1, limit)
@@ -149,7 +147,7 @@ class FaissIndex:
         return best
 
     def _search_and_rescore(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
-        """Return the k best of ``width`` candidates by their exact scores."""
+        """Return the k best of ``width`` candidates by exact score."""
         vectors = self._options.vectors
         if vectors is None:
             raise InputError(
@@ -161,20 +159,20 @@ class FaissIndex:
 
 
 def _batches(n_queries: int, width: int) -> Iterator[slice]:
-    """Yield slices of queries to search together, given the number of results per query."""
+    """Yield slices of queries to search together; ``width`` is the number of results per query."""
     n_at_once = max(1, _RESULTS_AT_ONCE // width)
     return (slice(first, first + n_at_once) for first in range(0, n_queries, n_at_once))
 
 
 def _may_have_more_ties(hits: Hits, k: int) -> NDArray[np.bool_]:
-    """Return a flag for each line whose k-th score is also its last, so that further ties may be missing."""
+    """Return a flag per line: true if its k-th score is also its last score, so that more ties may exist."""
     last = hits.scores[:, -1]
     may_have_more: NDArray[np.bool_] = (hits.scores[:, k - 1] == last) & np.isfinite(last)
     return may_have_more
 
 
 def read_contents(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
-    """Return the contents of an index, or of a part with ``n_vectors`` vectors, from the manifest, with default search parameters.
+    """Return the contents of an index, or of a range of its rows, from the manifest. ``n_vectors`` is the number of opened vectors.
 
     Raises:
         ArtifactCorrupt: a parameter is invalid.

@@ -1,6 +1,6 @@
-"""FAISS's inverted lists, merged into one file from shards on disk; each shard holds some rows, sorted by list.
+"""FAISS's inverted lists, merged into one file from shards on disk. Each shard holds a range of rows, sorted by list.
 
-Memory holds no more than a shard, or a range of lists. The file equals FAISS's after adding all rows in order.
+Memory holds one shard, or one range of lists. The file equals the file that FAISS writes after all rows were added in order.
 (Format: facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
 
@@ -23,12 +23,12 @@ Lists = NDArray[np.int64]
 
 _ROW_BYTES = 8
 _RANGE_BYTES = 256 << 20
-# FAISS's header of empty lists: "ilar", number of lists, size of a code, "sprs", length of the table of non-empty lists
+# FAISS's format of empty lists: "ilar", number of lists, size of a code, "sprs", length of the table of non-empty lists
 NO_LISTS_BYTES = 4 + 8 + 8 + 4 + 8
 
 
 class ListShard(NamedTuple):
-    """A file with some rows and their codes, sorted by list, and within a list by row.
+    """A file with rows and their codes, sorted by list, and by row within a list.
 
     It holds the cumulative number of entries of each list (int64), then the rows (int64), then the codes (uint8).
     """
@@ -38,12 +38,12 @@ class ListShard(NamedTuple):
     code_bytes: int
 
     def write(self, lists: Lists, rows: Rows, codes: Codes) -> None:
-        """Write the entries, which may come in any order of lists; within a list their order is kept.
+        """Write entries, sorted by list. The entries of a list keep their order.
 
         Args:
-            lists: shape (n,).
-            rows: shape (n,).
-            codes: shape (n, code_bytes).
+            lists: list of each entry, shape (n,).
+            rows: row of each entry, shape (n,).
+            codes: code of each entry, shape (n, code_bytes).
         """
         order = np.argsort(lists, kind="stable")
         with atomic_write(self.path) as file:
@@ -64,7 +64,7 @@ class ListShard(NamedTuple):
         return ends
 
     def entries(self, ends: Lists, first: int, stop: int) -> tuple[Lists, Rows, Codes]:
-        """Return the entries of the lists from ``first`` to before ``stop``: list, row and code of each."""
+        """Return list, row and code of each entry of the lists from ``first`` to before ``stop``; ``ends`` is the result of ``ends()``."""
         sizes = np.diff(ends, prepend=0)[first:stop]
         begin = int(ends[first - 1]) if first else 0
         n, n_all = int(sizes.sum()), int(ends[-1])
@@ -77,7 +77,7 @@ class ListShard(NamedTuple):
 
 
 def write_lists(file: IO[bytes], shards: Sequence[ListShard], progress: Progress) -> None:
-    """Write the lists with the entries of all shards in FAISS's format; the entries of a list are in the order of the shards.
+    """Write lists with the entries of all shards, in FAISS's format. The entries of a list are in the order of the shards.
 
     Raises:
         StagingCorrupt: a shard is corrupt.
@@ -100,7 +100,7 @@ def write_lists(file: IO[bytes], shards: Sequence[ListShard], progress: Progress
 
 
 def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
-    """Write the lengths of all lists, or of the non-empty lists alone if these are at most half."""
+    """Write the lengths of all lists. If at most half of the lists are non-empty, write only the non-empty lists and their lengths."""
     non_empty = np.flatnonzero(sizes)
     is_full = len(non_empty) > len(sizes) // 2
     table = sizes if is_full else np.stack([non_empty, sizes[non_empty]], axis=1).ravel()
@@ -109,7 +109,7 @@ def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
 
 
 def _list_ranges(sizes: Lists, entry_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lists, first and stop, that together hold about 256 MiB, or a single larger list."""
+    """Yield the first list and the end of each range of lists. A range holds up to 256 MiB, or a single larger list."""
     first, n = 0, 0
     for number, size in enumerate(sizes.tolist()):
         if n and (n + size) * entry_bytes > _RANGE_BYTES:

@@ -1,7 +1,7 @@
-"""FAISS's inverted files: ``ivf`` stores float16 vectors, ``ivfpq`` product-quantised residuals with 4 bits per 4 components.
+"""FAISS's inverted files. ``ivf`` stores float16 vectors; ``ivfpq`` stores product-quantised residuals, 4 bits per 4 components.
 
-A build trains quantisers on a sample, writes the list and the code of each vector to shards, and merges these into one file of lists.
-Quantisers and shards survive an interruption. Memory holds the sample or one shard, at most about 3 GB in total.
+A build trains quantisers on a sample, writes the list and the code of each vector to shards, and merges the shards into one file.
+Quantisers and shards survive an interruption. Memory holds the sample or one shard, at most about 3 GB.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Codec = Literal["float16", "pq"]
 _TRAINED = "trained.faiss"
 _SEED = 1234
 _ITERATIONS = 10
-_PER_LIST = 64  # sampled vectors per list; FAISS's k-means expects 39 to 256
+_PER_LIST = 64  # sampled vectors per list; FAISS's k-means expects 39 to 256 vectors
 _MIN_PER_LIST = 39
 _SAMPLE_BYTES = 2 << 30
 _SHARD_BATCHES, _SHARD_BYTES = 16, 256 << 20
 _PQ_BITS, _PQ_COMPONENTS = 4, 4  # bits of a code, and components per code
-_MAX_PQ_COMPONENTS = 8  # limit if 4 does not divide the dimension: 16 codes do not distinguish vectors of more
+_MAX_PQ_COMPONENTS = 8  # limit if 4 does not divide the dimension: 16 codes are too few for more components
 _PQ_REFINE = 4  # candidates rescored for each result
 _NPROBE = 128
 _PRODUCTS_PER_S = 15e9  # multiply-adds per second and core
@@ -45,12 +45,12 @@ _ENCODED_PER_S = 40e6  # components encoded per second and core
 
 
 def n_lists(n: int) -> int:
-    """Return the number of lists for n vectors: the largest power of two up to 4 * sqrt(n) with at least 39 vectors per list."""
+    """Return the number of lists for n vectors: the largest power of two up to 4 * sqrt(n) and up to n / 39."""
     return 1 << max(0, math.floor(math.log2(max(1.0, min(4 * math.sqrt(n), n / _MIN_PER_LIST)))))
 
 
 def n_subquantizers(dim: int) -> int:
-    """Return the number of subquantisers, each of 4 components or, if 4 does not divide ``dim``, of its next larger divisor."""
+    """Return the number of subquantisers. Each has 4 components, or as many as the next larger divisor of ``dim``."""
     return dim // next(n for n in range(min(_PQ_COMPONENTS, dim), dim + 1) if dim % n == 0)
 
 
@@ -92,7 +92,7 @@ def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, in
 
 
 def _train(vectors: CorpusVectors, parameters: Parameters, codec: Codec) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return an index without vectors, with the lists' centroids and the product quantiser trained on a sample."""
+    """Return an empty index whose lists' centroids and product quantiser are trained on a sample."""
     faiss = load_faiss()
     lists, dim = int(parameters["lists"] or 0), vectors.dim
     sample = vectors.sample(int(parameters["sample"] or 0), _SEED)
@@ -100,17 +100,18 @@ def _train(vectors: CorpusVectors, parameters: Parameters, codec: Codec) -> Any:
     if codec == "pq":  # FAISS trains 16 centroids per subquantiser on 4,096 vectors of the sample
         index = faiss.IndexIVFPQ(quantizer, dim, lists, n_subquantizers(dim), _PQ_BITS, faiss.METRIC_INNER_PRODUCT)
         index.pq.cp.seed, index.pq.cp.min_points_per_centroid = _SEED, 1
-    else:  # no residuals: a vector's code is its float16, and its score equals flat-fp16's
+    else:  # no residuals: codes are float16 vectors, and scores equal those of flat-fp16
         index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
-    index.train(sample)  # the lists' centroids are unchanged
+    index.train(sample)  # trains the product quantiser; the lists' centroids stay the same
     return index
 
 
 def _train_quantizer(sample: Vectors, n: int) -> Any:  # noqa: ANN401
-    """Return a flat index of the centroids of n lists, by spherical k-means: a vector goes to the list with the largest inner product.
+    """Return a flat index of the centroids of n lists. A vector belongs to the list whose centroid has the largest inner product.
 
-    All centroids are scaled to one length, the mean inner product of a vector with its centroid. The nearest list is unchanged; residuals
-    become as short as possible. With FAISS's unit-length centroids, residuals are as long as the vectors: recall falls by several points.
+    The centroids are computed by spherical k-means. All are then scaled to one length, the mean inner product of a vector with its
+    unit-length centroid. This keeps each vector's list, and makes residuals as short as possible. With FAISS's unit-length centroids,
+    residuals are as long as the vectors, and recall falls by several points.
     """
     faiss = load_faiss()
     dim = sample.shape[1]
@@ -133,7 +134,7 @@ def _train_quantizer(sample: Vectors, n: int) -> Any:  # noqa: ANN401
 
 
 def _write_shards(build: IndexBuild[CorpusVectors], index: Any, codec: Codec) -> Iterator[ListShard]:  # noqa: ANN401
-    """Write the missing shards, and yield all shards."""
+    """Write the shards that do not exist yet, and yield all shards."""
     shard_rows = BATCH_ROWS * max(1, min(_SHARD_BATCHES, _SHARD_BYTES // (BATCH_ROWS * index.code_size)))
     n_done = 0
     for first_row in range(0, build.source.n_rows, shard_rows):
@@ -163,7 +164,7 @@ def _encode(index: Any, vectors: Vectors) -> tuple[Lists, Codes]:  # noqa: ANN40
 
 
 def _estimate(size: Size, *, codec: Codec) -> Estimate:
-    """Return the estimate of a build: shards and lists are on disk at the same time, and every vector is compared with every centroid."""
+    """Return the estimate of a build. Shards and lists are on disk together; every vector is compared with every centroid."""
     n, dim, _ = size
     code_bytes = 2 * dim if codec == "float16" else math.ceil(n_subquantizers(dim) * _PQ_BITS / 8)
     sample = _sample_rows(n, dim)

@@ -1,4 +1,4 @@
-"""The only import of FAISS, which is configured once here; reading and writing of its files, and translation of its errors."""
+"""FAISS as a library: its only import and its configuration, reading and writing of its files, and translation of its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.threads import limit_threads_after_fork
 
-# Below this many queries FAISS computes distances query by query; the default of 128,000 leaves the matrix product unused.
+# Below this many queries FAISS computes scores query by query, without a matrix product. FAISS's default is 128,000.
 _MIN_BLAS_QUERIES = 2
 
 INDEX_FILE = "index.faiss"
@@ -29,7 +29,7 @@ def load_faiss() -> ModuleType:
     """Import and return FAISS.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: FAISS is not installed.
     """
     try:
         import faiss
@@ -42,7 +42,7 @@ def load_faiss() -> ModuleType:
 
 
 def serialize(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
-    """Return FAISS's file content for an index."""
+    """Return the content of FAISS's file for an index."""
     content: NDArray[np.uint8] = load_faiss().serialize_index(index)
     return content.tobytes()
 
@@ -60,7 +60,7 @@ def write_intermediate(path: Path, index: Any) -> None:  # noqa: ANN401
 
 
 def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
-    """Write an index to a file, without a second copy in memory, and flush it to the disk.
+    """Write an index to a file without a second copy in memory, and flush the file to disk.
 
     Raises:
         OSError: a disk error.
@@ -68,7 +68,7 @@ def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
     faiss = load_faiss()
     try:
         faiss.write_index(index, str(path))
-        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # read back, because FAISS misses an error of the last flush
+        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # read again, because FAISS misses an error of its last flush
     except RuntimeError as error:
         raise OSError(f"FAISS wrote {path} but in part ({reason(error)})") from error
     sync(path)
@@ -92,7 +92,7 @@ def faiss_errors(path: Path, *, is_intermediate: bool = False) -> Iterator[None]
     """Translate FAISS's exceptions for a file into ``ArtifactCorrupt``, or ``StagingCorrupt`` for a file of an interrupted build."""
     try:
         yield
-    except (RuntimeError, MemoryError) as error:  # a corrupt length may ask for any amount of memory
+    except (RuntimeError, MemoryError) as error:  # MemoryError: a corrupt length
         if is_intermediate:
             raise StagingCorrupt(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
         raise ArtifactCorrupt(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
@@ -102,8 +102,8 @@ def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
     """Raise ``InputError`` if a component of a vector was too large for its float16 code.
 
     Args:
-        codes: shape (n, 2 * dim).
-        rows: rows of the n vectors, for the message.
+        codes: codes of n vectors, shape (n, 2 * dim).
+        rows: rows of these vectors, for the message.
     """
     too_large = np.isinf(codes.view(np.float16)).any(axis=1)
     if too_large.any():

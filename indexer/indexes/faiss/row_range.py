@@ -1,4 +1,4 @@
-"""A range of a FAISS index's rows as a separate index in memory, with the quantisers, and so the scores, of the whole index."""
+"""A range of a FAISS index's rows as a separate index in memory. It has the quantisers of the whole index, and therefore its scores."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from wikidx.indexer.machine.memory import available_bytes
 
 from .library import faiss_errors, load_faiss
 
-ID_BYTES = 8  # size of a row number, stored next to its code in a list
+ID_BYTES = 8  # size of a row number; a list stores one with each code
 
 
 def position_range(rows: range, missing: Rows) -> range:
-    """Return the positions of rows among the rows with a vector; ``missing`` are rows without one, ascending."""
+    """Return the positions of a range of rows among the rows with a vector. ``missing``, ascending, lists the rows without a vector."""
     before, behind = np.searchsorted(missing, (rows.start, rows.stop)).tolist()
     return range(rows.start - before, rows.stop - behind)
 
 
 def select_flat_range(path: Path, mapped: Any, positions: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return a flat index of a range of positions of a mapped one.
+    """Return a flat index of a range of a mapped flat index's vectors.
 
     Raises:
         InputError: there is too little memory.
@@ -43,7 +43,7 @@ def select_flat_range(path: Path, mapped: Any, positions: range) -> Any:  # noqa
 
 
 def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
-    """Return an inverted file with a mapped one's entries for a range of rows, in the same lists.
+    """Return an inverted file with the entries of a mapped inverted file for a range of rows, in the same lists.
 
     Raises:
         InputError: there is too little memory.
@@ -58,7 +58,7 @@ def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN4
 
 
 def copy_without_lists(index: Any) -> Any:  # noqa: ANN401
-    """Return an empty inverted file with the quantisers of another, which must outlive it."""
+    """Return an empty inverted file that shares the quantisers of ``index`` and keeps ``index`` alive."""
     faiss = load_faiss()
     if isinstance(index, faiss.IndexIVFPQ):
         empty = faiss.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits, index.metric_type)
