@@ -4,8 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: quickstart test test-full test-all fuzz check ci-deps lock
+.PHONY: quickstart test test-full test-all fuzz check docs ci-deps lock
 
 quickstart: .venv/dense
 	$(BIN)/idx build sample --bm25 --encoder minilm
@@ -36,6 +37,10 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --quiet tests/test_gates.py
+	$(SITE) build --strict
+
+docs: .venv/dev  # the site at http://127.0.0.1:8002, rebuilt as you write
+	$(SITE) serve --dev-addr 127.0.0.1:8002
 
 ci-deps:  # Chromium, in which the search page is tested, and curl, which the README calls; as root, on Debian
 	{ command -v chromium && command -v curl; } || { apt-get update -qq && apt-get install --yes --quiet=2 --no-install-recommends chromium curl; }

@@ -31,7 +31,8 @@ class AsyncRemoteSearcher:
         url: address of the server.
         corpus: a served corpus; None: the first.
         retriever: a served retriever; None: the first.
-        api_key, timeout: see ``ServerClient``.
+        api_key: see ``ServerClient``.
+        timeout: see ``ServerClient``.
         max_concurrent: maximum number of concurrent requests; further requests wait.
 
     Raises:

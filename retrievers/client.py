@@ -232,7 +232,9 @@ class RemoteSearcher(Searcher):
         url: address of the server.
         corpus: a served corpus; None: the first.
         retriever: a served retriever; None: the first.
-        api_key, timeout, retries: see ``ServerClient``.
+        api_key: see ``ServerClient``.
+        timeout: see ``ServerClient``.
+        retries: see ``ServerClient``.
 
     Raises:
         InputError: the URL or the key is invalid.

@@ -1,8 +1,9 @@
-"""Parts of a README: code blocks, inline code, headings, links.
+"""Parts of the README and of the documentation's pages: code blocks, inline code, headings, links.
 
 Blocks of ``console`` are lines that begin with ``$`` and run as they stand, each followed by its expected output, if any is shown.
 Blocks of ``sh`` cannot run here (a download, GPUs, a cluster): only their options are parsed. Blocks of ``python`` run, except those that
-show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a line of one.
+show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a line of one. A block of ``text``
+right behind one of ``python`` shows what it prints.
 """
 
 from __future__ import annotations
@@ -13,19 +14,10 @@ from typing import NamedTuple
 
 from tests.conftest import ROOT
 
-READMES = [
-    ROOT / name
-    for name in (
-        "README.md",
-        "corpora/README.md",
-        "indexer/README.md",
-        "retrievers/README.md",
-        "retrievers/cluster/README.md",
-        "runtimes/README.md",
-    )
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`([\w./]+)`:\s*\Z")
 _TABLE = re.compile(r"line in `(\w+)` of `([\w./]+)`:\s*\Z")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -39,12 +31,14 @@ class Block(NamedTuple):
         text: between the fences.
         file: the file that it shows, fully or one line of; "" for a block that runs.
         table: the table that it is a line of; "" for a whole file.
+        output: what it prints, as shown right behind it.
     """
 
     kind: str
     text: str
     file: str = ""
     table: str = ""
+    output: str = ""
 
 
 class Shown(NamedTuple):
@@ -54,17 +48,18 @@ class Shown(NamedTuple):
     output: list[str]
 
 
-def blocks(readme: Path) -> list[Block]:
-    text = readme.read_text(encoding="utf-8")
-    assert text.count("```") == 2 * len(_BLOCK.findall(text)), f"{readme}: a fence is not closed, or not at the beginning of a line"
-    return [_block(text[: found.start()], found[1], found[2]) for found in _BLOCK.finditer(text)]
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("```") == 2 * len(_BLOCK.findall(text)), f"{page}: a fence is not closed, or not at the beginning of a line"
+    return [_block(text[: found.start()], found[1], found[2], text[found.end() + 1 :]) for found in _BLOCK.finditer(text)]
 
 
-def _block(before: str, kind: str, text: str) -> Block:
+def _block(before: str, kind: str, text: str, behind: str) -> Block:
     if line := _TABLE.search(before):
         return Block(kind, text, line[2], line[1])
     file = _FILE.search(before)
-    return Block(kind, text, file[1] if file else "")
+    output = _OUTPUT.match(behind)
+    return Block(kind, text, file[1] if file else "", output=output[1] if output and kind == "python" else "")
 
 
 def shown(block: Block) -> list[Shown]:
@@ -83,20 +78,20 @@ def lines(block: Block) -> list[str]:
     return block.text.replace("\\\n", " ").splitlines()
 
 
-def prose(readme: Path) -> str:
+def prose(page: Path) -> str:
     """Return the text without blocks."""
-    return _BLOCK.sub("", readme.read_text(encoding="utf-8"))
+    return _BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 
-def inline_code(readme: Path) -> list[str]:
-    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(readme))]
+def inline_code(page: Path) -> list[str]:
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(page))]
 
 
-def links(readme: Path) -> list[str]:
-    return _LINK.findall(prose(readme))
+def links(page: Path) -> list[str]:
+    return _LINK.findall(prose(page))
 
 
-def anchors(readme: Path) -> set[str]:
+def anchors(page: Path) -> set[str]:
     """Return GitHub's anchors of the headings."""
-    headings = re.findall(r"^#+ (.+)$", prose(readme), flags=re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

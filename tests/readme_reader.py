@@ -8,6 +8,7 @@ lines of ``idx`` are.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -48,7 +49,9 @@ class Reader:
     def follow(self, block: Block) -> None:
         """Run a block of a console or of Python."""
         if block.kind == "python":
-            exec(compile(self._addressed(block.text), "README", "exec"), {"__name__": "__main__"})
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(self._addressed(block.text), "README", "exec"), {"__name__": "__main__"})
+            assert block.output in printed.getvalue(), f"{block.text} does not print {block.output}, but {printed.getvalue()}"
             return
         for one in shown(block):
             said = self._typed(one)

@@ -31,7 +31,6 @@ def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     prompts = [file for file in (ROOT / "runtimes" / "methods" / "prompts").rglob("*") if file.is_file()]
     assert ROOT / "runtimes" / "methods" / "prompts" / "rag" / "answer.txt" in prompts
     data |= {str(file.relative_to(ROOT)) for file in prompts}
-    data |= {f"{package}/README.md" for package in ("corpora", "indexer", "retrievers", "retrievers/cluster", "runtimes")}
     assert {f"wikidx/{name}" for name in data} | {"wikidx/py.typed"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]]
 

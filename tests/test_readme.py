@@ -1,4 +1,4 @@
-"""Examples in the READMEs run as shown, and the names in them exist; see ``readme_blocks`` for their conventions."""
+"""Examples in the README and the documentation run as shown, and the names in them exist; see ``readme_blocks`` for their conventions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from tests.conftest import ROOT
 from tests.idx_line import complaint, parse
-from tests.readme_blocks import READMES, anchors, blocks, inline_code, lines, links, prose, shown
+from tests.readme_blocks import PAGES, Block, anchors, blocks, inline_code, lines, links, prose, shown
 from tests.readme_reader import Reader
 from tests.runtimes.command_line import Command
 from tests.runtimes.test_help import PARSED
@@ -28,17 +28,18 @@ from wikidx.runtimes.cli.commands import app
 yaml = importlib.import_module("yaml")  # it has no types
 
 MAIN = ROOT / "README.md"
-ALL = [*READMES, ROOT / "benchmarks" / "README.md"]
+ALL = [*PAGES, ROOT / "benchmarks" / "README.md"]
 
 PASSAGES = [
     {"id": "1", "title": "Thimphu", "text": "Thimphu is the capital of Bhutan."},
     {"id": "2", "title": "Answer", "text": "an answer to a question"},
 ]
-OTHER_OPTIONS = {"--constraint", "--editable", "--port"}  # of pip and vllm
+OTHER_OPTIONS = {"--constraint", "--editable", "--index-url", "--faiss_type", "--retrieval_method"}  # of pip and FlashRAG
+GENERATED = {ROOT / "docs" / "reference" / "commands.md"}
 
 
-def named(readme: Path) -> str:
-    return str(readme.relative_to(ROOT))
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="module")
@@ -68,22 +69,30 @@ def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return Command(monkeypatch, capsys)
 
 
-# Java, FAISS's indexes, servers: some ten seconds to a minute
-SLOW = {"README.md", "indexer/README.md", "retrievers/README.md", "runtimes/README.md"}
+def running_blocks(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.kind in ("console", "python") and not block.file]
 
 
-@pytest.mark.parametrize("readme", [pytest.param(one, marks=pytest.mark.slow) if named(one) in SLOW else one for one in READMES], ids=named)
-def test_what_a_readme_shows_runs(readme: Path, reader: Reader, quickstart_home: Path, home: Path) -> None:
-    for block in blocks(readme):
-        if block.kind in ("console", "python") and not block.file:
-            reader.follow(block)
-    if readme == MAIN:
+# All but one take seconds to a minute: encoders, Java, FAISS's indexes, servers
+@pytest.mark.parametrize(
+    "page",
+    [
+        page if named(page) == "docs/how-to/corpora.md" else pytest.param(page, marks=pytest.mark.slow)
+        for page in PAGES
+        if running_blocks(page)
+    ],
+    ids=named,
+)
+def test_what_a_page_shows_runs(page: Path, reader: Reader, quickstart_home: Path, home: Path) -> None:
+    for block in running_blocks(page):
+        reader.follow(block)
+    if page == MAIN:
         shutil.copytree(home, quickstart_home, ignore=lambda folder, names: {"mine", "downloads"} & set(names))
 
 
-@pytest.mark.parametrize("readme", ALL, ids=named)
-def test_what_cannot_be_run_is_parsed(readme: Path) -> None:
-    for block in blocks(readme):
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_what_cannot_be_run_is_parsed(page: Path) -> None:
+    for block in blocks(page):
         if block.kind == "sh":
             for line in lines(block):
                 parse_shell(line)
@@ -91,11 +100,11 @@ def test_what_cannot_be_run_is_parsed(readme: Path) -> None:
             json.loads(block.text)
         elif block.kind == "yaml":
             assert yaml.safe_load(block.text)["cluster_name"]
-        elif block.kind == "console" and readme not in READMES:
+        elif block.kind == "console" and page not in PAGES:
             for one in shown(block):
                 parse_shell(one.command)
         else:
-            assert block.kind in ("console", "python", "text") or readme not in READMES
+            assert block.kind in ("console", "python", "text") or page not in PAGES
 
 
 def parse_shell(line: str) -> None:
@@ -114,35 +123,37 @@ def parse_shell(line: str) -> None:
         assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), line
 
 
-@pytest.mark.parametrize("readme", READMES, ids=named)
-def test_commands_and_options_in_the_text_exist(readme: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_and_options_in_the_text_exist(page: Path) -> None:
     """Whole lines of ``idx`` in the text are parsed; of parts of lines every option is one of some command."""
     options = {option for command in PARSED.values() for one in command.params for option in (*one.opts, *one.secondary_opts)}
     options |= {option for one in get_command(app).params for option in one.opts} | {"--help"} | OTHER_OPTIONS
-    for code in inline_code(readme):
+    for code in inline_code(page):
+        if code.startswith("python "):  # of another tool
+            continue
         for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
-            assert option in options, f"{named(readme)}: {code}"
+            assert option in options, f"{named(page)}: {code}"
         if re.fullmatch(r"idx [\w@./: =-]+", code) and not {"COMMAND", "--install-completion"} & set(code.split()):
             said = complaint(code.split()[1:])
             assert not said or "Missing" in said, said  # a command and one of its options may be named alone
 
 
-@pytest.mark.parametrize("readme", ALL, ids=named)
-def test_links_lead_somewhere(readme: Path) -> None:
-    for link in links(readme):
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
         if link.startswith(("https://", "http://")):
             continue
         path, _, anchor = link.partition("#")
-        target = (readme.parent / path).resolve() if path else readme
-        assert target.exists(), link
+        target = (page.parent / path).resolve() if path else page
+        assert target in GENERATED or target.exists(), link
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("readme", READMES, ids=named)
-def test_files_and_functions_that_are_named_are_there(readme: Path) -> None:
-    for code in inline_code(readme):
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_files_and_functions_that_are_named_are_there(page: Path) -> None:
+    for code in inline_code(page):
         place = re.fullmatch(r"((?:corpora|indexer|retrievers|runtimes|benchmarks|tests)/[\w./]*\.\w+)(?::(\w+))?", code)
-        if place is None or "NAME" in code or place[1] in {block.file for block in blocks(readme)}:
+        if place is None or "NAME" in code or place[1] in {block.file for block in blocks(page)}:
             continue
         assert (ROOT / place[1]).exists(), code
         if place[2]:
@@ -150,18 +161,26 @@ def test_files_and_functions_that_are_named_are_there(readme: Path) -> None:
             assert place[2] in {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}, code
 
 
-def test_the_first_readme_is_short_and_leads_to_all_others() -> None:
-    assert len(MAIN.read_text(encoding="utf-8").partition("\n## Glossary\n")[0].splitlines()) <= 290
-    assert {(ROOT / link.partition("#")[0]).resolve() for link in links(MAIN)} >= {*ALL} - {MAIN}
+def test_the_readme_is_short_and_leads_to_the_documentation() -> None:
+    assert len(MAIN.read_text(encoding="utf-8").split()) <= 900
+    assert {(ROOT / link.partition("#")[0]).resolve() for link in links(MAIN)} >= {
+        ROOT / "docs" / "index.md",
+        ROOT / "benchmarks" / "README.md",
+    }
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_every_make_target_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z-]+)", prose(MAIN))) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)", prose(page))) <= targets
 
 
 def test_the_sample_corpus_is_as_large_as_said() -> None:
     text = " ".join(prose(MAIN).split())
     assert f"{sample.CORPUS.n_passages} short passages" in text
     assert f"{len(sample.questions())} questions" in text
+
+
+def test_every_known_corpus_is_described() -> None:
+    text = prose(ROOT / "docs" / "how-to" / "corpora.md")
     assert all(name in text for name in CORPORA)

@@ -1,4 +1,4 @@
-"""The READMEs' examples of adding a corpus, an encoder, an index, a method and a protocol are applied to a copy of the packages and used.
+"""The documentation adds a corpus, an encoder, an index, a method and a protocol: its examples are applied to a copy of the packages.
 
 All of it takes half a minute on two idle CPUs.
 """
@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.loopback import serving
-from tests.readme_blocks import READMES, Block, blocks
+from tests.readme_blocks import PAGES, Block, blocks
 from wikidx.indexer import ENCODERS
 
 Idx = Callable[..., str]
@@ -31,7 +31,7 @@ NOTES = [
 ]
 ARCTIC = "checkpoints/Snowflake/snowflake-arctic-embed-m-v1.5/main"
 
-EXAMPLES = [block for readme in READMES for block in blocks(readme) if block.file]
+EXAMPLES = [block for page in PAGES for block in blocks(page) if block.file]
 
 
 def write(block: Block, root: Path) -> None:
@@ -51,7 +51,7 @@ def write(block: Block, root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages with all examples of the READMEs added."""
+    """The packages with all examples of the documentation added."""
     root = tmp_path_factory.mktemp("copy")
     for package in ("corpora", "indexer", "retrievers", "runtimes"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
