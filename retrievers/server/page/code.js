@@ -9,19 +9,18 @@ export function curl(request) {
 }
 
 /** Return a Python program that prints the ranking of a search. */
-export function python({ groups, corpus, retriever, ...options }) {
+export function python({ groups: [queries], corpus, retriever, ...options }) {
   const key = hasKey() ? ', api_key=os.environ["IDX_API_KEY"]' : "";
   const given = Object.entries(options).map(([name, value]) => `${name}=${literal(value)}`);
-  const last = given.length > 0 ? `, SearchOptions(${given.join(", ")})` : "";
   return [
-    ...(hasKey() ? ["import os", ""] : []),
-    `from wikidx import RemoteSearcher${last && ", SearchOptions"}`,
+    ...(hasKey() ? ["import os"] : []),
+    "import wikidx as idx",
     "",
-    `with RemoteSearcher(${literal(server())}, corpus=${literal(corpus)}, retriever=${literal(retriever)}${key}) as searcher:`,
-    `    (ranking,) = searcher.search_groups(${literal(groups)}${last})`,
-    "",
+    `queries = ${literal(queries)}`,
+    `with idx.RemoteSearcher(${literal(server())}, corpus=${literal(corpus)}, retriever=${literal(retriever)}${key}) as searcher:`,
+    `    (ranking,) = searcher.search_groups(${["[queries]", ...given].join(", ")})`,
     "for hit in ranking:",
-    "    print(hit.score, hit.passage.title)",
+    "    print(hit.score, hit.title)",
   ].join("\n");
 }
 
@@ -38,7 +37,6 @@ function quote(text) {
 /** Return a value as a Python literal. */
 function literal(value) {
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
-  if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (typeof value === "object") return `{${Object.entries(value).map((pair) => pair.map(literal).join(": ")).join(", ")}}`;
   return JSON.stringify(value);

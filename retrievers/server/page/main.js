@@ -90,17 +90,18 @@ async function run(state) {
 
 /** Offer the search as a link and as code; code is also shown, since only secure pages may copy. */
 function offerCopies(texts) {
-  for (const [id, label] of Object.entries(COPIES)) {
-    const button = document.getElementById(id);
-    button.textContent = label;
-    button.onclick = async (event) => {
+  const nameAll = () => Object.entries(COPIES).forEach(([id, label]) => (document.getElementById(id).textContent = label));
+  nameAll();
+  for (const id of Object.keys(COPIES)) {
+    document.getElementById(id).onclick = async (event) => {
       const isLink = id === "link";
       if (isLink && !navigator.clipboard) return;
       event.preventDefault();
       code.hidden = isLink;
       code.textContent = isLink ? "" : texts[id]();
       await navigator.clipboard?.writeText(texts[id]());
-      if (navigator.clipboard) button.textContent = "Copied";
+      nameAll();
+      if (navigator.clipboard) document.getElementById(id).textContent = "Copied";
     };
   }
   copies.hidden = false;
