@@ -16,9 +16,9 @@ export function python({ groups: [queries], corpus, retriever, ...options }) {
     ...(hasKey() ? ["import os"] : []),
     "import wikidx as idx",
     "",
+    `searcher = idx.RemoteSearcher(${literal(server())}, corpus=${literal(corpus)}, retriever=${literal(retriever)}${key})`,
     `queries = ${literal(queries)}`,
-    `with idx.RemoteSearcher(${literal(server())}, corpus=${literal(corpus)}, retriever=${literal(retriever)}${key}) as searcher:`,
-    `    (ranking,) = searcher.search_groups(${["[queries]", ...given].join(", ")})`,
+    `(ranking,) = searcher.search_groups(${["[queries]", ...given].join(", ")})`,
     "for hit in ranking:",
     "    print(hit.score, hit.title)",
   ].join("\n");

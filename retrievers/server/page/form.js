@@ -40,7 +40,8 @@ export function toRequest({ queries, corpus, retriever, more, ...state }, defaul
     else params[name] = Number(text);
   }
   const options = { ...state, k: Number(state.k), depth: Number(state.depth), ...params };
-  if (isNormalized) Object.assign(options, { fuse: "weighted", normalize: true });
+  if (!retriever.includes("+")) delete options.fuse;
+  else if (isNormalized) Object.assign(options, { fuse: "weighted", normalize: true });
   if (Object.keys(weights).length > 0) options.weights = weights;
   const chosen = Object.entries(options).filter(([name, value]) => value !== defaults[name]);
   return { groups: [queries], corpus, retriever, ...Object.fromEntries(chosen) };
