@@ -1,6 +1,6 @@
 """Embeddings and indexes published by third parties.
 
-importing  vectors matched to rows, and verified    addresses  download addresses
-formats    readers of their formats                 pickles    unpickling without running code
-lucene     adoption of a Lucene index
+importing  import of vectors, matched to rows       addresses  download addresses
+formats    readers of published formats             pickles    unpickling without running code
+lucene     import of a Lucene index
 """

@@ -1,4 +1,4 @@
-"""Addresses of published vectors of the known corpora, by encoder; they are fetched like the corpus itself."""
+"""Addresses of published vectors of the known corpora, by encoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PublishedVectors:
     Attributes:
         files: files to download, in reading order.
         format: one of ``formats.FORMATS``.
-        download_bytes: size of all files, computed from the vectors' size if not published.
+        download_bytes: size of all files; computed from the size of the vectors if it is not published.
         stored_bytes: bytes of one component.
         n_missing: number of passages without a vector.
     """
@@ -42,7 +42,7 @@ class PublishedVectors:
 
 
 def _contriever(model: str) -> PublishedVectors:
-    """Return Contriever's vectors; facebookresearch/contriever's README has only the addresses of the files."""
+    """Return Contriever's vectors. facebookresearch/contriever's README publishes no sizes or checksums."""
     url = f"{_FACEBOOK}/contriever/embeddings/{model}/wikipedia_embeddings.tar"
     file = SourceFile(name="wikipedia_embeddings.tar", url=url)
     return PublishedVectors(files=(file,), format="contriever", download_bytes=32_600_000_000, stored_bytes=2)
@@ -109,7 +109,7 @@ def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Prog
         corpus: the corpus's name, without the limit of a subset.
         encoder: the encoder's name.
         published: published vectors of the corpus and the encoder.
-        progress: called with (bytes downloaded, all bytes) of the current file.
+        progress: called with (bytes downloaded, all bytes), each of the current file.
 
     Raises:
         DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.

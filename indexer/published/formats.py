@@ -1,12 +1,12 @@
 """Readers of published embeddings: files in several formats -> blocks of ids and vectors.
 
-    contriever  (ids, float array) pickled, one file or several, in a tar as published or in a folder
-    dpr         a list of (id, float array) pickled, one file or several (``wiki_passages_0`` and so on) in a folder
+    contriever  pickled (ids, float array), in one or several files, in a tar as published or in a folder
+    dpr         pickled list of (id, float array), in one or several files (``wiki_passages_0`` and so on) in a folder
     array       one pickled float array without ids: row r of the corpus is row r of the array (ALCE's GTR index)
-    pyserini    a folder, or a tar of one, with a flat FAISS ``index`` and ``docid``, one id per line
-    flat        a flat FAISS index without ids, in one file or in parts (FlashRAG, Search-R1); rows as for ``array``
+    pyserini    a folder, or a tar of a folder, with a flat FAISS ``index`` and with ``docid``, one id per line
+    flat        a flat FAISS index without ids, in one file or in parts (FlashRAG, Search-R1); its rows are those of the corpus
 
-Nothing is extracted to disk, and no code in a file is run. A ``dpr`` file is read whole, vectors of the other formats on demand.
+Nothing is extracted to disk, and no code in a file is run. A ``dpr`` file is read whole; vectors of the other formats are read on demand.
 (Sources: facebookresearch/contriever, generate_passage_embeddings.py; facebookresearch/DPR, generate_dense_embeddings.py;
 princeton-nlp/ALCE, retrieval.py; facebookresearch/faiss, faiss/impl/index_write.cpp.)
 """
@@ -38,17 +38,17 @@ FORMATS = ("contriever", "dpr", "array", "pyserini", "flat")
 _BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
-_FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS: inner product, Euclidean distance, any
-_FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, vectors, two unused numbers, is_trained, metric
+_FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, any metric
+_FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _MAX_ID_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
 
 class Block(NamedTuple):
-    """A block of consecutive embeddings: float16 or float32 of shape (n, dim), and their ids.
+    """A block of consecutive embeddings: their ids, and vectors in float16 or float32 of shape (n, dim).
 
-    If the format has no ids, ``ids`` is None, and the first vector belongs to row ``first``.
+    In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``.
     """
 
     ids: list[str] | None
@@ -60,10 +60,10 @@ class Embeddings(NamedTuple):
     """Published embeddings on this machine.
 
     Attributes:
-        name: the user's name for them.
-        format: one of ``FORMATS``, or "pickles", whose format is detected while reading.
-        files: files in reading order; of a folder in the format ``pyserini``, the ids, then the index.
-        origins: origin of each file: its address if it was downloaded, otherwise its path.
+        name: name of the embeddings, for messages.
+        format: one of ``FORMATS``; or "pickles": the exact format is detected while reading.
+        files: files in reading order. For a folder in the format ``pyserini``: the ids, then the index.
+        origins: web address of each downloaded file, and path of each other file.
         sha256: checksum of each file, if known.
     """
 
@@ -86,7 +86,7 @@ class Embeddings(NamedTuple):
 
 
 def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
-    """Return the embeddings at a path, a file or a folder; the format is detected from names and first bytes unless it is given.
+    """Return the embeddings in a file or a folder. Without ``format_``, the format is detected from file names and first bytes.
 
     Raises:
         InputError: the path has no files, or none in a supported format.
@@ -112,7 +112,7 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
 
 
 def add_checksums(source: Embeddings, progress: Progress = silent) -> Embeddings:
-    """Return the embeddings with the checksums of their files; ``progress`` is called with (bytes read, all bytes).
+    """Return the embeddings with the checksums of their files; call ``progress`` with (bytes read, all bytes).
 
     Raises:
         StorageError: a disk error in reading.
@@ -133,7 +133,7 @@ def _sort_key(file: Path) -> list[str | int]:
 
 
 def _detect_format(path: Path, files: Sequence[Path]) -> str:
-    """Return "pyserini", "flat", or "pickles", whose format is detected while reading."""
+    """Return "pyserini", "flat" or "pickles"."""
     names = {file.name for file in files}
     if path.is_dir() and {"docid", "index"} <= names:
         return "pyserini"
@@ -161,7 +161,7 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
 
 @contextlib.contextmanager
 def _read_errors(name: str | Path) -> Iterator[None]:
-    """Translate exceptions in reading a source; bzip2 and gzip raise OSErrors without a number."""
+    """Translate exceptions in reading a source. Bzip2 and gzip raise an ``OSError`` without a number for corrupt data."""
     try:
         yield
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
@@ -173,7 +173,7 @@ def _read_errors(name: str | Path) -> Iterator[None]:
 
 
 def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
-    """Yield the plain files of a tar with their names; names that would leave the folder, and links, are refused."""
+    """Yield the plain files of a tar with their names. Links, and names outside the tar's folder, raise ``InputError``."""
     with tarfile.open(path) as tar:
         for member in tar:
             name = PurePosixPath(member.name)
@@ -187,9 +187,9 @@ def _members(path: Path) -> Generator[tuple[str, IO[bytes]]]:
 
 
 def _check_end(path: Path, tar: tarfile.TarFile) -> None:
-    """Raise ``InputError`` unless a tar ends properly: ``tarfile`` accepts a tar cut off between members.
+    """Raise ``InputError`` unless a tar has an end mark: ``tarfile`` accepts a tar that is cut off between members.
 
-    It is read to its end, where the checksum of a compressed tar is verified.
+    The file is then read to its end, which verifies the checksum of a compressed tar.
     """
     file = tar.fileobj
     if file is not None:
@@ -201,7 +201,7 @@ def _check_end(path: Path, tar: tarfile.TarFile) -> None:
 
 
 def _read_pickles(source: Embeddings) -> Iterator[Block]:
-    """Read pickles of any kind: ``contriever``, ``dpr`` or ``array``."""
+    """Yield the blocks of all pickles in a source, in the formats ``contriever``, ``dpr`` or ``array``."""
     first = 0
     for name, file in _open_pickles(source):
         for kind, block in _read_pickle(file, name, first):
@@ -242,7 +242,7 @@ def _read_pickle(file: IO[bytes], name: str, first: int) -> Iterator[tuple[str, 
 
 
 def _read_pairs(items: Sequence[object], name: str) -> Block:
-    """Return the block of (id, vector) pairs."""
+    """Return the block with some (id, vector) pairs."""
     ids, arrays = list[str](), list[Array]()
     for item in items:
         match item:
@@ -259,7 +259,7 @@ def _read_pairs(items: Sequence[object], name: str) -> Block:
 
 
 def _read_array(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int, StoredVectors]]:
-    """Yield blocks of a pickled array's rows, each with the number of its first, read from the file on demand."""
+    """Yield blocks of a pickled array's rows, each with the number of its first row. The blocks are read on demand."""
     if len(array.shape) != 2 or array.shape[1] < 1:
         raise InputError(f"{name} holds an array of shape {array.shape} instead of (vectors, dimension)")
     n_vectors, dim = array.shape
@@ -269,7 +269,7 @@ def _read_array(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int,
 
 
 def _read_blocks(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str) -> Iterator[tuple[int, StoredVectors]]:
-    """Yield blocks of consecutive vectors in a file, each with the number of its first."""
+    """Yield blocks of consecutive vectors in a file, each with the number of its first vector."""
     most_rows = min(_BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
     for start in range(0, n_vectors, most_rows):
         n_rows = min(most_rows, n_vectors - start)
@@ -298,7 +298,7 @@ def _read_pyserini(source: Embeddings) -> Iterator[Block]:
 
 @contextlib.contextmanager
 def _open_member(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
-    """Open one of Pyserini's two files."""
+    """Open one of Pyserini's two files, ``docid`` or ``index``, in a folder or a tar."""
     if len(source.files) > 1:
         with source.files[name == "index"].open("rb") as file:
             yield file
@@ -308,8 +308,8 @@ def _open_member(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
         if content is None:
             raise InputError(f"{source.name} has no member '{name}'")
         yield content
-        if name == "index":  # read last
-            for _ in members:  # reads to the end of the tar
+        if name == "index":  # the tar is opened for the last time
+            for _ in members:  # checks the end of the tar
                 pass
 
 
@@ -323,7 +323,7 @@ def _read_ids(file: IO[bytes], name: str) -> list[str]:
 
 
 def _read_flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, StoredVectors]]]:
-    """Return the number of vectors of a flat FAISS index, and its blocks."""
+    """Return the number of vectors of a flat FAISS index, and the blocks of vectors, each with the number of its first vector."""
     header = file.read(_FAISS_HEADER.size + 8)
     if len(header) < _FAISS_HEADER.size + 8 or header[:4] not in _FLAT:
         raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")

@@ -1,7 +1,8 @@
-"""Import of published embeddings as an encoder's vectors over a corpus; each embedding is matched to its passage.
+"""Import of published embeddings as an encoder's vectors over a corpus.
 
-Ids are looked up in the store; embeddings without ids are matched row by row, exactly one per passage. Missing, duplicate
-and foreign embeddings are counted and named. Only missing ones can be allowed: their rows get no vector, and no search returns them.
+Each embedding is matched to its passage by its id. Embeddings without ids are matched in order, and there must be exactly one per
+passage. Missing, duplicate and foreign embeddings are counted and named. Only missing embeddings can be allowed: their rows get no
+vector, and no search returns them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .formats import Block, Embeddings, add_checksums
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
-_SAME = 0.05  # relative distance: half precision and library versions differ by less, other passages by more
+_SAME = 0.05  # relative distance: less between half precision and float32 or between library versions, more between passages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class ImportOptions:
     Attributes:
         allow_missing: import even if some passages have no embedding.
         verify: number of random passages to encode again for comparison.
-        dtype: stored type, "float32" or "float16"; None: as in the source.
+        dtype: dtype on disk, "float32" or "float16"; None: as in the source.
         device: device of the encoder for ``verify``.
         force: replace existing vectors.
     """
@@ -69,16 +70,16 @@ def import_vectors(
     """Import published embeddings as the vectors of an encoder over a corpus, unless they are imported already.
 
     Args:
-        corpus: the corpus's name; for a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
+        corpus: the corpus's name. For a subset, ``<corpus>@<limit>``, the embeddings may be those of the whole corpus.
         spec: the encoder.
         store: the corpus's store.
-        source: the embeddings; not modified.
+        source: the embeddings; their files are not modified.
         options: see ``ImportOptions``.
         progress: called with (passages with a vector, passages).
 
     Raises:
-        InputError: the embeddings cannot be read, have another dimension, are not those of this corpus or, as ``verify`` found, of this
-            encoder; or some are missing without ``allow_missing``.
+        InputError: the embeddings cannot be read, have another dimension, or belong to another corpus; some are missing without
+            ``allow_missing``; or ``verify`` found vectors of another encoder.
         ArtifactMismatch: other vectors of the encoder exist.
         StorageError, LockedError: see ``build_checked``.
     """
@@ -116,7 +117,7 @@ def import_vectors(
 
 
 def _stored(source: Embeddings) -> Stored:
-    """Return the stored type of published vectors."""
+    """Return the dtype of published vectors."""
     with contextlib.closing(source.blocks()) as blocks:
         first = next(blocks, None)
     if first is None:
@@ -125,7 +126,7 @@ def _stored(source: Embeddings) -> Stored:
 
 
 class _Examples:
-    """Number of embeddings of one kind, with a few examples."""
+    """Number of foreign or duplicate embeddings, with a few examples."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -141,7 +142,7 @@ class _Examples:
 
 
 class _Importer:
-    """Writer of embeddings to their rows, with records of covered rows, and of foreign and duplicate embeddings."""
+    """Writer of embeddings to their rows. It records the rows with a vector, and foreign and duplicate embeddings."""
 
     def __init__(self, corpus: str, store: PassageStore, spec: EncoderSpec, name: str, array: NDArray[Any]) -> None:
         self._store, self._spec, self._name, self._array = store, spec, name, array
@@ -153,7 +154,7 @@ class _Importer:
         self._foreign, self._duplicates = _Examples(), _Examples()
 
     def import_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
-        """Write all embeddings into the array; return the rows without one, ascending."""
+        """Write all embeddings into the array; return the rows without an embedding, ascending."""
         for block in source.blocks():
             self._import_block(block)
             progress(self._n_imported, len(self._store))
@@ -181,7 +182,7 @@ class _Importer:
         self._n_imported += int(np.count_nonzero(is_new))
 
     def _read_array(self, block: Block) -> Rows:
-        """Return the row of each embedding, -1 for a foreign one."""
+        """Return the row of each embedding; -1 for a foreign embedding."""
         if block.ids is None:
             rows = np.arange(block.first, block.first + len(block.vectors))
             return np.where(rows < len(self._store), rows, NO_ROW)
@@ -214,7 +215,7 @@ class _Importer:
 
 
 def _n_corpus_passages(corpus: str) -> int | None:
-    """Return the number of passages of a whole corpus, None if it is unknown."""
+    """Return the number of passages of a whole corpus; None if it is unknown."""
     if corpus in CORPORA and (n_passages := known_corpus(corpus).n_passages) is not None:
         return n_passages
     try:

@@ -1,9 +1,10 @@
 """Import of a Lucene index made by Pyserini or Anserini, such as the published ``wikipedia-dpr-100w``, as the index ``lucene`` of a corpus.
 
-The index must be of exactly this corpus. Every document's id is in the corpus, and occurs once. Every passage has a document; a passage
-without terms may lack one, because some versions of Anserini omit it and no query matches it. In a sample, at least nine
-documents in ten are as long as their passages. Files are hard-linked where possible, and copied otherwise; a link is safe because Lucene
-never changes a file once it is written.
+The index must be of exactly this corpus; three checks ensure this. Every document's id is in the corpus, and occurs once. Every passage
+with a term has a document; some versions of Anserini omit passages without terms, which no query matches. In a sample, at least nine
+documents in ten have as many terms as their passages.
+
+Files are hard-linked where possible, otherwise copied. A link is safe, because Lucene never changes a finished file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared
-_TOLERATED = 20  # sampled lengths that may differ, because indexes vary in quotes and in what separates title and text
+_TOLERATED = 20  # sampled lengths that may differ: indexes vary in quotes, and in the separator of title and text
 
 
 def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
@@ -42,7 +43,7 @@ def import_lucene(corpus: str, source: Path, store: PassageStore, *, force: bool
 
     Args:
         corpus: the corpus's name.
-        source: folder of the index; not modified.
+        source: folder of the index; its files are not modified.
         store: the corpus's store.
         force: replace an existing index.
         progress: called with (number of documents looked up, number of all documents).
@@ -86,7 +87,7 @@ def _segments_file(source: Path) -> Path:
 
 
 def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress) -> dict[str, int]:
-    """Verify an index and write it, and the rows of its documents, to ``staging``."""
+    """Verify an index. Write it and the rows of its documents to ``staging``, and return the counts for the manifest."""
     try:
         with closing(LuceneReader(source)) as reader:
             _check_fields(source, reader)
@@ -117,7 +118,7 @@ def _check_fields(source: Path, reader: LuceneReader) -> None:
 
 
 def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
-    """Raise ``InputError`` unless each document matches one passage and each passage with a term has a document."""
+    """Raise ``InputError`` unless each document matches one passage, and each passage with a term has a document."""
     unknown = np.flatnonzero(rows == NO_ROW)
     if len(unknown):
         ids = [str(reader.ids(document, document + 1)[0]) for document in unknown[:_SHOWN].tolist()]
@@ -134,7 +135,7 @@ def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader,
 
 
 def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
-    """Raise ``InputError`` if more than a tenth of the sampled documents differ in length from their passages, as in another corpus."""
+    """Raise ``InputError`` if more than a tenth of the sampled documents have another number of terms than their passages."""
     documents = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows)), dtype=np.int64)).tolist()
     expected = [reader.length_of(contents(passage)) for passage in store.get_many(rows[documents])]
     differing = [

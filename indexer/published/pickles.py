@@ -1,9 +1,10 @@
-"""Safe reader for pickles of embeddings only: lists, tuples, strings, numbers and numpy's float arrays.
+"""Safe reader for pickles of embeddings: lists, tuples, strings, integers and numpy's float arrays.
 
-It is Python's own unpickler, restricted to the instructions in these pickles. It accepts only the six names that numpy's arrays consist
-of, and maps them to classes of this module: nothing else can be called. The bytes of a large array stay in the file.
+The reader is Python's own unpickler, restricted to the instructions that such pickles need. It accepts only the six names that numpy's
+arrays use, and replaces them by objects of this module: a pickle can call nothing else. The bytes of a large array stay in the file.
 
-It is the pure-Python unpickler: the C version allocates any size that a pickle announces, and would read an array of 32 GB whole.
+The reader uses the unpickler written in Python. The unpickler in C allocates any size that a pickle announces, and would read an array of
+32 GB whole.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wikidx.corpora.errors import InputError
 
 _IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
-_MAX_ROWS = 1 << 48  # also limit of columns; keeps their product in range
+_MAX_ROWS = 1 << 48  # limit on rows and on columns
 _NDARRAY = "ndarray"
 _CORRUPT_ERRORS = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
 _NUMBERS: dict[tuple[object, object], np.dtype[np.floating[Any]]] = {
@@ -48,7 +49,7 @@ class Extent(NamedTuple):
 
 
 class UnsafePickle(InputError):
-    """A pickle contains something that embeddings do not need."""
+    """Error: a pickle contains something that embeddings do not need."""
 
 
 class _Dtype:
@@ -62,7 +63,7 @@ class _Dtype:
         self.order = state[1]
 
     def numbers(self) -> np.dtype[np.floating[Any]]:
-        """Return the type. The pickle's values are untrusted: they are validated before they are hashed or shown."""
+        """Return numpy's dtype. The pickle's values are untrusted: they are validated before they are hashed or shown."""
         if not isinstance(self.order, str) or not isinstance(self.code, str):
             raise TypeError("this is no type of numbers")
         if (self.order, self.code) not in _NUMBERS:
@@ -71,7 +72,7 @@ class _Dtype:
 
 
 class Array:
-    """A float array in a pickle, in row-major order: type, shape, and its bytes or their position."""
+    """A float array in a pickle, in row-major order: dtype, shape, and the bytes or their position in the file."""
 
     __slots__ = ("data", "dtype", "shape")
     dtype: np.dtype[np.floating[Any]]
@@ -87,7 +88,7 @@ class Array:
         self._fill(shape, dtype, data, is_by_columns=is_by_columns)
 
     def _fill(self, shape: object, dtype: object, data: object, *, is_by_columns: bool) -> None:
-        """Set the pickle's values. They are untrusted: they are validated before they are multiplied or shown."""
+        """Set the attributes. The pickle's values are untrusted: they are validated before they are multiplied or shown."""
         if not isinstance(dtype, _Dtype):
             raise TypeError("this is no type of numbers")
         numbers = dtype.numbers()
@@ -104,7 +105,7 @@ class Array:
 
 
 class _FromBuffer(Array):
-    """An array as pickled by protocol 5."""
+    """An array in a pickle of protocol 5."""
 
     __slots__ = ()
 
@@ -121,7 +122,7 @@ _ALLOWED = {
 
 
 class _File:
-    """A pickle's file, which returns small reads as bytes and large reads as their position."""
+    """A pickle's file. A small read returns bytes; a large read returns the position of the bytes."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
@@ -130,7 +131,7 @@ class _File:
         file.seek(start)
 
     def read(self, n_bytes: int) -> bytes | Extent:
-        """Return the next bytes, or their position."""
+        """Return the next bytes, or their position if they are many."""
         if n_bytes < _IN_FILE_BYTES:
             content = self._file.read(n_bytes)
             if len(content) == n_bytes:
@@ -143,7 +144,7 @@ class _File:
         raise InputError(f"{self._name} is cut off: {n_bytes:,} bytes should follow, it ends at {self._end:,}")
 
     def readline(self) -> bytes:
-        """Return the next line, a name."""
+        """Return the next line, which is a name in the pickle."""
         line = self._file.readline(_LINE_BYTES)
         if not line.endswith(b"\n"):
             raise UnsafePickle("a name without end")
@@ -151,7 +152,7 @@ class _File:
 
 
 def _load_bytearray(unpickler: Any) -> None:  # noqa: ANN401 - its methods are not public
-    """Read an array's bytes as in other protocols, without loading them into memory."""
+    """Read the bytes of an array in protocol 5. A large array stays in the file, as in the other protocols."""
     unpickler.append(unpickler.read(int.from_bytes(unpickler.read(8), "little")))
 
 
@@ -169,7 +170,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever the pickle holds of these
-    """Return the content of a pickle: strings, integers, ``Array``, lists and tuples of them.
+    """Return the content of a pickle: a string, an integer, an ``Array``, or a list or tuple of these.
 
     Args:
         file: seekable file.

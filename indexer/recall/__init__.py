@@ -1,4 +1,4 @@
 """Recall of approximate indexes against exact search.
 
-measuring  one index at several settings    report  all indexes of a corpus    plot  recall against speed
+measuring  recall and speed of an index    report  reports of a corpus's indexes    plot  recall against speed
 """

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 _MARKERS = "osD^vP"
 _DEPTHS = (10, 100)  # recall depths, one panel each
 _TICKS = (0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1)
-_NEAREST_TO_1 = 0.002  # 1 - recall is on a log scale down to about this
+_NEAREST_TO_1 = 0.002  # the log scale of 1 - recall ends at about this value
 
 
 class Curve(NamedTuple):
-    """An index in the plot: the parameter that varies along its line (None for a single point), the parameter's default, and the points."""
+    """The line of an index in the plot.
+
+    Attributes:
+        parameter: the search parameter that varies along the line; None for a single point.
+        default: the parameter's default.
+        points: the measured points.
+    """
 
     parameter: str | None
     default: int | None
@@ -31,12 +37,12 @@ class Curve(NamedTuple):
 
 
 def draw(path: Path, title: str, curves: Mapping[str, Curve], exact_queries_per_s: float) -> None:
-    """Draw recall against queries per second, a line for each index and a panel for each depth, and write it as PNG.
+    """Plot recall against queries per second as a PNG file, with a line for each index and a panel for each depth.
 
     Args:
         path: output file.
         title: title above the plot.
-        curves: curves by index name.
+        curves: lines by index name.
         exact_queries_per_s: speed of exact search, the reference.
 
     Raises:
@@ -72,7 +78,7 @@ def _draw_panel(axes: Axes, depth: int, curves: Mapping[str, Curve], exact_queri
 
 
 def _height(recall: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the height of a recall in the plot: 0.9 to 0.99 takes as much space as 0 to 0.9, because indexes differ there."""
+    """Return the height of a recall in the plot, on a log scale of 1 - recall: indexes differ mostly at high recall."""
     return -np.log10(np.maximum(1 - recall, -_NEAREST_TO_1 / 2) + _NEAREST_TO_1)
 
 
@@ -81,7 +87,7 @@ def _recall(height: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve, marker: str, depth: int) -> None:
-    """Draw the line of an index; each point is labelled with the parameter's value, and the default's point is filled."""
+    """Draw the line of an index. Each point has the parameter's value as its label; the point of the default is filled."""
     points = [
         (point.queries_per_s, point.recall[depth], point.setting.get(curve.parameter or ""))
         for point in curve.points

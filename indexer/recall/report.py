@@ -34,7 +34,7 @@ _SEED = 1234
 
 
 class RecallReport(NamedTuple):
-    """The content of each index's ``recall.json``, and a line per encoder with the path of its plot, or the reason for none."""
+    """The content of each index's ``recall.json``, and one message per encoder: the path of its plot, or the reason for no plot."""
 
     reports: dict[str, Any]
     plots: list[str]
@@ -57,15 +57,18 @@ class _Baseline(NamedTuple):
 
 
 def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> RecallReport:
-    """Measure every index built from vectors; write ``recall.json`` into its folder and ``recall.png`` into that of the vectors.
+    """Measure every index built from vectors.
+
+    Each index's folder gets a ``recall.json``, and each folder of vectors a ``recall.png``.
 
     Args:
         corpus: name of a built corpus.
-        queries: a file with one query per line, as text or as JSON with "question"; None: see ``_default_queries``.
+        queries: a file with one query per line, as text or as JSON with "question". None: the questions of the sample corpus, or titles of
+            random passages of another corpus.
         step: see ``Step``.
 
     Raises:
-        ArtifactMissing: the corpus has no index built from vectors, or the vectors of one are missing.
+        ArtifactMissing: the corpus has no index built from vectors, or the vectors of such an index are missing.
         InputError: the file of queries cannot be used.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
@@ -120,7 +123,7 @@ def _write_report(corpus: str, name: str, curve: Curve, common_fields: dict[str,
 
 
 def _draw(corpus: str, encoder: str, baseline: _Baseline, curves: dict[str, Curve]) -> str:
-    """Plot an encoder's indexes; return the path of the plot, or the reason for none."""
+    """Plot an encoder's indexes; return a message with the path of the plot, or with the reason for no plot."""
     plot = index_ref(corpus, encoder).path / PLOT
     n_queries, dim = baseline.vectors.shape
     title = (
@@ -140,7 +143,7 @@ def _to_json(point: Point) -> dict[str, Any]:
 
 
 def _default_queries(corpus: str, store: PassageStore) -> tuple[list[str], str]:
-    """Return the queries used if no file is given, and their origin: the sample corpus's questions, else titles of random passages."""
+    """Return default queries and a description of their origin."""
     if corpus.partition("@")[0] == "sample":
         from wikidx.corpora.known import sample
 

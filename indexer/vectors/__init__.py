@@ -1,5 +1,5 @@
 """Vectors of a corpus on disk.
 
-file            vectors during a build, which can resume
+file            vectors during a build that can resume
 corpus_vectors  finished vectors: reading, and exact scores of given rows
 """

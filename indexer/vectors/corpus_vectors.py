@@ -1,6 +1,6 @@
-"""Finished, memory-mapped vectors of an encoder over a corpus: for exact search, for building indexes, and for rescoring their results.
+"""Finished vectors of an encoder over a corpus, memory-mapped, for exact search, for building indexes, and for rescoring results.
 
-Builds read the vectors in batches without missing rows. Mapped files stay valid when they are replaced on disk.
+A mapped file stays valid when it is replaced on disk.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class CorpusVectors:
     A vector has two numbers: its ``row``, and its ``position`` among the rows with a vector. Without missing rows the two are equal.
 
     Attributes:
-        folder: folder of their files.
-        array: the vectors of all rows, float32 or float16 of shape (rows, dim), zeros for missing rows.
-        stored: type of the components.
+        folder: folder of the files.
+        array: the vectors of all rows, float32 or float16 of shape (rows, dim); zeros for missing rows.
+        stored: dtype of the components.
         missing: rows without a vector, int64, ascending.
-        identity: sha256 shared by sets of vectors with the same files.
+        identity: sha256 of the files' checksums.
     """
 
     folder: Path
@@ -65,7 +65,9 @@ class CorpusVectors:
         return {"rows": self.n_rows, "vectors": len(self), "dim": self.dim, "missing": len(self.missing)}
 
     def batches(self, rows: range | None = None) -> Iterator[tuple[Rows, Vectors]]:
-        """Yield row numbers and vectors, float32 of shape (rows, dim), ``BATCH_ROWS`` at a time, of given rows or all.
+        """Yield the row numbers and vectors of a range of rows (None: all) in batches; missing rows are left out.
+
+        A batch covers ``BATCH_ROWS`` rows. Its vectors are float32, of shape (rows with a vector, dim).
 
         Raises:
             ArtifactCorrupt: a vector is corrupt.
@@ -77,14 +79,14 @@ class CorpusVectors:
             yield numbers, self.read(numbers)
 
     def sample(self, n: int, seed: int) -> Vectors:
-        """Return ``n`` vectors drawn without replacement, or all if there are fewer; float32, ordered by row."""
+        """Return ``n`` random vectors, or all if there are fewer, as float32 in row order."""
         positions = np.arange(len(self))
         if n < len(self):
             positions = np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False, shuffle=False))
         return self.read(positions_to_rows(positions, self.missing))
 
     def read(self, rows: Rows) -> Vectors:
-        """Return a copy of the vectors of given rows, ascending, float32 of shape (len(rows), dim).
+        """Return a copy of the vectors of given rows, which must ascend, as float32 of shape (len(rows), dim).
 
         Raises:
             ArtifactCorrupt: a vector is corrupt.
@@ -97,7 +99,7 @@ class CorpusVectors:
         return vectors
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return the exact inner product of each query with the vectors of its rows.
+        """Return the exact inner products of each query with the vectors of its rows.
 
         Args:
             queries: float32, shape (Q, dim).
@@ -120,7 +122,7 @@ class CorpusVectors:
         return scores
 
     def _score(self, queries: Vectors, rows: Rows, scores: Scores) -> None:
-        """Write the scores of candidates whose vectors fit into memory together; scores for row -1 are arbitrary."""
+        """Write the scores of a block of candidates. The scores of row -1 are arbitrary."""
         distinct, positions = np.unique(rows, return_inverse=True)
         n_none = int(np.searchsorted(distinct, 0))
         if n_none == len(distinct):
@@ -148,16 +150,16 @@ def open_corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
 
 
 def vectors_identity(manifest: Manifest) -> str:
-    """Return a sha256 that identifies the vectors with this manifest, from their files' checksums."""
+    """Return a sha256 of the checksums of the files in a manifest. It identifies vectors, or an index."""
     files = {name: record.sha256 for name, record in manifest.files.items()}
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def positions_to_rows(positions: Rows, missing: Rows) -> Rows:
-    """Return the rows of vectors, given their positions among the existing vectors; positions below 0 are unchanged.
+    """Return the rows of vectors at given positions. Positions below 0 are unchanged.
 
     Args:
-        positions: int64, any shape.
+        positions: positions among the rows with a vector, int64, any shape.
         missing: rows without a vector, ascending.
     """
     if not len(missing):

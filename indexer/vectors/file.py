@@ -1,7 +1,7 @@
 """The vectors of a corpus during a build: one preallocated ``.npy`` file for all rows, and a journal of the finished ranges.
 
-Components are float32 or float16. Imported vectors may lack some rows: ``missing.npy`` then lists these (int64, ascending); their vectors
-are zeros, and a search skips them.
+Components are float32 or float16. Imported vectors may lack some rows, which ``missing.npy`` then lists (int64, ascending). The vectors of
+these rows are zeros, and a search skips them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ KIND = "vectors"
 FORMAT_VERSION = 2
 VECTORS = "vectors.npy"
 MISSING = "missing.npy"
-RANGE_ROWS = 4_096  # rows written as a unit: an interruption loses all of them or none
+RANGE_ROWS = 4_096  # rows written as a unit: after an interruption, a range is finished or lost
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """The vectors of ``n_rows`` rows in a folder, finished or not. Picklable; several processes may write concurrently.
+    """The file of vectors in a folder, complete or not. Picklable; several processes may write at the same time.
 
     Attributes:
-        folder: folder of ``vectors.npy`` and, until the artefact is sealed, of the journal.
+        folder: folder of ``vectors.npy`` and, until the artifact is finished, of the journal.
         n_rows: rows of the corpus.
-        stored: type of the components.
-        range_rows: rows of a range, the unit of writing.
+        stored: dtype of the components.
+        range_rows: rows of a range, which is written as a unit.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ class VectorFile:
         return array
 
     def write(self, rows: range, vectors: Vectors) -> None:
-        """Write the vectors of consecutive rows, shape (len(rows), dim), atomically with respect to crashes.
+        """Write the vectors of consecutive rows, shape (len(rows), dim), and record the rows as finished.
 
         Raises:
             IdxError: a component is not finite, or too large for float16; the message names the row.
@@ -89,19 +89,19 @@ class VectorFile:
                 file.flush()
                 os.fsync(file.fileno())
             line = f"{rows.start} {rows.stop}"
-            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # the line break ends a line that a crash cut off
+            journal.write(f"\n{line} {_checksum(line)}\n".encode())  # the first line break ends a line that a crash has cut off
             journal.flush()
             os.fsync(journal.fileno())
 
     def map_writable(self, dim: int) -> NDArray[Any]:
-        """Return all vectors, mapped, for ``write_rows`` in any order; unwritten ones stay zero. No range is recorded as finished."""
+        """Return all vectors as a writable map for ``write_rows``. Unwritten vectors are zero. No range is recorded as finished."""
         with self._locked_journal(dim):
             array: NDArray[Any] = np.load(self.path, mmap_mode="r+")
             return array
 
     @contextlib.contextmanager
     def _locked_journal(self, dim: int) -> Iterator[IO[bytes]]:
-        """Lock and open the journal, and create the file for vectors of a dimension."""
+        """Lock and open the journal. If the file has another dimension or is missing, empty the journal and create the file."""
         path = self.folder / INTERMEDIATE / _JOURNAL
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as journal:
@@ -112,7 +112,7 @@ class VectorFile:
             yield journal
 
     def dim(self) -> int:
-        """Return the dimension of the file's vectors; 0 if the file is missing, truncated, or of another type."""
+        """Return the dimension of the file's vectors; 0 if the file is missing or truncated, or has another dtype or number of rows."""
         try:
             array = self.map_readonly()
         except (OSError, ValueError, EOFError):
@@ -120,7 +120,7 @@ class VectorFile:
         return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0
 
     def _allocate(self, dim: int) -> None:
-        """Create the file, all zeros, with its disk space allocated: a full disk is an error here, not a crash when the map is written."""
+        """Create the file with zeros, and allocate its disk space. On a full disk this raises; a later write to the map would crash."""
         shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
         try:
             with atomic_write(self.path) as file:
@@ -165,7 +165,7 @@ def _checksum(line: str) -> str:
 
 
 def _convert(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
-    """Return the vectors in their stored type, and the error for the first vector that cannot be stored, if any."""
+    """Return the vectors in the stored dtype, and a message for the first vector that cannot be stored, or None."""
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)

@@ -1,5 +1,5 @@
 """Lucene itself, through Pyserini's jar.
 
-index   LuceneIndex, and its opening    build   indexing by Anserini's commands
-reader  Lucene's reader                 jvm     Java in this process    java_functions  loops inside it
+index   LuceneIndex and open_lucene()   build   indexing by Anserini's program
+reader  Lucene's reader                 jvm     Java processes          java_functions  loops that run inside Java
 """

@@ -1,8 +1,8 @@
-"""Build a Lucene index from a store: in pieces by Anserini's ``IndexCollection``, several in parallel, then in one merge by Lucene.
+"""Build of a Lucene index from a store. Anserini's ``IndexCollection`` indexes pieces in parallel; Lucene merges them into one segment.
 
-Each piece is indexed on one thread, and the merge keeps the pieces' order, so that Lucene's documents are in row order and ties go to
-the lower row. (Anserini's own ``-threads`` shuffles the documents.) A resumed build reuses finished pieces. One merged segment is faster
-to search than many.
+Each piece is indexed on one thread, and the merge keeps the order of the pieces. Lucene's documents are therefore in row order, and ties
+go to the lower row. (Anserini's option ``-threads`` shuffles the documents.) A resumed build reuses finished pieces. One segment is
+faster to search than many.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ ROWS = "rows.i32"
 PIECE_ROWS = 131_072
 
 PROGRAM_HEAP_BYTES = 1 << 30  # heap of the process that indexes one piece
-_BUFFER_MB = 512  # holds a piece of 100-word passages, so that it becomes one segment
+_BUFFER_MB = 512  # holds a piece of 100-word passages, which then becomes one segment
 _IDS_PER_CALL = 1 << 16
 _NO_SPACE = "No space left on device"
-_COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # excludes lines of a stack trace
+_COMPLAINT = re.compile(r"^(?!\s*at ).*(Exception|Error|" + _NO_SPACE + ")")  # but not a line of a stack trace
 _KEPT = "finished parts are kept: fix the cause and run the same command again"
 _MAX_CHARACTERS = 20_000_000  # limit of Anserini's parser for a JSON string
 _PASSAGES_PER_S = 5_500  # per process
-_BYTES_PER_TEXT_BYTE = 0.5  # as for BM25
+_BYTES_PER_TEXT_BYTE = 0.5
 _LOCK_FILE = "write.lock"
 
 
 def estimate(size: Size) -> Estimate:
-    """Return the estimate of a build; each parallel process keeps a piece of the passages on disk as text.
+    """Return the estimate of a build. Each parallel process keeps the text of one piece on disk.
 
     Raises:
         MissingExtraError: the extra ``lucene`` is not installed.
@@ -98,7 +98,7 @@ def counts(reader: LuceneReader, store: PassageStore) -> dict[str, int]:
 
 
 def document_rows(reader: LuceneReader, store: PassageStore, progress: Progress | None = None) -> NDArray[np.int32]:
-    """Return the row of each document, int32 of shape (documents,), found by its stored id; -1 if the store lacks the id."""
+    """Return the row of each document by its stored id, int32 of shape (documents,); -1 if the store lacks the id."""
     rows = np.empty(reader.n_documents, dtype="<i4")
     for first in range(0, len(rows), _IDS_PER_CALL):
         end = min(first + _IDS_PER_CALL, len(rows))
@@ -121,7 +121,7 @@ def contents(passage: Passage) -> str:
 
 
 def is_blank(passage: Passage) -> bool:
-    """Return whether Anserini creates no document for a passage, which has only spaces and ASCII control characters."""
+    """Return whether a passage has only spaces and ASCII control characters. Anserini creates no document for it."""
     return all(character <= " " for character in contents(passage))
 
 
@@ -130,7 +130,7 @@ def _index_piece(store: PassageStore, first: int, pieces: Path) -> None:
     target = _piece_path(pieces, first)
     if target.exists():
         return
-    # A new directory for each attempt: a process that outlived a killed build may still be writing into an earlier one.
+    # Each attempt gets a new directory: a process that outlived a killed build may still write into an earlier directory.
     with tempfile.TemporaryDirectory(prefix=".", dir=pieces, ignore_cleanup_errors=True) as scratch:
         source, index = Path(scratch, "source"), Path(scratch, "index")
         source.mkdir()
@@ -149,11 +149,11 @@ def _index_piece(store: PassageStore, first: int, pieces: Path) -> None:
 
 
 def _run_anserini(source: Path, index: Path, n_documents: int) -> None:
-    """Index the files in ``source`` and check that all documents are in the index.
+    """Index the files in ``source`` and check the number of documents in the index.
 
     Raises:
         StorageError: the disk is full.
-        IdxError: another failure, with Anserini's error in the message.
+        IdxError: the indexing failed; the message has Anserini's error.
     """
     errors: list[str] = []
 
@@ -179,7 +179,7 @@ def _run_anserini(source: Path, index: Path, n_documents: int) -> None:
 
 
 def _merge(pieces: Sequence[Path], target: Path) -> None:
-    """Merge Lucene directories, in the given order, into a directory with a single segment."""
+    """Merge Lucene directories in the given order into one directory with a single segment."""
     shutil.rmtree(target, ignore_errors=True)  # left by an interrupted merge
     try:
         writer = call_in_java(lambda: _new_directory(target))
@@ -187,7 +187,7 @@ def _merge(pieces: Sequence[Path], target: Path) -> None:
             call_in_java(lambda: _add_all(pieces, writer))
         except BaseException:
             with contextlib.suppress(JavaError):
-                call_directly(writer.rollback)  # after an interrupt by the user, the merge continues until this call
+                call_directly(writer.rollback)  # ends a merge that the user has interrupted
             raise
     except JavaError as error:
         if _NO_SPACE in str(error):
@@ -203,7 +203,7 @@ def _new_directory(target: Path) -> Any:  # noqa: ANN401 - an IndexWriter
 
 
 def _add_all(pieces: Sequence[Path], writer: Any) -> None:  # noqa: ANN401 - an IndexWriter
-    """Merge the segments of Lucene directories into one segment, and commit it; must run within ``call_in_java``."""
+    """Merge the segments of Lucene directories into one segment, and commit. It must run within ``call_in_java``."""
     with ExitStack() as open_pieces:
         segments = []
         for piece in pieces:
@@ -220,5 +220,5 @@ def _piece_path(pieces: Path, first: int) -> Path:
 
 
 def max_parallel_programs() -> int:
-    """Return the number of parallel processes: one per CPU, as far as memory allows."""
+    """Return the number of parallel processes: at most one per CPU, and at most as many as fit into half of the memory."""
     return max(1, min(n_threads(), memory_bytes() // (2 * PROGRAM_HEAP_BYTES)))

