@@ -1,9 +1,9 @@
-"""BM25 that equals Lucene, without Lucene.
+"""BM25 with Lucene's scores, without Lucene.
 
-similarity  arithmetic of the scores           inversion   rows -> blocks, resumable     merging  blocks -> index files
-files       contents of the files              upper_bounds  candidate selection
-scoring     scores of given rows               search      both passes, and top-k
-dictionary  distinct terms, numbered           index       BM25Index, and its IndexKind
+similarity  arithmetic of the scores           inversion     rows -> blocks, resumable   merging  blocks -> index files
+files       the files of an index              upper_bounds  selection of candidates
+scoring     scores of given rows               search        selection, scoring and top-k
+dictionary  numbered distinct terms            index         BM25Index, and its IndexKind
 """
 
 from .index import KIND, BM25Index

@@ -1,7 +1,7 @@
-"""Numbered distinct terms: an open-addressing hash table in plain arrays for kernels, in memory or memory-mapped.
+"""Numbered distinct terms: a hash table in plain arrays for kernels, in memory or memory-mapped.
 
-Term ``i`` is the UTF-8 bytes ``pool[ends[i - 1] : ends[i]]``. A slot holds a term's number + 1, or 0 if it is free; collisions are
-resolved by linear probing.
+The UTF-8 bytes of term ``i`` are ``pool[ends[i - 1] : ends[i]]``. A slot holds the number of a term + 1; a free slot holds 0. Collisions
+are resolved by linear probing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.machine.compiled import kernel
 
-_SLOTS_PER_TERM = 2  # minimum; a growing table has up to twice as many
+_SLOTS_PER_TERM = 2  # minimum number of slots per term
 _MAX_BYTES, _MAX_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
 
@@ -38,7 +38,7 @@ class Dictionary:
         return self._n_terms
 
     def add(self, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the numbers of terms, int32, shape (len(ends),); a new term gets the next number.
+        """Return the numbers of terms, int32, shape (len(ends),). A new term gets the next number.
 
         Raises:
             InputError: there are more distinct terms than the table can hold.
@@ -49,7 +49,7 @@ class Dictionary:
         return numbers
 
     def table(self) -> HashedTerms:
-        """Return the terms so far as a finished table, with arrays and slots of their final size."""
+        """Return a table of the terms so far, without spare capacity."""
         pool, ends, _ = self._terms
         n_bytes = int(ends[self._n_terms - 1]) if self._n_terms else 0
         slots = np.zeros(_SLOTS_PER_TERM * self._n_terms + 1, np.uint32)
@@ -58,7 +58,7 @@ class Dictionary:
         return table
 
     def terms_from(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-        """Return the terms numbered ``first`` and higher, as the arguments of ``add``."""
+        """Return the pool and the ends of the terms numbered ``first`` and higher, as arguments for ``add``."""
         pool, ends, _ = self._terms
         before = ends[first - 1] if first else np.uint32(0)
         return pool[before : ends[self._n_terms - 1] if self._n_terms else 0], ends[first : self._n_terms] - before
@@ -93,11 +93,11 @@ def _grow(array: NDArray[Any], n: int) -> NDArray[Any]:
 
 @kernel
 def find(table: HashedTerms, text: NDArray[np.uint8]) -> np.int64:
-    """Return the number of the term with these bytes; if absent, -1 - (its future slot)."""
+    """Return the number of the term with these bytes. For an absent term, return -1 minus the slot that it would take."""
     hashed = _FNV_OFFSET
     for byte in text:
         hashed = (hashed ^ np.uint64(byte)) * _FNV_PRIME
-    hashed ^= hashed >> np.uint64(29)  # mix FNV's well-distributed low bits into the high bits, which select the slot
+    hashed ^= hashed >> np.uint64(29)  # the low 32 bits select the slot: mix the high bits into them
     n_slots = len(table.slots)
     slot = np.int64(((hashed & np.uint64(0xFFFFFFFF)) * np.uint64(n_slots)) >> np.uint64(32))
     while table.slots[slot] != 0:
@@ -121,7 +121,10 @@ def _is_term(table: HashedTerms, number: int, text: NDArray[np.uint8]) -> bool:
 
 @kernel
 def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_terms: int, numbers: NDArray[np.int32]) -> int:
-    """Number terms, and append new terms to a table of ``n_terms`` with spare capacity; return the new number of terms."""
+    """Write the numbers of terms to ``numbers``; return the number of terms in the table.
+
+    New terms are appended to the table, which holds ``n_terms`` terms before and must have room for all new terms.
+    """
     start = np.int64(0)
     for i in range(len(ends)):
         text = pool[start : np.int64(ends[i])]
@@ -140,7 +143,7 @@ def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_
 
 @kernel
 def _fill_slots(table: HashedTerms) -> None:
-    """Insert all terms into free slots."""
+    """Insert the numbers of all terms into a table with free slots only."""
     start = np.int64(0)
     for number in range(len(table.ends)):
         end = np.int64(table.ends[number])
@@ -150,7 +153,7 @@ def _fill_slots(table: HashedTerms) -> None:
 
 @kernel
 def find_all(table: HashedTerms, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers of terms, int64, shape (len(ends),); -1 for an absent term."""
+    """Return the numbers of terms, int64, shape (len(ends),). An absent term has -1."""
     numbers = np.empty(len(ends), dtype=np.int64)
     start = np.int64(0)
     for i in range(len(ends)):

@@ -1,10 +1,10 @@
-"""Files of a built index: contents, memory mapping, and checksums, which a search verifies.
+"""Files of a built index: their contents, memory mapping, and checksums.
 
-A row is 65,536 * block + row within the block. The postings of a term consist of segments, one per block with the term, in ascending
-order; a segment has the rows within the block, ascending, and their impacts (see ``similarity``). A frequent term, which is in more than
-1/8 of all rows, has no segments but one impact for every row: 0 if the row lacks the term.
+A row's number is 65,536 * block + row within the block. The postings of a term consist of segments, one per block that contains the term,
+in ascending order. A segment lists rows within the block, ascending, and their impacts (see ``similarity``). A frequent term is in more
+than 1/8 of all rows. It has no segments, but an impact for every row: 0 if the row lacks the term.
 
-All files are little-endian. A process verifies the checksums of everything on first reading (``page_checks``).
+All files are little-endian. A process verifies the checksum of each page before it first reads the page (``page_checks``).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Postings(NamedTuple):
 
     Attributes:
         pool, ends, slots: the dictionary; see ``HashedTerms``.
-        posting_starts: (terms + 1): start of each term's postings in ``rows`` and ``impacts``.
-        segment_starts: (terms + 1): start of each term's segments in ``segment_blocks`` and ``segment_sizes``.
-        segment_blocks: the block of each segment.
-        segment_sizes: postings of each segment, minus one.
-        rows: row within the block, (postings).
-        impacts: see ``similarity``, (postings).
+        posting_starts: start of each term's postings in ``rows`` and ``impacts``, (terms + 1).
+        segment_starts: start of each term's segments in ``segment_blocks`` and ``segment_sizes``, (terms + 1).
+        segment_blocks: block of each segment.
+        segment_sizes: number of postings of each segment, minus one.
+        rows: row within the block of each posting.
+        impacts: impact of each posting; see ``similarity``.
         lengths: length code of each row; see ``similarity``.
         frequent_terms: numbers of the frequent terms, ascending.
         frequent_term_dfs: document frequencies of the frequent terms.
-        frequent_impacts: (frequent terms * rows): term by term.
-        exception_postings: postings whose tf the impact cannot represent, as term * rows of the corpus + row, ascending.
-        exception_tfs: tf of each exception.
+        frequent_impacts: impact of each row for the first frequent term, then for the second, and so on.
+        exception_postings: term * number of rows + row, for each posting whose tf is not the lowest tf of its impact, ascending.
+        exception_tfs: tf of each of these postings.
         totals: number of rows with a term, and number of tokens in all rows.
     """
 
@@ -63,31 +63,34 @@ class Postings(NamedTuple):
 
 
 DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # dtype of each file
-_OF_SEGMENTS = ("segment_blocks", "segment_sizes")  # segments, read only for a query's terms
-_OF_POSTINGS = ("rows", "impacts")  # postings, read only for a query's terms
-_FREQUENT = "frequent_impacts"  # read only for a query's frequent terms; all other files are read whole
+# A search reads parts of these files, and all other files whole.
+_OF_SEGMENTS = ("segment_blocks", "segment_sizes")
+_OF_POSTINGS = ("rows", "impacts")
+_FREQUENT = "frequent_impacts"
 
 
 class IndexFiles:
     """The mapped files of an index.
 
     Attributes:
-        postings: arrays of the files; call ``check`` before reading them.
+        postings: arrays of the files; call ``check_tables`` and ``check`` before reading them.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        """Map the files, without reading them.
+        """Map the files.
 
         Raises:
             ArtifactCorrupt: a file's size does not fit its content.
         """
         self._files = CheckedFiles(path, manifest)
         self.postings = Postings(**{name: self._array(path, name) for name in DTYPES})
-        self._is_checked = np.zeros(len(self.postings.ends), dtype=np.bool_)  # terms whose data is verified
+        self._is_checked = np.zeros(len(self.postings.ends), dtype=np.bool_)  # for each term: whether its postings are verified
         self._has_checked_tables = False
 
     def check(self, numbers: NDArray[np.int64], frequent: NDArray[np.int64]) -> None:
-        """Verify once all that a search reads for terms, given their numbers and their positions among the frequent terms (or -1).
+        """Verify the segments, postings and impacts of terms, unless they are verified already.
+
+        ``numbers`` are the terms' numbers; ``frequent`` are their positions among the frequent terms, or -1.
 
         Raises:
             ArtifactCorrupt: a checksum differs.
@@ -102,7 +105,7 @@ class IndexFiles:
         self._is_checked[numbers] = True
 
     def check_tables(self) -> None:
-        """Verify once the files that every search reads whole; raises as ``check`` does."""
+        """Verify the files that every search reads whole, unless they are verified already; raises as ``check`` does."""
         if not self._has_checked_tables:
             for name in DTYPES:
                 if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT):

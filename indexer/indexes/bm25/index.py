@@ -1,4 +1,4 @@
-"""BM25 with Lucene's results, compiled by numba: ``similarity`` has the arithmetic, ``files`` the format, ``search`` the kernels."""
+"""BM25 with Lucene's scores. ``similarity`` has the arithmetic, ``files`` the file format, and ``search`` the kernels."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _TEXT_BYTES_PER_S = 10e6  # indexing speed on two cores (2026)
 _SERIAL = 0.06  # serial fraction of the indexing time
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
-_POSTINGS_WORTH_THREADS = 4_000_000  # postings of a batch's terms: a few milliseconds of work, about the time to start threads
+_POSTINGS_WORTH_THREADS = 4_000_000  # number of postings that takes a few milliseconds, about the time to start threads
 
 
 class BM25Index:
-    """A memory-mapped BM25 index; safe for threads and processes."""
+    """A memory-mapped BM25 index. Threads and processes may share it."""
 
     def __init__(self, files: IndexFiles, k1: float, b: float, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
         """Wrap the files of an index.
 
         Args:
             files: the mapped files.
-            k1: BM25's k1, as built.
-            b: BM25's b, as built.
-            max_filtered_terms: maximum number of query terms for the candidate filter.
+            k1: BM25's k1, the same as in the build.
+            b: BM25's b, the same as in the build.
+            max_filtered_terms: see ``search.SearchTables``.
         """
         self._files = files
         self._n_rows_with_terms, n_tokens = files.postings.totals.tolist()
-        self._free_memory = deque[WorkingMemory]()  # not in use; a deque is thread-safe
+        self._free_memory = deque[WorkingMemory]()  # a deque is thread-safe
         inverse = inverse_norms(k1, b, mean_length(n_tokens, self._n_rows_with_terms))
         self._tables = SearchTables(self._files.postings, denominators(inverse), max_filtered_terms)
 
@@ -62,12 +62,12 @@ class BM25Index:
     def search(self, queries: Sequence[str], k: int) -> Hits:
         """Return the k rows with the highest scores above 0 for each query.
 
-        Scores equal those of Lucene's BM25Similarity bit by bit; a repeated query term counts each time. Scores do not depend
-        on the batch. Queries are distributed over the CPUs if there is enough work.
+        Scores equal those of Lucene's BM25Similarity bit by bit. They do not depend on the batch. A repeated query term counts each time.
+        A large batch is distributed over the CPUs.
 
         Raises:
             ValueError: k < 1.
-            ArtifactCorrupt: a part of the files that the queries need is corrupt.
+            ArtifactCorrupt: the data of a query's terms is corrupt.
         """
         check_k(k)
         hits = empty_hits(len(queries), k)
@@ -82,10 +82,12 @@ class BM25Index:
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        """Return the scores of given rows, ascending, for each query, equal to a search's bit by bit; -inf for a row without a query term.
+        """Return each query's scores for its rows, which must ascend; -inf for a row without a term of the query.
+
+        The scores equal those of ``search`` bit by bit.
 
         Raises:
-            ArtifactCorrupt: a part of the files that the queries need is corrupt.
+            ArtifactCorrupt: the data of a query's terms is corrupt.
         """
         scores = [np.empty(len(query_rows), dtype=np.float32) for query_rows in rows]
 
@@ -98,11 +100,12 @@ class BM25Index:
         return scores
 
     def _map_queries(self, queries: Sequence[str], work: Callable[[slice, Terms, NDArray[np.int64], WorkingMemory], None]) -> None:
-        """Run work over batches of queries, on a thread pool if there is enough of it.
+        """Run ``work`` over batches of queries, in several threads if the terms have many postings.
 
         Args:
             queries: the queries.
-            work: called with a range of queries, the terms of all queries, the start of each query's terms, and working memory.
+            work: called with a slice of the queries, the terms of all queries, the start of the terms of each query in the slice, and
+                working memory.
         """
         if not queries:
             return
@@ -130,7 +133,7 @@ class BM25Index:
                 list(pool.map(task, tasks))
 
     def _n_postings(self, terms: Terms) -> int:
-        """Return the approximate number of postings of the terms; frequent terms' postings, which are read sequentially, count half."""
+        """Return the approximate number of postings of terms. Those of frequent terms count half, because they are read sequentially."""
         starts = self._files.postings.posting_starts
         return int((starts[terms.numbers + 1] - starts[terms.numbers]).sum()) + len(self) * int((terms.frequent >= 0).sum()) // 2
 
@@ -141,7 +144,7 @@ class BM25Index:
             return WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
 
     def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
-        """Return the known terms of all queries, and the start of each query's terms, (len(queries) + 1)."""
+        """Return the queries' terms that are in the index, and the start of each query's terms, shape (len(queries) + 1,)."""
         postings = self._files.postings
         analysed = TermNumbers()
         occurrences, ends = analysed.add(queries)
@@ -160,7 +163,10 @@ class BM25Index:
 def _distinct(
     occurrences: NDArray[np.int32], ends: NDArray[np.int64], known: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct known terms of each query in order of appearance, their counts, and the start of each query's terms."""
+    """Return the distinct terms of each query in order of appearance, their counts, and the start of each query's terms.
+
+    ``known`` maps the numbers in ``occurrences`` to the numbers of terms in the index. Terms with -1 are left out.
+    """
     numbers, counts = np.empty(len(occurrences), np.int64), np.empty(len(occurrences), np.int64)
     starts, positions = np.zeros(len(ends) + 1, np.int64), np.full(len(known), -1, np.int64)
     n = start = 0
@@ -180,7 +186,7 @@ def _distinct(
 
 @kernel
 def _search_queries(tables: SearchTables, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory, hits: Hits) -> None:
-    """Answer consecutive queries."""
+    """Write the hits of consecutive queries."""
     for q in range(len(starts) - 1):
         start, end = starts[q], starts[q + 1]
         query_terms = Terms(terms.numbers[start:end], terms.frequent[start:end], terms.weights[start:end])
@@ -229,7 +235,7 @@ def _k1_and_b(parameters: Parameters) -> tuple[float, float]:
 
 
 def _estimate(size: Size) -> Estimate:
-    """Return the estimate of a build with the vocabulary in memory; blocks and the merged index are on disk at the same time."""
+    """Return the estimate of a build. The vocabulary is in memory; blocks and the merged index are on disk together."""
     n_bytes = size.n_rows * size.passage_bytes
     block_bytes = min(BLOCK_ROWS, size.n_rows) * size.passage_bytes
     n_blocks = max(1, min(max_parallel_blocks(block_bytes), -(-size.n_rows // BLOCK_ROWS)))
@@ -245,5 +251,5 @@ KIND = IndexKind(
     write=write,
     open=open_bm25,
     estimate=_estimate,
-    numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; float32 loses the scores of k1 far above 1000
+    numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; far above 1000, float32 scores become imprecise
 )

@@ -1,11 +1,11 @@
-"""Rows -> blocks, which are files with the postings of 65,536 rows each; a resumed build reuses finished blocks.
+"""Inversion of passages into blocks: files with the postings of 65,536 rows each. A resumed build reuses finished blocks.
 
-The text of a block is analysed and inverted in a separate thread; terms get their final numbers in row order, so that a build writes the
-same bytes for any number of threads. Files of block ``n``, in the order of writing:
+Threads analyse and invert the texts of blocks. Terms get their final numbers in row order, so that a build writes the same bytes with any
+number of threads. The files of block ``n``, in the order of writing:
 
-    <n>.terms.npy      (2, terms of the block), int64: the terms' numbers, ascending, and the end of each term's postings
-    <n>.postings.npy   uint32: 65,536 * row within the block + tf
-    <n>.rows.npz       lengths of the rows, and the new terms of this block; written last, as the mark of a finished block
+    <n>.terms.npy      int64, (2, terms of the block): the terms' numbers, ascending, and the end of each term's postings
+    <n>.postings.npy   uint32: 65,536 * row within the block + tf of each posting
+    <n>.rows.npz       the rows' lengths, and the terms that no earlier block has; its existence marks a finished block
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 
-BYTES_PER_TEXT_BYTE = 1.6  # memory for inverting a block, per byte of its text (20,000 articles of 20 kB)
+BYTES_PER_TEXT_BYTE = 1.6  # memory for inverting a block, per byte of its text; measured on 20,000 articles of 20 kB
 _TEXT_PER_STORED_BYTE = 2.2
 
 
@@ -46,7 +46,7 @@ class InvertedBlock(NamedTuple):
     Attributes:
         terms: the block's terms, numbered in order of appearance.
         ends: end of each term's postings, int64.
-        postings: 65,536 * row within the block + tf, uint32; rows ascending for each term.
+        postings: 65,536 * row within the block + tf, uint32; term by term, and ascending for each term.
         lengths: number of terms of each row, uint32.
     """
 
@@ -57,7 +57,7 @@ class InvertedBlock(NamedTuple):
 
 
 class BlockFiles(NamedTuple):
-    """The files of a finished block, with large arrays mapped."""
+    """The files of a finished block. Terms and postings are memory-mapped."""
 
     terms: NDArray[np.int64]
     postings: NDArray[np.uint32]
@@ -67,7 +67,7 @@ class BlockFiles(NamedTuple):
 
 
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
-    """Write the missing blocks of a store to ``folder``, and return all terms.
+    """Write the unfinished blocks of a store to ``folder``, and return the dictionary of all terms.
 
     Raises:
         StagingCorrupt: a finished block cannot be read.
@@ -86,12 +86,15 @@ def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
 
 
 def text_bytes(store: PassageStore) -> int:
-    """Estimate the size of a store's text from that of its compressed file."""
+    """Estimate the bytes of a store's texts from the size of its compressed file."""
     return int(_TEXT_PER_STORED_BYTE * (store.folder / DATABASE).stat().st_size)
 
 
 def max_parallel_blocks(text_bytes: float) -> int:
-    """Return the number of blocks of ``text_bytes`` to invert in parallel: at most one per thread, in half of the free memory."""
+    """Return the number of blocks to invert in parallel: at most one per thread, and no more than fit into half of the free memory.
+
+    ``text_bytes`` is the size of a block's text.
+    """
     return max(1, min(n_threads(), int(available_bytes() / 2 / (BYTES_PER_TEXT_BYTE * max(1, text_bytes)))))
 
 
@@ -111,14 +114,14 @@ def read_block(folder: Path, n: int) -> BlockFiles:
         with (
             _marker_path(folder, n).open("rb") as file,
             np.load(file) as arrays,
-        ):  # opened here, because numpy leaks a file that it cannot read
+        ):  # numpy itself would leak a file that it cannot read
             return BlockFiles(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise StagingCorrupt(f"block {n} in {folder} cannot be read: {error}") from error
 
 
 def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Map only the terms and postings of a finished block; raises as ``read_block`` does."""
+    """Map the terms and postings of a finished block; raises as ``read_block`` does."""
     try:
         terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
     except (OSError, ValueError, EOFError) as error:
@@ -129,7 +132,7 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
 
 
 def _invert_blocks(store: PassageStore, blocks: range) -> Iterator[tuple[int, InvertedBlock]]:
-    """Yield inverted blocks in order, while threads invert later blocks."""
+    """Yield inverted blocks in order. Threads invert later blocks meanwhile."""
     n = max_parallel_blocks(text_bytes(store) * min(1, BLOCK_ROWS / max(1, len(store))))
     with (
         ThreadPoolExecutor(n) as pool,
@@ -142,7 +145,7 @@ def _invert_block(store: PassageStore, n: int) -> InvertedBlock:
     numbers = TermNumbers()
     occurrences, ends = [], []
     first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
-    with interpreted(text_bytes(store)):  # here too, because each block has its own thread
+    with interpreted(text_bytes(store)):  # applies to this thread only
         for passages in store.read_batches(first, end):
             terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
             occurrences.append(terms)
@@ -172,7 +175,10 @@ def _marker_path(folder: Path, n: int) -> Path:
 def _collect_postings(
     occurrences: NDArray[np.int32], row_ends: NDArray[np.int64], n_terms: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Return the end of each term's postings, and all postings, given the terms of all rows."""
+    """Return the end of each term's postings, and the postings of all terms.
+
+    ``occurrences`` are the terms of all rows, concatenated; ``row_ends`` is the end of each row's terms.
+    """
     last_row = np.full(n_terms, -1, dtype=np.int64)
     ends = np.zeros(n_terms, dtype=np.int64)
     start = 0

@@ -1,4 +1,4 @@
-"""Blocks -> index files, by ranges of terms that bound the memory; all files but ``frequent_impacts`` are written sequentially."""
+"""Merge of blocks into the files of an index. Ranges of terms are merged one after another, which limits the memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .files import BLOCK_ROWS
 from .inversion import count_blocks, read_block, read_postings
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
-FREQUENT_ABOVE = 1 / 8  # share of all rows above which adding to every row of a block costs no more than to its postings
+FREQUENT_ABOVE = 1 / 8  # share of all rows above which adding to every row of a block is no slower than adding to the term's rows
 RANGE_POSTINGS = 1 << 24
 
 
 class Scoring(NamedTuple):
-    """Inputs of the impacts: a length code for each row, an inverse norm for each code, and the tf of each impact."""
+    """Inputs of the impacts: the length code of each row, the inverse norm of each code, and the tf of each impact."""
 
     lengths: NDArray[np.uint8]
     inverse: NDArray[np.float32]
@@ -35,7 +35,7 @@ class FrequentTerms(NamedTuple):
 
     Attributes:
         positions: each term's position among the frequent terms, or -1.
-        impacts: (frequent terms * rows), see ``files.Postings``.
+        impacts: ``frequent_impacts`` of ``files.Postings``.
     """
 
     positions: NDArray[np.int64]
@@ -43,11 +43,11 @@ class FrequentTerms(NamedTuple):
 
 
 class TermRange(NamedTuple):
-    """Consecutive terms whose postings are being filled in.
+    """Postings of consecutive terms, filled block by block.
 
     Attributes:
         first_term: number of the first term.
-        next_posting, next_segment: next free position of each term.
+        next_posting, next_segment: next free position for each term.
         rows, impacts, segment_blocks, segment_sizes: see ``files.Postings``.
     """
 
@@ -61,7 +61,14 @@ class TermRange(NamedTuple):
 
 
 class BlockSlice(NamedTuple):
-    """A range of terms in one block: the block's number, the terms' numbers, the end of each term's postings, and the postings."""
+    """Postings of a range of terms in one block.
+
+    Attributes:
+        number: number of the block.
+        numbers: numbers of the terms.
+        ends: end of each term's postings.
+        postings: see ``inversion.InvertedBlock``.
+    """
 
     number: int
     numbers: NDArray[np.int64]
@@ -70,7 +77,7 @@ class BlockSlice(NamedTuple):
 
 
 class Exceptions(NamedTuple):
-    """Postings whose tf is not the lowest of their impact, with that tf; see ``files.Postings``."""
+    """Postings whose tf is not the lowest tf of their impact, and these tf; see ``files.Postings``."""
 
     postings: NDArray[np.int64]
     tfs: NDArray[np.uint16]
@@ -80,7 +87,7 @@ _WRITTEN_BY_RANGE = ("rows", "impacts", "segment_blocks", "segment_sizes", "exce
 
 
 def merge(folder: Path, blocks: Path, dictionary: Dictionary, k1: float, b: float) -> dict[str, int]:
-    """Write the files of ``files.Postings``, and return the counts."""
+    """Write the files of ``files.Postings``, and return the counts for the manifest."""
     document_counts, segment_counts = np.zeros(len(dictionary), np.int64), np.zeros(len(dictionary), np.int64)
     lengths = []
     for n in range(count_blocks(blocks)):
@@ -93,7 +100,7 @@ def merge(folder: Path, blocks: Path, dictionary: Dictionary, k1: float, b: floa
     counts |= {"terms": len(dictionary), "postings": int(document_counts.sum())}
     frequent_terms = np.flatnonzero(document_counts > FREQUENT_ABOVE * len(scoring.lengths))
     frequent_term_dfs = document_counts[frequent_terms]
-    document_counts[frequent_terms] = segment_counts[frequent_terms] = 0  # from here on only terms with segments
+    document_counts[frequent_terms] = segment_counts[frequent_terms] = 0  # frequent terms have no segments
     starts, segment_starts = _starts(document_counts), _starts(segment_counts)
     tables = {
         **dictionary.table()._asdict(),
@@ -143,12 +150,12 @@ def _allocate_file(path: Path, n_bytes: int) -> NDArray[np.uint8]:
     with path.open("wb") as file:
         file.truncate(n_bytes)
         if n_bytes and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, n_bytes)  # a full disk is an error here instead of a crash when the map is written
+            os.posix_fallocate(file.fileno(), 0, n_bytes)  # a full disk raises here; a later write to the map would crash
     return np.memmap(path, dtype=np.uint8, mode="r+") if n_bytes else np.empty(0, dtype=np.uint8)
 
 
 def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of terms with ``RANGE_POSTINGS`` postings, or a single term with more."""
+    """Yield the first term and the end of each range. A range has up to ``RANGE_POSTINGS`` postings, or a single term with more."""
     first, n_terms = 0, len(starts) - 1
     while first < n_terms:
         end = max(first + 1, int(np.searchsorted(starts, starts[first] + RANGE_POSTINGS, side="right")) - 1)
@@ -177,7 +184,7 @@ def _read_slice(blocks: Path, n: int, first: int, end: int) -> BlockSlice:
 
 
 def _fill_range(term_range: TermRange, slices: Iterable[BlockSlice], scoring: Scoring, frequent: FrequentTerms) -> Exceptions:
-    """Fill in a range and the impacts of its frequent terms, and return its exceptions in order."""
+    """Fill a range and the impacts of its frequent terms; return its exceptions in ascending order."""
     exceptions = [_append(block, term_range, scoring, frequent) for block in slices]
     postings, tfs = (np.concatenate(arrays) for arrays in zip(*exceptions, strict=True))
     order = np.argsort(postings)
@@ -186,7 +193,7 @@ def _fill_range(term_range: TermRange, slices: Iterable[BlockSlice], scoring: Sc
 
 @kernel
 def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent: FrequentTerms) -> Exceptions:
-    """Append a block's postings to the earlier blocks' postings, and return the block's exceptions."""
+    """Append a block's postings to those of earlier blocks; return the block's exceptions."""
     n_rows = len(scoring.lengths)
     exceptions, n_exceptions = Exceptions(np.empty(len(block.postings), np.int64), np.empty(len(block.postings), np.uint16)), 0
     start = 0

@@ -1,4 +1,4 @@
-"""Exact scores of given rows, as Lucene computes them. Kernels on plain arrays."""
+"""Exact scores of given rows, equal to Lucene's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one looku
 def scores(
     postings: Postings, denominators: Denominators, terms: Terms, rows: NDArray[np.int64], positions: NDArray[np.int32]
 ) -> NDArray[np.float32]:
-    """Return the scores of rows, ascending; ``positions`` is working memory, (BLOCK_ROWS), all -1 before and after."""
+    """Return the scores of rows, which must ascend. ``positions`` is working memory, (BLOCK_ROWS,), all -1 before and after."""
     sums = np.zeros(len(rows), dtype=np.float64)
     cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
     start = 0
@@ -42,7 +42,7 @@ def _add_block(  # noqa: PLR0913
     positions: NDArray[np.int32],
     sums: NDArray[np.float64],
 ) -> None:
-    """Add the score parts of all terms, in order, to the sums of given rows of one block."""
+    """Add each term's part of the score, in order of the terms, to the sums of given rows of one block."""
     n_rows = len(postings.lengths)
     lengths, rows_in_block, impacts = np.empty(len(rows), np.uint8), np.empty(len(rows), np.uint16), np.empty(len(rows), np.uint8)
     for i in range(len(rows)):
@@ -77,7 +77,7 @@ def _gather(frequent_impacts: NDArray[np.uint8], rows: NDArray[np.int64], impact
 def _look_up(
     segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], rows_in_block: NDArray[np.uint16], impacts: NDArray[np.uint8]
 ) -> None:
-    """Find each row's impact, 0 without the term, by branchless bisection; a CPU overlaps several bisections."""
+    """Find each row's impact by branchless bisection: a CPU overlaps several bisections. A row without the term has impact 0."""
     for i in range(len(rows_in_block)):
         row, position, n = rows_in_block[i], np.intp(0), len(segment)
         while n > 1:
@@ -91,7 +91,7 @@ def _look_up(
 def _read(
     segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], positions: NDArray[np.int32], impacts: NDArray[np.uint8]
 ) -> None:
-    """Find each row's impact by reading the whole segment."""
+    """Find each row's impact by reading the whole segment. A row without the term has impact 0."""
     impacts[:] = 0
     for p in range(len(segment)):
         i = positions[np.intp(segment[p])]
@@ -103,7 +103,7 @@ def _read(
 def _add_scores(
     weight: np.float32, denominators: NDArray[np.float32], lengths: NDArray[np.uint8], impacts: NDArray[np.uint8], sums: NDArray[np.float64]
 ) -> int:
-    """Add a term's score parts for rows whose impact determines the tf; return the number of other rows."""
+    """Add a term's part of the score for rows whose impact determines the tf; return the number of other rows."""
     n_shared = 0
     for i in range(len(sums)):
         denominator = denominators[np.intp(lengths[i]), np.intp(impacts[i])]
@@ -124,7 +124,7 @@ def _add_shared_scores(  # noqa: PLR0913
     impacts: NDArray[np.uint8],
     sums: NDArray[np.float64],
 ) -> None:
-    """Add a term's score parts for rows whose impact several tf share: the tf is the lowest, unless the row is an exception."""
+    """Add a term's part of the score for rows whose impact several tf share. The tf is the lowest, unless the row is an exception."""
     for i in range(len(rows)):
         length = np.intp(postings.lengths[rows[i]])
         denominator = denominators.values[length, np.intp(impacts[i])]

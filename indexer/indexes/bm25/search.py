@@ -1,7 +1,7 @@
-"""Exact search in two passes: ``upper_bounds`` selects candidates, ``scoring`` computes their scores.
+"""Exact search in two passes: ``upper_bounds`` selects candidates, then ``scoring`` computes their scores.
 
-Results do not depend on the batch or on other threads; k only truncates them. Queries of more than ``MAX_FILTERED_TERMS`` terms, for
-which 16-bit bounds are too coarse, are scored over all rows.
+Results do not depend on the batch or on other threads. The k best are the first k of any longer result. For queries of more than
+``MAX_FILTERED_TERMS`` terms, 16-bit upper bounds are too coarse: all rows are scored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_FILTERED_TERMS = 1000
 
 
 class SearchTables(NamedTuple):
-    """Tables read by all searches, and the maximum number of query terms for the candidate filter."""
+    """Tables of an index, and the maximum number of terms of a query whose candidates are selected by upper bounds."""
 
     postings: Postings
     denominators: Denominators
@@ -30,7 +30,7 @@ class SearchTables(NamedTuple):
 
 
 class WorkingMemory(NamedTuple):
-    """Working memory of one thread: upper bounds, all 0 between uses, and positions, all -1, both of shape (BLOCK_ROWS,)."""
+    """Working memory of one thread, shape (BLOCK_ROWS,): upper bounds, all 0 between uses, and positions, all -1 between uses."""
 
     upper_bounds: NDArray[np.uint16]
     positions: NDArray[np.int32]
@@ -40,7 +40,10 @@ class WorkingMemory(NamedTuple):
 def search_query(
     tables: SearchTables, terms: Terms, memory: WorkingMemory, best_rows: NDArray[np.int64], best_scores: NDArray[np.float32]
 ) -> None:
-    """Write the best rows of one query and their scores, both of shape (k,), initialised to -1 and -inf."""
+    """Write the best rows of one query to ``best_rows``, filled with -1, and their scores to ``best_scores``, filled with -inf.
+
+    Both have shape (k,).
+    """
     postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
@@ -57,9 +60,9 @@ def search_query(
 def write_best(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
-    """Write the best of given rows, whose scores are at least 0; only scores above 0 count, and ties keep their order.
+    """Write the best of given rows and their scores. Scores of 0 are left out; no score is below 0. Ties keep the order of ``rows``.
 
-    Stable radix sort by the scores' inverted bits, whose ascending order as integers is the descending order of the scores.
+    The algorithm is a stable radix sort. Its keys are the inverted bits of the scores, which ascend as the scores descend.
     """
     keys, order = ~scores.view(np.uint32), np.arange(len(rows))
     moved = np.empty_like(order)
@@ -84,7 +87,7 @@ def write_best(
 def merge_best(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
-    """Merge further rows, ascending and above all earlier rows, into the best so far; see ``write_best``."""
+    """Merge more rows into the best so far; see ``write_best``. The rows must ascend, and follow all earlier rows."""
     n, better = np.count_nonzero(best_rows >= 0), np.flatnonzero(scores > max(np.float32(0), best_scores[-1]))
     all_scores, all_rows = np.concatenate((best_scores[:n], scores[better])), np.concatenate((best_rows[:n], rows[better]))
     write_best(all_scores, all_rows, best_scores, best_rows)
@@ -94,7 +97,7 @@ def merge_best(
 def score_rows(
     tables: SearchTables, terms: Terms, memory: WorkingMemory, rows: NDArray[np.int64], best_scores: NDArray[np.float32]
 ) -> None:
-    """Write the scores of given rows, ascending; -inf for rows without any of the terms."""
+    """Write the scores of given rows, which must ascend; -inf for a row without a term of the query."""
     row_scores = scores(tables.postings, tables.denominators, terms, rows, memory.positions)
     for i in range(len(rows)):
         best_scores[i] = row_scores[i] if row_scores[i] > 0 else np.float32(-np.inf)

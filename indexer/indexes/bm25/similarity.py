@@ -1,14 +1,16 @@
-"""Arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), bit for bit in float32, and its rounding to one-byte impacts.
+"""Arithmetic of Lucene's BM25Similarity (Lucene 9 and 10), equal bit by bit, and one-byte impacts.
 
     score(query, row) = sum over distinct query terms t of  w - w / (1 + tf * inverse[length code of the row])
     w = (count of t in the query) * ln(1 + (N - df + 0.5) / (df + 0.5))
     inverse[c] = 1 / (k1 * (1 - b + b * length(c) / mean length))
 
-N and the mean length are those of the rows with at least one term. A length is stored in one byte: exact up to 40 terms, then to four
-bits (org.apache.lucene.util.SmallFloat.intToByte4). Each term's part is a float32; the sum is in float64, rounded to float32 at the end.
+N is the number of rows with at least one term; the mean length is over these rows. A length is stored in one byte: exactly up to 40
+terms, above with four significant bits (org.apache.lucene.util.SmallFloat.intToByte4). A term's part of the score is a float32. The sum
+is computed in float64 and rounded to float32.
 
-An impact is tf's share of the weight, x = 1 - 1 / (1 + tf * inverse), rounded up to 255ths: 1 to 255. With the row's length code it
-determines tf, except that some high tf share the impact of a lower one: the index lists these as exceptions.
+The impact of a tf in a row is 255 * (1 - 1 / (1 + tf * inverse)), rounded up to an integer from 1 to 255: the term's part of the score as
+a fraction of w. The impact and the row's length code determine tf, unless several high tf share an impact. The index then lists every
+posting that has not the lowest of these tf as an exception.
 """
 
 from __future__ import annotations
@@ -20,22 +22,28 @@ from numpy.typing import NDArray
 
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped; Lucene does not clip them, and its scores differ in the third digit
+MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip them; such scores differ in the third digit
 N_LENGTH_CODES = 256
 
-_INFINITE = np.float32(1e30)  # largest ``inverse``: scores equal those of an infinite one, and products stay finite
-_N_EXACT = 24  # lengths below this are their own codes; 255 minus intToByte4's code of the largest int
+_INFINITE = np.float32(1e30)  # stands for an infinite ``inverse``: the scores are the same, and products stay finite
+_N_EXACT = 24  # lengths below this are their own codes; in Lucene, 255 minus longToInt4(Integer.MAX_VALUE)
 
 
 class TermFrequencies(NamedTuple):
-    """The lowest tf of each impact (0: none), and a flag if the next tf has the same impact, both of shape (length codes, 256)."""
+    """The lowest tf of each impact (0: none), and whether the next tf shares the impact, both of shape (length codes, 256)."""
 
     lowest: NDArray[np.uint16]
     is_shared: NDArray[np.bool_]
 
 
 class Denominators(NamedTuple):
-    """``1 + tf * inverse`` by length code and impact, float32, (256, 256): negative if several tf share the impact, 1 if no tf has it."""
+    """Denominators ``1 + tf * inverse`` of the scores.
+
+    Attributes:
+        values: denominators by length code and impact, (256, 256): for the lowest tf, negated, if several tf share the impact; 1 if no tf
+            has the impact.
+        inverse: ``inverse`` by length code, (256,).
+    """
 
     values: NDArray[np.float32]
     inverse: NDArray[np.float32]
@@ -54,7 +62,7 @@ def length_code(length: int) -> int:
 
 
 def coded_length(code: int) -> int:
-    """Return the length that a byte encodes: the lowest with this code."""
+    """Return the length that a byte encodes: the lowest length with this code."""
     rest = code - _N_EXACT
     if rest < 8:
         return code
@@ -71,12 +79,12 @@ def length_codes(lengths: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def mean_length(n_tokens: int, n_rows: int) -> float:
-    """Return the mean length of the rows with a term; 1 if there are none."""
+    """Return the mean length of the rows with a term; 1 if no row has a term."""
     return n_tokens / n_rows if n_rows else 1.0
 
 
 def inverse_norms(k1: float, b: float, mean_length: float) -> NDArray[np.float32]:
-    """Return ``inverse``, float32, shape (256,)."""
+    """Return ``inverse`` of each length code, float32, shape (256,)."""
     one, k, share = np.float32(1), np.float32(k1), np.float32(b)
     lengths = np.array([coded_length(code) for code in range(N_LENGTH_CODES)], dtype=np.float32)
     norms = k * ((one - share) + share * lengths / np.float32(mean_length))
@@ -85,7 +93,7 @@ def inverse_norms(k1: float, b: float, mean_length: float) -> NDArray[np.float32
 
 
 def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the weight of terms with these document frequencies among ``n_rows`` rows, float32."""
+    """Return the logarithm in w for terms with these document frequencies in ``n_rows`` rows, float32."""
     df = frequencies.astype(np.float64)
     return np.log(1 + (n_rows - df + 0.5) / (df + 0.5)).astype(np.float32)
 
@@ -99,7 +107,7 @@ def impact(tf: int, inverse: np.float32) -> int:
 
 
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
-    """Return the tf of each impact in rows of each length code, by bisection: a higher tf never has a lower impact."""
+    """Return the tf of each impact, for each length code, by bisection: a higher tf never has a lower impact."""
     codes, values = inverse[:, None], np.arange(257)
     low, high = np.zeros((len(inverse), 257), np.int64), np.full((len(inverse), 257), MAX_TF + 1)
     while (high - low > 1).any():  # the lowest tf with at least this impact is above ``low`` and at most ``high``
@@ -112,7 +120,7 @@ def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
 
 
 def _impacts(tfs: NDArray[np.int64], inverse: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ``impact`` of arrays."""
+    """Return ``impact`` for arrays of term frequencies and of ``inverse``."""
     one = np.float32(1)
     share = one - one / (one + tfs.astype(np.float32) * inverse)
     impacts: NDArray[np.float32] = np.maximum(one, np.ceil(share * np.float32(255)))
@@ -120,7 +128,7 @@ def _impacts(tfs: NDArray[np.int64], inverse: NDArray[np.float32]) -> NDArray[np
 
 
 def denominators(inverse: NDArray[np.float32]) -> Denominators:
-    """Return the denominators of the score parts w - w / denominator."""
+    """Return the denominators of the scores; see ``Denominators``."""
     lowest, is_shared = term_frequencies(inverse)
     values = np.float32(1) + lowest.astype(np.float32) * inverse[:, None]
     return Denominators(np.where(is_shared, -values, values), inverse)

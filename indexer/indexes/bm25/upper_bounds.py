@@ -1,9 +1,9 @@
-"""Candidate filter: selection of rows that may be among a query's k best, by 16-bit upper bounds. Kernels on plain arrays.
+"""Selection of candidates, the rows that may be among a query's k best, by 16-bit upper bounds of their scores.
 
-A row's bound is the sum of its terms' impacts times integer weights, each product divided by 256 and rounded up; bounds are computed for
-a block of 65,536 rows at a time. On the bounds' scale, 255/256 of the weights' scale, ``bound - slack < score <= bound``; the slack covers
-all rounding. So a row whose bound is more than ``slack`` below the k-th highest is not among the k best. Few more than k rows remain.
-Frequent terms, which are in many rows and weigh little, are added only to rows that can still be candidates.
+A query term adds impact * quantized weight / 256, rounded up, to a row's upper bound. Bounds are computed for one block of 65,536 rows at
+a time. On the scale of the bounds, ``bound - slack < score <= bound``; the slack covers all rounding. A row whose bound is more than
+``slack`` below the k-th highest bound is therefore not among the k best. Few more than k rows remain. Frequent terms are in many rows and
+have low weights; where possible, they are added only to rows that can still be candidates.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from wikidx.indexer.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 
-_CHUNK = 64  # rows that share one block maximum
-_GROUPS = 4096  # groups of rows in a block; their maxima give a first threshold
-_FEW_CHUNKS = 1 / 4  # share of a block's chunks below which looking up frequent impacts by row is faster than adding all
+_CHUNK = 64  # rows of a chunk, which share one block maximum
+_GROUPS = 4096  # groups of rows in a block, whose maxima raise the threshold if k is large
+_FEW_CHUNKS = 1 / 4  # share of a block's chunks below which looking up frequent impacts of single rows is faster than adding them to all
 
 
 class Terms(NamedTuple):
@@ -31,14 +31,20 @@ class Terms(NamedTuple):
 
 
 class QuantizedWeights(NamedTuple):
-    """Quantized weights of a query's terms, and the slack: the limit of a bound's excess over the score."""
+    """Quantized weights of a query's terms, and the slack: a bound exceeds its row's score by less than this."""
 
     weights: NDArray[np.int64]
     slack: int
 
 
 class Cursors(NamedTuple):
-    """For each query term: its next segment, that segment's first posting, and its size if it is in the current block, else 0."""
+    """Positions in the postings of each query term.
+
+    Attributes:
+        segments: the first segment in the current block or a later block.
+        positions: the first posting of this segment.
+        sizes: number of postings of this segment if it is in the current block, else 0.
+    """
 
     segments: NDArray[np.int64]
     positions: NDArray[np.int64]
@@ -54,9 +60,9 @@ class Candidates(NamedTuple):
 
 @kernel
 def _quantize_weights(terms: Terms) -> QuantizedWeights:
-    """Return the quantized weights of a query, and their slack.
+    """Return the quantized weights of a query, and the slack.
 
-    The sum of n weights is at most 65,535 - n, so that no sum of products impact * weight / 256, each rounded up, overflows 16 bits.
+    The sum of n weights is at most 65,535 - n. A row's bound, a sum of up to n products that are rounded up, therefore fits into 16 bits.
     """
     total = terms.weights.astype(np.float64).sum()
     weights = np.empty(len(terms.weights), np.int64)
@@ -69,13 +75,13 @@ def _quantize_weights(terms: Terms) -> QuantizedWeights:
 
 @kernel
 def start_cursors(segment_starts: NDArray[np.int64], posting_starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Cursors:
-    """Return cursors at the first segments of terms."""
+    """Return cursors at the first segment of each term."""
     return Cursors(segment_starts[numbers], posting_starts[numbers], np.zeros(len(numbers), np.int64))
 
 
 @kernel
 def advance(postings: Postings, terms: Terms, cursors: Cursors, block: int) -> None:
-    """Move the cursors of all terms that are not frequent to a block; blocks come in ascending order."""
+    """Move the cursors of all terms with segments to a block. Blocks must come in ascending order."""
     for t in range(len(terms.numbers)):
         if terms.frequent[t] >= 0:
             continue
@@ -93,14 +99,14 @@ def advance(postings: Postings, terms: Terms, cursors: Cursors, block: int) -> N
 
 @kernel
 def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """Return all rows that may be among the k best; ``upper_bounds`` is working memory, (BLOCK_ROWS), all 0 before and after."""
+    """Return all rows that may be among the k best. ``upper_bounds`` is working memory, (BLOCK_ROWS,), all 0 before and after."""
     n_rows, quantized = len(postings.lengths), _quantize_weights(terms)
     cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
     frequent = np.flatnonzero(terms.frequent >= 0)
     candidates, n_candidates, n_at_last_cut, threshold = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 0, 1
     for first_row in range(0, n_rows, BLOCK_ROWS):
         advance(postings, terms, cursors, first_row // BLOCK_ROWS)
-        pending = quantized.weights[frequent].sum()  # maximum that the frequent terms, not yet added, can add to a bound
+        pending = quantized.weights[frequent].sum()  # maximum that the frequent terms can still add to a bound
         if pending + quantized.weights[cursors.sizes > 0].sum() < threshold:
             continue
         block = upper_bounds[: min(BLOCK_ROWS, n_rows - first_row)]
@@ -127,7 +133,7 @@ def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: ND
                     candidates.upper_bounds[n_candidates:n_new],
                 )
         n_candidates = n_new
-        if n_candidates > max(k + k // 2, n_at_last_cut + n_at_last_cut // 2):  # rare enough to avoid quadratic time for many equal rows
+        if n_candidates > max(k + k // 2, n_at_last_cut + n_at_last_cut // 2):  # rare: avoids quadratic time for many equal bounds
             threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
             n_candidates = n_at_last_cut = _drop_below(threshold, candidates, n_candidates)
     threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
@@ -139,13 +145,13 @@ def _add_segment(rows: NDArray[np.uint16], impacts: NDArray[np.uint8], weight: i
     """Add impact * weight / 256, rounded up, to the bounds of rows."""
     factor = np.uint32(weight)
     for p in range(len(rows)):
-        row = np.intp(rows[p])  # a signed index and explicit casts: twice as fast
+        row = np.intp(rows[p])  # signed indices and explicit casts are twice as fast
         upper_bounds[row] = np.uint16(upper_bounds[row] + np.uint16((np.uint32(impacts[p]) * factor + np.uint32(255)) >> np.uint32(8)))
 
 
 @kernel
 def _add_frequent(impacts: NDArray[np.uint8], weight: int, upper_bounds: NDArray[np.uint16]) -> None:
-    """Add impact * weight / 256, rounded up, or 1 more, to the bounds of all rows of a block; nothing for impact 0."""
+    """Add impact * weight / 256, rounded down, plus 1, to the bounds of all rows of a block; add nothing for impact 0."""
     factor = np.uint32(np.uint16(weight))
     for row in range(len(impacts)):
         product = np.uint32(np.uint32(np.uint32(impacts[row]) << np.uint32(8)) * factor) >> np.uint32(16)  # one instruction for 16 rows
@@ -154,7 +160,7 @@ def _add_frequent(impacts: NDArray[np.uint8], weight: int, upper_bounds: NDArray
 
 @kernel
 def _look_up_frequent(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.int64], upper_bounds: NDArray[np.uint16]) -> None:
-    """Add the same as ``_add_frequent`` to the bounds of a few rows, given the impacts of all rows."""
+    """Add the same values as ``_add_frequent``, to the bounds of a few rows. ``impacts`` has the impacts of all rows of the corpus."""
     factor = np.uint32(weight)
     for i in range(len(rows)):
         impact = np.uint32(impacts[rows[i]])
@@ -176,7 +182,7 @@ def _block_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 @kernel
 def _group_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Return the highest bound of each group; rows of a group are ``_GROUPS`` apart."""
+    """Return the highest bound of each group. The rows of a group are ``_GROUPS`` apart."""
     maxima = np.zeros(_GROUPS, dtype=np.uint16)
     for start in range(0, len(upper_bounds), _GROUPS):
         part = upper_bounds[start : start + _GROUPS]
@@ -189,7 +195,7 @@ def _group_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 def _keep(
     upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], first_row: int, lowest: int, candidates: Candidates, n_candidates: int
 ) -> tuple[Candidates, int]:
-    """Append the rows of a block with bounds of at least ``lowest`` to the candidates; return the candidates and their number."""
+    """Append the rows of a block whose bounds are at least ``lowest`` to the candidates; return the candidates and their number."""
     limit = np.uint16(lowest)
     capacity = n_candidates + _CHUNK * np.count_nonzero(maxima >= limit)
     if capacity > len(candidates.rows):
@@ -213,7 +219,7 @@ def _keep(
 def _raise_threshold_by_block(
     threshold: int, upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], k: int, quantized: QuantizedWeights
 ) -> int:
-    """Return ``_raise_threshold`` for the bounds of a block, computed only if the block maxima allow a higher threshold."""
+    """Return the threshold, raised by the bounds of a block if its block maxima allow this."""
     if np.count_nonzero(maxima >= np.uint16(threshold)) <= min(k, len(maxima) // 2):
         return threshold
     new_threshold: int = _raise_threshold(threshold, maxima if k <= len(maxima) // 8 else _group_maxima(upper_bounds), k, quantized)
@@ -222,7 +228,7 @@ def _raise_threshold_by_block(
 
 @kernel
 def _raise_threshold(threshold: int, upper_bounds: NDArray[np.uint16], k: int, quantized: QuantizedWeights) -> int:
-    """Return the threshold: the lowest possible bound of a row among the k best, given bounds of distinct rows."""
+    """Return the threshold, raised if possible: a row among the k best has at least this bound. The bounds are of distinct rows."""
     if np.count_nonzero(upper_bounds >= np.uint16(threshold)) <= k:
         return threshold
     kth: int = _kth_highest(upper_bounds, k)
@@ -241,7 +247,7 @@ def _drop_below(threshold: int, candidates: Candidates, n_candidates: int) -> np
 
 @kernel
 def _kth_highest(values: NDArray[np.uint16], k: int) -> int:
-    """Return the k-th highest value, 1 <= k <= len(values): by the high bytes, then by the low bytes of values that share it."""
+    """Return the k-th highest value, 1 <= k <= len(values), by counting high bytes, then low bytes of values with the k-th high byte."""
     counts = np.zeros(256, dtype=np.int64)
     for value in values:
         counts[value >> 8] += 1
