@@ -16,7 +16,7 @@ from wikidx.indexer.planning import BuildSpec
 from wikidx.indexer.planning import build as build_spec
 
 from .naming import RetrieverName
-from .opening import open_searcher
+from .opening import OpenCorpora, open_searcher
 
 if TYPE_CHECKING:
     from .searcher import LocalSearcher
@@ -59,18 +59,20 @@ def build(
     elif name is not None:
         resolved = ResolvedCorpus(given_corpus(source, name, split), options)
     else:
-        return _build_unnamed(source, str(retriever_name), split, embedding)
+        return _build_unnamed(source, retriever_name, split, embedding)
     build_spec(BuildSpec(resolved, retriever_name.parts, embedding))
     return open_searcher(resolved.name, retriever, device=device)
 
 
-def _build_unnamed(passages: Iterable[GivenPassage], retriever: str, split: SplitRule | None, embedding: EmbedOptions) -> LocalSearcher:
+def _build_unnamed(
+    passages: Iterable[GivenPassage], retriever: RetrieverName, split: SplitRule | None, embedding: EmbedOptions
+) -> LocalSearcher:
     """Build a corpus that is deleted with its searcher."""
     unnamed = UnnamedCorpus()
     try:
         source = ResolvedCorpus(given_corpus(passages, unnamed.name, split), StoreOptions())
-        build_spec(BuildSpec(source, RetrieverName.parse(retriever).parts, embedding))
-        searcher = open_searcher(unnamed.name, retriever, device=embedding.device)
+        build_spec(BuildSpec(source, retriever.parts, embedding))
+        searcher = OpenCorpora(device=embedding.device).searcher(unnamed.name, retriever)
     except BaseException:
         unnamed.delete()
         raise

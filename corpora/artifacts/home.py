@@ -9,6 +9,9 @@ from pathlib import Path
 
 from wikidx.corpora.errors import InputError
 
+UNNAMED = re.compile("unnamed-[0-9a-f]{8}")
+"""Generated names of unnamed corpora, which no list shows; see ``unnamed``."""
+
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 
 _MAX_NAME = 100  # characters; with the suffixes that idx adds, a name must fit into the 255 bytes that file systems allow
@@ -62,14 +65,14 @@ def downloads_path(corpus: str) -> Path:
 
 
 def corpus_names() -> list[str]:
-    """Return the sorted names of the folders in the data home that are named like a corpus."""
+    """Return the sorted names of the folders in the data home that are named like a corpus, without unnamed corpora."""
 
     def is_corpus(folder: Path) -> bool:
         try:
             split_name(folder.name)
         except InputError:
             return False
-        return folder.is_dir()
+        return folder.is_dir() and not UNNAMED.fullmatch(folder.name)
 
     return sorted(folder.name for folder in home().glob("*") if is_corpus(folder))
 

@@ -15,10 +15,11 @@ import pytest
 import wikidx as idx
 from tests.conftest import ROOT
 from wikidx.corpora.artifacts.building import lock
+from wikidx.corpora.artifacts.home import corpus_names
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.resolving import resolve
+from wikidx.corpora.resolving import built_names, resolve
 from wikidx.indexer.planning import BuildSpec, run_build
 
 CAPITALS = ["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."]
@@ -135,6 +136,7 @@ def test_passages_without_a_name_are_deleted_with_the_searcher(home: Path) -> No
     assert names(home) == set()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_leaves_them_to_its_parent(home: Path) -> None:
     searcher = idx.build(CAPITALS)
     if not (child := os.fork()):
@@ -143,8 +145,14 @@ def test_a_forked_process_leaves_them_to_its_parent(home: Path) -> None:
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    assert searcher.passage("0").text == CAPITALS[0]
-    assert idx.open_searcher(next(name for name in names(home) if "+" not in name)).search(["Bhutan"])[0]
+    (name,) = (path.name for path in home.glob("unnamed-*"))
+    assert open_store(name).get_many([0]) == [searcher.passage("0")]
+
+
+def test_no_list_shows_them(home: Path) -> None:
+    with idx.build(CAPITALS), idx.build(CAPITALS, name="mine"):
+        assert len(list(home.glob("unnamed-*"))) == 1
+        assert corpus_names() == built_names() == ["mine"]
 
 
 def test_those_of_a_killed_process_are_deleted_by_the_next_one(home: Path) -> None:
