@@ -1,6 +1,7 @@
 """Base class of engines that run a checkpoint in this process.
 
-The engines get prompts as token ids. The chat template is applied here, so the engine does not add a second beginning-of-text token.
+The engines get prompts as token ids. The chat template is applied here, so the engine does not add a second beginning-of-text token. Turns
+that the template refuses are folded (``turns``).
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
-from .base import Call, Capabilities, Generate, MeanNll, Prompt, TokenIds, prompt_text
+from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, TokenIds, prompt_text
 from .fitting import fit
 from .text import NO_TEMPLATE
+from .turns import FOLDS, fold_turns
+
+_NO_FORM = "the chat template refuses the conversation: the turns are one text"
 
 
 class PreparedCall(NamedTuple):
@@ -76,21 +80,35 @@ class CheckpointLLM:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        return self._encode_prompt(prompt)[0]
+
+    def _encode_prompt(self, prompt: Prompt) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return a prompt as token ids, and the fallbacks used."""
         if isinstance(prompt, TokenIds):
-            return prompt.ids
-        if isinstance(prompt, str) or not self.capabilities.chat:
-            return tuple(self._tokenizer.encode(prompt_text(prompt))) or (padding_id(self._tokenizer),)
+            return prompt.ids, ()
+        notes = tuple[str, ...]()
+        if not isinstance(prompt, str):
+            for folds in FOLDS if self.capabilities.chat else ():
+                folded, folded_notes = fold_turns(prompt, folds)
+                if (text := self._render(folded)) is not None:
+                    return tuple(self._ids(text)), folded_notes
+            notes = (_NO_FORM if self.capabilities.chat else NO_TEMPLATE,)
+        return tuple(self._tokenizer.encode(prompt_text(prompt))) or (padding_id(self._tokenizer),), notes
+
+    def _render(self, prompt: Chat) -> str | None:
+        """Return a conversation in the chat template's form; None if the template refuses it or drops a system turn."""
         turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
         continues = prompt[-1].role == "assistant"
-        ids = self._tokenizer.apply_chat_template(
-            turns, add_generation_prompt=not continues, continue_final_message=continues, return_dict=False, enable_thinking=False
-        )
-        return tuple(ids)
+        try:
+            text = self._tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=not continues, continue_final_message=continues, enable_thinking=False
+            )
+        except Exception:  # noqa: BLE001 - a template is a program of the checkpoint's authors, which may raise anything
+            return None
+        return str(text) if all(turn.content.strip() in text for turn in prompt if turn.role == "system") else None
 
     def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
         """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
-        has_template = self.capabilities.chat or isinstance(call.prompt, str | TokenIds)
-        degraded = () if has_template else (NO_TEMPLATE,)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
         n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1
         budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved
@@ -98,7 +116,8 @@ class CheckpointLLM:
             fitted = fit(call.prompt, budget, lambda prompt: len(self._prompt_ids(prompt)))
         except PromptTooLong as error:
             return error
-        return PreparedCall(call, self._prompt_ids(fitted.prompt), continuation, (*degraded, *fitted.degraded))
+        ids, degraded = self._encode_prompt(fitted.prompt)
+        return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded))
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
 from .text import FREE_TEXT, NO_THINKING, cut_at_stop, replace_surrogates, strip_thinking, yes_no_from_tokens
+from .turns import Fold
 
 Body = dict[str, Any]
 
@@ -33,6 +34,8 @@ _FALLBACKS = {
 
 _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
+_BEGINNING_REFUSED = re.compile(r"prefill|(last|final) (turn|message|role)|end with a user|assistant messages? at the end", re.IGNORECASE)
+_TURNS_REFUSED = re.compile(r"\broles?\b|alternat|system (prompt|message|turn|instruction)|jinja", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx", re.IGNORECASE)
 
 
@@ -60,6 +63,11 @@ class Refusal(NamedTuple):
     def is_model_missing(self) -> bool:
         """True if the endpoint does not know the model."""
         return self.code == "model_not_found" or bool(re.search(r"model\b.*\b(does not exist|not found)", self.message, re.IGNORECASE))
+
+    @property
+    def refused_turns(self) -> Fold | None:
+        """The fold of turns that the refusal suggests; None if the refusal is not about turns."""
+        return "beginning" if _BEGINNING_REFUSED.search(self.message) else "system" if _TURNS_REFUSED.search(self.message) else None
 
     def refused_parameter(self, body: Container[str]) -> str | None:
         """Return the optional field of ``body`` that the refusal names; None if it names no such field."""

@@ -1,7 +1,8 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
 A request is retried after a connection error, a time-out, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB),
-or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota and all other refusals are final.
+or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota and all other refusals are final, and so is a status of 500 by which a
+chat template refuses the turns.
 
 The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
 further retry up to 30 seconds, and shortened at random by up to half.
@@ -177,8 +178,8 @@ class Connection:
             refusal = parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
         if refusal.status in (401, 403):
             return Refused(f"{self._name} refuses the key ({refusal.status}: {refusal.message}): set OPENAI_API_KEY", refusal)
-        is_spent = refusal.code == "insufficient_quota"
-        if (refusal.status in _RETRIED_STATUSES or refusal.status >= 500) and refusal.status != 501 and not is_spent:
+        is_final = refusal.code == "insufficient_quota" or refusal.status == 501 or (refusal.status == 500 and refusal.refused_turns)
+        if (refusal.status in _RETRIED_STATUSES or refusal.status >= 500) and not is_final:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", _retry_after(response))
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message})", refusal)
 

@@ -2,7 +2,7 @@
 
 The capabilities of an endpoint are learned from its answers. If the endpoint refuses a field by name, later requests omit the field, and
 ``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. An endpoint without plain
-completions receives a plain text as a user's turn. A prompt that the endpoint refuses as too long is sent again with shorter passages and a
+completions receives a plain text as a user's turn. Turns that a chat template refuses are folded (``turns``). A prompt that the endpoint refuses as too long is sent again with shorter passages and a
 quarter fewer tokens.
 """
 
@@ -24,6 +24,7 @@ from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
 from .text import BY_WORD, NO_TEMPLATE, yes_no_from_word
+from .turns import Fold, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
 
@@ -78,6 +79,7 @@ class OpenAIHttp:
         self._probe_lock = threading.Lock()
         self._context, self._is_probed = options.context, False
         self._refused: set[str] = set(bodies.VLLM_ONLY)
+        self._folds: frozenset[Fold] = frozenset()
         self._top = bodies.TOP_LOGPROBS[0]
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
         self._has_returned_logprobs = False  # if true, an answer without logprobs does not prove that the endpoint lacks them
@@ -227,6 +229,7 @@ class OpenAIHttp:
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else 1
         budget = None if self._context is None else self._context - n_generated
         last_refusal: Refused | None = None
+        folds = self._folds
         while True:
             try:
                 fitted = fit(call.prompt, budget, self._count)
@@ -234,26 +237,39 @@ class OpenAIHttp:
                 if last_refusal is None:
                     raise
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
-            prompt, adapted = self._adapt_prompt(fitted.prompt)
+            prompt, adapted = self._adapt_prompt(fitted.prompt, folds)
             full_body = bodies.build_body(dataclasses.replace(call, prompt=prompt), self._model)
             body = bodies.drop_refused(full_body, self._refused, top=self._top)
             try:
                 data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
             except Refused as error:
-                budget, last_refusal = self._adapt(error, body, fitted.prompt, budget), error
+                last_refusal, fold = error, self._next_fold(error, body, fitted.prompt, folds)
+                if fold is None:
+                    budget = self._adapt(error, body, fitted.prompt, budget)
+                else:
+                    folds = folds | {fold}
                 continue
+            self._folds |= folds  # learned only from an accepted request
             return _Answer(data, (*adapted, *fitted.degraded, *bodies.describe_dropped(full_body, body)))
 
     def _count(self, prompt: Prompt) -> int:
         return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(prompt_text(prompt))
 
-    def _adapt_prompt(self, prompt: Prompt) -> tuple[Prompt, tuple[str, ...]]:
+    def _adapt_prompt(self, prompt: Prompt, folds: frozenset[Fold]) -> tuple[Prompt, tuple[str, ...]]:
         """Return a prompt in a form that the endpoint supports, and the fallbacks used."""
         if isinstance(prompt, str) and not self._has_completions:
             return (Message("user", prompt),), (_ONLY_CHAT,)
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
             return prompt_text(prompt), (NO_TEMPLATE,)
-        return prompt, ()
+        return (prompt, ()) if isinstance(prompt, str | TokenIds) else fold_turns(prompt, folds)
+
+    def _next_fold(self, error: Refused, body: bodies.Body, prompt: Prompt, folds: frozenset[Fold]) -> Fold | None:
+        """Return the fold to try after a refusal; None if the refusal is not about turns, or nothing more can be folded."""
+        refusal, likeliest = error.refusal, error.refusal.refused_turns
+        is_other = refusal.is_too_long or refusal.is_model_missing or refusal.refused_parameter(body) is not None
+        if likeliest is None or is_other or "messages" not in body or isinstance(prompt, str | TokenIds):
+            return None
+        return next_fold(prompt, folds, likeliest)
 
     def _adapt(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
         """Adapt to a refusal, and return the token budget of the next attempt.

@@ -46,6 +46,7 @@ class Endpoint:
         owner: reported owner of the models; "vllm" for vLLM's server.
         context: reported context length; None: not reported.
         seconds: duration of an answer.
+        refuses_turns: roles of a chat -> status and message of a chat template's refusal; None: the chat is accepted.
         one_choice: whether it gives one text, however many are requested.
         bodies, keys, times: the bodies received, with their keys and times.
         busiest: maximum number of concurrent requests so far.
@@ -59,6 +60,7 @@ class Endpoint:
         self.paths = {"/v1/chat/completions", "/v1/completions", "/v1/models"}
         self.top, self.owner, self.context, self.seconds = 20, "vllm", None, 0.0
         self.one_choice = False
+        self.refuses_turns: Callable[[list[str]], tuple[int, str] | None] = lambda roles: None
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.times: list[float] = []
@@ -69,6 +71,8 @@ class Endpoint:
         """Answer a body with a status and another body."""
         for name in self.refuses & set(body):
             return 400, {"error": {"message": f"Unrecognized request argument supplied: '{name}'", "param": name, "code": None}}
+        if refusal := self.refuses_turns([turn["role"] for turn in body.get("messages", ())]):
+            return refusal[0], {"error": {"message": refusal[1], "type": "made", "code": refusal[0]}}
         top = body.get("top_logprobs") if "messages" in body else body.get("logprobs")
         if top and top > self.top:
             return 400, {"error": {"message": f"top_logprobs must be at most {self.top}", "param": "top_logprobs", "code": None}}

@@ -220,7 +220,7 @@ def test_turns_go_through_the_template(tiny: TransformersEngine, tmp_path: Path,
         [Generate(prompt=prompt, decoding=Decoding(max_tokens=8)) for prompt in (turns, (*turns, Message("assistant", "no, ")))]
     )
     assert [gens(reply)[0].token_ids for reply in given] == [gens(reply)[0].token_ids for reply in wanted]
-    plain = TransformersEngine(str(save_tiny_llama(tmp_path / "plain", with_template=False)))
+    plain = TransformersEngine(str(save_tiny_llama(tmp_path / "plain", template=None)))
     assert not plain.capabilities.chat
     flat, text = plain.run([Generate(prompt=prompt, decoding=Decoding(max_tokens=8)) for prompt in (turns, "Yes or No.\n\nThe river")])
     assert gens(flat)[0].text == gens(text)[0].text

@@ -15,7 +15,7 @@ _SENTENCES = [
     '{"answer": "Paris", "reason": "it says so"}',
 ] * 4
 
-_CHAT = (
+CHAT = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}"
     "{% if not loop.last or add_generation_prompt %}</s>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -23,7 +23,7 @@ _CHAT = (
 
 
 def save_tiny_llama(
-    folder: Path, *, with_template: bool = True, context: int = CONTEXT, texts: Iterable[str] = _SENTENCES, n_tokens: int = 400
+    folder: Path, *, template: str | None = CHAT, context: int = CONTEXT, texts: Iterable[str] = _SENTENCES, n_tokens: int = 400
 ) -> Path:
     """Write a checkpoint that transformers loads from a folder: 2 layers, and byte pairs learned from texts."""
     import torch
@@ -38,7 +38,7 @@ def save_tiny_llama(
     raw.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=n_tokens, special_tokens=special, initial_alphabet=alphabet))
     raw.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", raw.token_to_id("<s>"))])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", clean_up_tokenization_spaces=False)
-    tokenizer.chat_template = _CHAT if with_template else None
+    tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     config = LlamaConfig(
         vocab_size=raw.get_vocab_size(),
