@@ -1,8 +1,8 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
 A request is retried after a connection error, a time-out, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB),
-or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota and all other refusals are final, and so is a status of 500 by which a
-chat template refuses the turns.
+or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota, a chat template's refusal of the turns, and all other refusals are
+final.
 
 The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
 further retry up to 30 seconds, and shortened at random by up to half.

@@ -1,9 +1,9 @@
 """Models at OpenAI-compatible endpoints: vLLM's server, llama.cpp, Ollama, a cloud.
 
 The capabilities of an endpoint are learned from its answers. If the endpoint refuses a field by name, later requests omit the field, and
-``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. An endpoint without plain
-completions receives a plain text as a user's turn. Turns that a chat template refuses are folded (``turns``). A prompt that the endpoint refuses as too long is sent again with shorter passages and a
-quarter fewer tokens.
+``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. Turns that a chat template
+refuses are folded (``turns``). An endpoint without plain completions receives a plain text as a user's turn. A prompt that the endpoint
+refuses as too long is sent again with shorter passages and a quarter fewer tokens.
 """
 
 from __future__ import annotations

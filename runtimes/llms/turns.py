@@ -1,12 +1,12 @@
 """Conversations in the forms that restrictive chat templates accept.
 
 Some templates refuse a system turn, two turns of one speaker in a row, or an answer that is to be continued; some drop a system turn. Such
-turns are *folded*: a system turn becomes part of the user's first turn, and the beginning of an answer becomes part of the user's last turn.
+turns are *folded*: a system turn becomes part of the user's first turn, the beginning of an answer becomes part of the user's last turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Literal
 
 from .base import Chat, Message
@@ -55,7 +55,7 @@ def _shown(prompt: Chat, folds: Set[Fold]) -> list[tuple[str, str]]:
     return [(turn.role, turn.content) for turn in fold_turns(prompt, folds)[0]]
 
 
-def _describe(prompt: Chat, folded: Chat, roles: list[str]) -> tuple[str, ...]:
+def _describe(prompt: Chat, folded: Chat, roles: Sequence[str]) -> tuple[str, ...]:
     changed = [turn.role for turn, role in zip(prompt, roles, strict=True) if turn.role != role]
     notes = {"system": NO_SYSTEM_TURN, "assistant": NO_BEGINNING}
     described = tuple(dict.fromkeys(notes[role] for role in changed))

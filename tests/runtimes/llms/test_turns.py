@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,7 +148,7 @@ def lm_studio(roles: list[str]) -> tuple[int, str] | None:
     ],
 )
 def test_an_endpoint_whose_template_refuses_turns(
-    opened: Open, endpoint: Endpoint, fake: Any, notes: tuple[str, ...], n_requests: int
+    opened: Open, endpoint: Endpoint, fake: Callable[[list[str]], tuple[int, str] | None], notes: tuple[str, ...], n_requests: int
 ) -> None:
     endpoint.refuses_turns = fake
     model = opened()
