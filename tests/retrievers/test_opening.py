@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
+from wikidx.retrievers import opening
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, open_retriever, open_searcher
@@ -73,3 +75,16 @@ def test_a_weight_may_name_an_encoder_by_its_other_name(store: PassageStore) -> 
     (ranking,) = searcher.search(["blue whale"], SearchOptions(fuse="weighted", weights={"gtr-base": 2.0}))
     (bm25_alone,) = LocalSearcher(store, {"bm25": bm25}).search(["blue whale"])
     assert ranking[0].score == pytest.approx(3 * bm25_alone[0].score)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_the_device_of_a_search_is_reported_where_it_decides_the_speed(
+    store: PassageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_large: bool
+) -> None:
+    build_index("made", "minilm", store)
+    if is_large:
+        monkeypatch.setattr(opening, "_LARGE_CORPUS", len(store))
+    with caplog.at_level(logging.INFO, logger="wikidx.retrievers.opening"):
+        open_searcher("made", "minilm", device="cpu")
+    said = [record.getMessage() for record in caplog.records if record.name == "wikidx.retrievers.opening"]
+    assert said == (["minilm: exact search on the CPU, as requested: 3.1 kB of float32 vectors (2 × 384)"] if is_large else [])

@@ -71,6 +71,19 @@ def test_help_answers_at_once() -> None:
     assert {"numpy", "numba", "torch", "lmdb", "rich.progress"} & set(loaded.stdout.split()) == set()
 
 
+def test_retries_of_a_download_are_said_once() -> None:
+    """The hub's library reports them by a handler of its own."""
+    code = """
+import atexit, logging, sys, huggingface_hub
+from wikidx.runtimes.cli import main
+atexit.register(logging.getLogger("huggingface_hub.utils").warning, "Retrying in 1s")
+sys.argv = ["idx", "list"]
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ran.stderr.count("Retrying in 1s") == 1
+
+
 def test_a_file_becomes_a_corpus_that_is_listed_searched_checked_and_removed(animals: Path) -> None:
     assert "built 'animals': passages (3 rows), bm25 (3 rows)" in idx("build", animals).out
     listed = {entry["name"]: entry["built"] for entry in json.loads(idx("list", "--json").out)["corpora"]}
