@@ -160,7 +160,7 @@ def index_folders(corpus: str) -> list[str]:
 
 
 class IndexIdentity(NamedTuple):
-    """Identity of an index, distinct from any other index built at the same path.
+    """Identity of an index. Two different indexes built at the same path have different identities.
 
     Attributes:
         fingerprint: fingerprint of the corpus.

@@ -1,6 +1,6 @@
 """Estimates of a build: disk, memory and time of each step.
 
-They are computed from rates measured on two cores in 2026. An encoder is timed on a sample of passages.
+They are computed from rates measured on two cores in 2026. The rate of an encoder is measured on this machine.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _IMPORT_BYTES_PER_S = 150e6  # bytes read and written
 _TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
 _RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being written
 
-_TIMED_PASSAGES = 200  # passages that an encoder is timed on
-_TIMED_CORPUS_PASSAGES = 5_000  # size of a corpus from which an encoder is timed
-_CHARACTERS_PER_TOKEN = 16  # upper limit for real texts
+_TIMED_PASSAGES = 200  # size of the sample on which an encoder is timed
+_TIMED_CORPUS_PASSAGES = 5_000  # an encoder is timed only for a corpus of at least this size
+_CHARACTERS_PER_TOKEN = 16  # more than real texts have
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +52,9 @@ class StepEstimate:
     Attributes:
         step: name of the index, or "passages".
         disk_bytes: size on disk.
-        memory_bytes: memory of the process; None: not measured, because the corpus is small.
-        time_s: duration; None: not measured.
-        n_truncated: estimated number of passages that are longer than the encoder's limit; only their beginning is embedded.
+        memory_bytes: memory of the process; None: unknown, because the corpus is too small to time an encoder.
+        time_s: duration; None: unknown for the same reason.
+        n_truncated: number of passages that are longer than the encoder's maximum length. Only their beginning is embedded.
     """
 
     step: str
@@ -73,8 +73,9 @@ def estimate_store(n_passages: int, passage_bytes: float) -> StepEstimate:
 def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOptions) -> StepEstimate:
     """Return the estimate for one encoder's vectors.
 
-    Time is proportional to the tokens that the encoder reads. The encoder is timed on passages of the corpus, or else of the sample corpus,
-    unless a measurement is kept, or the corpus is so small that timing would take longer than it is worth.
+    The time is proportional to the number of tokens that the encoder reads. An earlier measurement on this machine is used again.
+    Otherwise, the encoder is timed on passages of the corpus, or of the sample corpus if none is at hand. For a small corpus, the
+    encoder is not timed.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
@@ -92,13 +93,13 @@ def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOp
 
 
 def _full_lengths(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.int64]:
-    """Return the number of tokens of passages before truncation; of those far beyond the limit, any number beyond it."""
+    """Return the number of tokens of each passage before truncation. Of very long passages, only a beginning is counted."""
     n_characters = _CHARACTERS_PER_TOKEN * spec.max_passage_tokens
     return Tokenizer(spec, "passage").full_lengths(passage._replace(text=passage.text[:n_characters]) for passage in passages)
 
 
 def _measure(spec: EncoderSpec, resources: Resources, passages: Sequence[Passage]) -> Measurement:
-    """Time an encoder, and keep the measurement unless it is of a cluster, whose nodes may change."""
+    """Time an encoder. The measurement is kept, except on a cluster, whose nodes may change."""
     if resources.ray is not None:
         from .embedding.cluster.embedding import measure_on_ray
 

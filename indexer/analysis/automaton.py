@@ -1,8 +1,8 @@
 """Compilation of patterns over character classes into the tables of deterministic automata.
 
 A pattern is a regular expression with ``|``, ``*``, ``+``, ``?``, ``( )`` and ``[ ]``. Every other character is the code of a class.
-Each code, or bracketed set of codes, is a *position* of the pattern. A state of the automaton is a set of positions: those that
-the latest character can have matched (Glushkov, The abstract theory of automata, 1961).
+Each occurrence of a code, or of a bracketed set of codes, is a *position* of the pattern. A state of the automaton is a set of positions:
+those that the latest character can have matched (Glushkov, The abstract theory of automata, 1961).
 """
 
 from __future__ import annotations

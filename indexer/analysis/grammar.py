@@ -24,7 +24,7 @@ _WORD = f"_*{_RUN}(_+{_RUN})*_*"
 
 _SOUTH_EAST_ASIAN = "[cd]+"  # a run is one word: splitting it would need a dictionary
 _IDEOGRAPH = "i"  # WB999: each ideograph is a word
-_FLAG = "rr"  # WB15, 16
+_FLAG = "rr"  # WB15, 16: two regional indicators form a flag
 
 # WB3c: joiners connect pictographs, and may precede the first. A pictograph may end with one emoji style; other styles end the word.
 _DECORATION = "[xdzmo]*"

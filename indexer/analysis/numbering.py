@@ -21,7 +21,7 @@ _LONGEST_RECENT = 8
 
 
 class Table(NamedTuple):
-    """Hash table of terms and their numbers, with linear probing. It is at most half full; then ``_enlarge`` copies it.
+    """Hash table of terms and their numbers, with linear probing. At most half of its slots are used.
 
     A cache holds tokens of up to 8 ASCII characters. ``recent_tokens[p]`` is the latest token with hash p, packed into an integer;
     ``recent_numbers[p]`` is the number of its term, or _STOPPED.
@@ -82,7 +82,11 @@ def number_terms(
 def _number_until_full(
     points: NDArray[np.uint32], rules: Rules, table: Table, units: Units, numbers: NDArray[np.int32]
 ) -> tuple[np.int64, int]:
-    """Number the terms of a text until it ends or the table is full; return the counts of code points read and numbers written."""
+    """Number the terms of a text until it ends or the table is full.
+
+    Returns:
+        The number of code points read, and the number of term numbers written.
+    """
     position, n, stop = np.int64(0), 0, len(points)
     while position < stop and _has_room(table):
         begin, position = next_token(points, position, stop, rules.token)
@@ -166,7 +170,7 @@ def _has_room(table: Table) -> bool:
 
 @kernel
 def _enlarge(table: Table) -> Table:
-    """Return a copy of twice the capacity."""
+    """Return a copy of the table with twice the capacity."""
     n = table.size[0]
     pool = np.empty(2 * len(table.pool), dtype=np.uint8)
     for i in range(table.starts[n]):

@@ -153,7 +153,7 @@ def _step_5(word: Units, n: int) -> int:
 
 @kernel
 def _is_vowel(word: Units, i: int) -> bool:
-    """Return whether a unit is a vowel. A y is a vowel if it follows a consonant, else a consonant."""
+    """Return whether a unit is a vowel. A y that follows a consonant is a vowel; any other y is a consonant."""
     is_turned = False
     while word[i] == _Y and i > 0:
         is_turned = not is_turned

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from wikidx.indexer.analysis import automaton, characters, grammar
 from wikidx.indexer.machine.compiled import kernel
 
-MAX_TOKEN_UNITS = 255  # UTF-16 units, Lucene's default; longer words are split there
+MAX_TOKEN_UNITS = 255  # maximum length of a token in UTF-16 units, Lucene's default; longer words are split
 
 _DEAD, _START = automaton.DEAD, automaton.START
 _LAST_OF_ONE_UNIT = 0xFFFF

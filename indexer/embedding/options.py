@@ -1,4 +1,4 @@
-"""Options of embedding, and ``Resources``: their resolved devices, precision and batch size on this machine or on a Ray cluster."""
+"""Options of embedding (``EmbedOptions``), and the devices, precision and batch size that they select (``Resources``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Embedding on one device: rows -> tokens -> batches -> vectors -> file, each step ahead of the next.
 
 Tokenisers read chunks of a range of rows; for a GPU they are separate processes. The chunks are joined into ranges. A thread pads batches
-of similar length, for a GPU in pinned memory. The model encodes the batches. Memory holds the tokens and vectors of a few ranges,
-independent of the corpus's size.
+of texts of similar length; for a GPU, the batches are in pinned memory. The model encodes the batches. Memory holds the tokens and
+vectors of a few ranges, whatever the size of the corpus.
 
 An interruption costs at most one range: a range is on disk before the device computes more than one batch of the next range. Writing
 4,096 vectors of 768 components takes some 50 ms. Computing them takes a second on a GPU, and a minute on a CPU.

@@ -1,4 +1,4 @@
-"""Speed and memory of an encoder: measured on a sample of passages, and kept in the data home for later estimates."""
+"""Speed and memory of an encoder. They are measured on a sample of passages, and kept in the data home for later estimates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def measure_encoder(encoder: PassageEncoder, passages: Sequence[Passage]) -> Mea
 
 
 def kept_measurement(spec: EncoderSpec, resources: Resources) -> Measurement | None:
-    """Return an earlier measurement with the same checkpoint, resources and versions on this machine; None if there is none."""
+    """Return an earlier measurement on this machine with the same checkpoint, resources and package versions; None if none is kept."""
     try:
         seconds_per_token, dim, peak_bytes = _read_all()[_key(spec, resources)]
         return Measurement(float(seconds_per_token), int(dim), int(peak_bytes))
@@ -59,7 +59,7 @@ def kept_measurement(spec: EncoderSpec, resources: Resources) -> Measurement | N
 
 
 def keep_measurement(spec: EncoderSpec, resources: Resources, measurement: Measurement) -> None:
-    """Keep a measurement for ``kept_measurement``, if the data home can be written."""
+    """Write a measurement to the data home, if the data home is writable."""
     with contextlib.suppress(OSError):
         home().mkdir(parents=True, exist_ok=True)
         write_durably(_path(), json.dumps(_read_all() | {_key(spec, resources): measurement}, indent=1).encode())

@@ -136,7 +136,7 @@ def read_json_object(path: Path, name: str) -> Mapping[str, Any]:
 
 
 def list_shards(index: Path, name: str) -> list[Path]:
-    """Return the weight files listed in a shard index, all in its folder.
+    """Return the weight files that a shard index lists. All must be in the folder of the shard index.
 
     Raises:
         ArtifactCorrupt: the list is empty or invalid.

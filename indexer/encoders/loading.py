@@ -105,7 +105,7 @@ def _load_errors(path: Path, name: str) -> Iterator[None]:
 
 
 def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types
-    """Raise ``ArtifactMismatch`` if weights of a network are missing, have other shapes, or are unknown to the network's modules.
+    """Raise ``ArtifactMismatch`` if a checkpoint lacks weights of a network, or has weights with other shapes or unknown names.
 
     Args:
         network: network from ``from_pretrained``, with random values for missing weights.
@@ -114,7 +114,7 @@ def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  
     """
     modules, is_bare = {name for name, _ in network.named_children()}, network.base_model is network
     missing = [name for name in report["missing_keys"] if not (is_bare and _UNUSED & {*name.split(".")})]
-    # Weights outside the modules belong to a head for another task.
+    # Weights outside the modules belong to a head for another task, and are allowed.
     unknown = [name for name in report["unexpected_keys"] if name.split(".")[0] in modules and not _UNUSED & {*name.split(".")}]
     resized = [f"{name} is {tuple(actual)}, not {tuple(expected)}" for name, actual, expected in sorted(report["mismatched_keys"])]
     if missing or unknown or resized:

@@ -71,7 +71,7 @@ class Model:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-        os.environ.setdefault(*_ONEDNN_CACHE)  # read at torch's first matrix product
+        os.environ.setdefault(*_ONEDNN_CACHE)  # torch reads this at its first matrix product
         self._spec, folder = spec, spec.folder(side)
         sides: tuple[Side, ...] = ("query", "passage")  # sides with the same checkpoint share a model
         self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
@@ -136,7 +136,7 @@ class Model:
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return the width of a batch in tokens. A GPU's attention needs an aligned mask; the width is rounded up to at most the limit."""
+        """Return the width of a batch in tokens. It is rounded up for a mask on a GPU, where attention needs aligned rows of the mask."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest

@@ -16,7 +16,7 @@ _FINE_TUNED = HubCheckpoint("intfloat/simlm-base-msmarco-finetuned", "main")
 
 
 def title_then_text(passage: Passage) -> Pair:
-    """Return title and text; an empty title is also followed by a separator."""
+    """Return title and text. A separator follows even an empty title."""
     return passage.title, passage.text
 
 

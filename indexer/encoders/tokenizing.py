@@ -1,4 +1,4 @@
-"""Tokenization of texts: texts -> token ids. It does not need torch; separate processes can tokenise ahead of the model.
+"""Tokenization of texts: texts -> token ids. The module does not import torch: separate processes tokenise ahead of the model.
 
 The checkpoint's own tokenizer splits texts into tokens and defines the special tokens. This module truncates texts, joins pairs and adds
 the special tokens, because the libraries of the published encoders differ in these steps. Unpaired surrogates become U+FFFD.
@@ -168,7 +168,7 @@ def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
 
 
 def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer of a checkpoint with its authors' settings, or BERT's uncased one for a bare WordPiece vocabulary.
+    """Return the tokenizer of a checkpoint with its authors' settings. A bare WordPiece vocabulary gives BERT's uncased tokenizer.
 
     Args:
         folder: the checkpoint's folder.

@@ -39,7 +39,7 @@ class Number(NamedTuple):
 
 
 class IndexBuild(NamedTuple, Generic[Source]):
-    """Inputs of a build. It writes its files into ``staging``, which may contain partial files of an interrupted build."""
+    """Inputs of a build. The directory ``staging`` receives the files; it may contain partial files of an interrupted build."""
 
     source: Source
     parameters: Parameters
@@ -74,7 +74,8 @@ class IndexKind(Generic[Source, Index_co]):
     Attributes:
         name: name of the kind in the manifest; an index over vectors is named ``<encoder>-<kind>``.
         format_version: version of the file format.
-        parameters: size -> build parameters and default search parameters. The source, these and ``numbers`` determine the index.
+        parameters: size -> build parameters and default search parameters. Together with the source and ``numbers`` they determine the
+            index.
         write: writes the files, or resumes an interrupted build, and returns the counts for the manifest. It raises ``InputError`` if the
             source cannot be indexed, and ``StagingCorrupt`` for unusable partial files.
         open: (directory, manifest, options) -> index.

@@ -1,4 +1,4 @@
-"""Devices by name: availability, free memory, and placement of vectors that must fit."""
+"""Devices by name: availability, free memory, and placement of vectors."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _most_threads: int | None = None  # of this process; see ``limit_threads``
 
 
 def limit_threads(n: int | None) -> None:
-    """Limit the threads of this process if it shares its CPUs with other processes; None: one thread per CPU."""
+    """Limit the number of threads of this process; None: one thread per CPU."""
     global _most_threads
     _most_threads = n
 

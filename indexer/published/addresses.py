@@ -109,7 +109,7 @@ def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Prog
         corpus: the corpus's name, without the limit of a subset.
         encoder: the encoder's name.
         published: published vectors of the corpus and the encoder.
-        progress: called with (bytes downloaded, all bytes), each of the current file.
+        progress: called with (bytes downloaded, all bytes) for each file.
 
     Raises:
         DownloadError, StorageError, LockedError: a file cannot be downloaded, or differs from the published one.

@@ -38,7 +38,7 @@ from .formats import Block, Embeddings, add_checksums
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
-_SAME = 0.05  # relative distance: less between half precision and float32 or between library versions, more between passages
+_SAME = 0.05  # relative distance: half precision or other library versions cause less, other passages more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,5 +159,5 @@ def _examples(ids: Sequence[str]) -> str:
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source.resolve(), target)
-    except OSError:  # another file system, one without links, or a file of another user
+    except OSError:  # another file system, no support of links, or another user's file
         shutil.copyfile(source, target)

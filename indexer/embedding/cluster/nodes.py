@@ -89,7 +89,7 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def _preserve_fault_handlers() -> Iterator[None]:
-    """Preserve the process's fault handlers. A JVM in this process needs its own: its null checks cause faults."""
+    """Preserve the process's fault handlers, which Ray replaces. A JVM in this process needs its own: its null checks cause faults."""
     libc = ctypes.CDLL(None)
     before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
     for number, action in before.items():

@@ -9,8 +9,8 @@ terms, above with four significant bits (org.apache.lucene.util.SmallFloat.intTo
 is computed in float64 and rounded to float32.
 
 The impact of a tf in a row is 255 * (1 - 1 / (1 + tf * inverse)), rounded up to an integer from 1 to 255: the term's part of the score as
-a fraction of w. The impact and the row's length code determine tf, unless several high tf share an impact. The index then lists every
-posting that has not the lowest of these tf as an exception.
+a fraction of w. The impact and the row's length code determine tf, unless several high tf share an impact. Postings that do not have the
+lowest of these tf are exceptions, which the index lists.
 """
 
 from __future__ import annotations

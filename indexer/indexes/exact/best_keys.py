@@ -3,8 +3,8 @@
 A key is an int64. Its upper half is the bits of the score, transformed so that keys order as the scores do. Its lower half is 2^32 - 1
 minus the row, so that ties go to the lower row. The result does not depend on the order in which rows are scored, or on the devices.
 
-Scores below the threshold, the k-th best score so far, are skipped; these are nearly all. The other scores become unordered candidates.
-When a query's slots are full, only its k largest keys are kept. Callers validate the inputs of the kernels.
+Scores below the threshold, the k-th best score so far, are skipped. The other scores, a small part, become unordered candidates. When a
+query's slots are full, only its k largest keys are kept. Callers validate the inputs of the kernels.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> l
 
 
 class DeviceShard:
-    """Consecutive rows of a corpus on one device. ``missing`` rows are skipped; they are counted from ``first_row``, the first row."""
+    """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped."""
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
         self.vectors = vectors

@@ -41,7 +41,7 @@ class TopK:
     def offer(self, scores: torch.Tensor, first_row: int) -> None:
         """Offer the scores of rows from ``first_row`` on, float32 (Q, rows), in whole blocks. NaN and -inf never become results."""
         blocks = scores.view(len(scores), -1, BLOCK)
-        lines, numbers = (blocks.amax(dim=2) <= self._thresholds[:, None]).logical_not_().nonzero(as_tuple=True)  # so that NaN hides none
+        lines, numbers = (blocks.amax(dim=2) <= self._thresholds[:, None]).logical_not_().nonzero(as_tuple=True)  # keeps blocks with NaN
         if len(lines) * BLOCK > _MOST_AT_ONCE and blocks.shape[1] > 1:
             half = blocks.shape[1] // 2 * BLOCK
             self.offer(scores[:, :half], first_row)

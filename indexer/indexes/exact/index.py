@@ -86,7 +86,7 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
 
     Args:
         path: directory of the vectors.
-        manifest: its manifest.
+        manifest: manifest of the vectors.
         device: see ``placement.choose_placement``.
         rows: search only these rows; None: all.
 

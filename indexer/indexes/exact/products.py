@@ -54,7 +54,7 @@ class Prefetch(NamedTuple):
 
 @kernel
 def score_rows(rows: Vectors, panel: Vectors, thresholds: Scores, scored: ScoredRows, prefetch: Prefetch) -> None:
-    """Score the first ``ROWS`` rows.
+    """Score the first ``ROWS`` rows for the queries of a panel.
 
     Args:
         rows: float32 (ROWS or more, dim).

@@ -46,7 +46,7 @@ def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, in
     if codec == "8 bit":
         index.train(_range(build.source))
     index.ntotal = len(build.source)
-    counted_bytes = 4 if codec == "float32" else 1  # FAISS counts codes in these units
+    counted_bytes = 4 if codec == "float32" else 1  # FAISS counts the codes of ``flat`` in floats, other codes in bytes
     with (build.staging / INDEX_FILE).open("wb") as file:
         file.write(serialize(index)[:-_NO_CODES_BYTES])
         file.write(np.uint64(index.ntotal * index.code_size // counted_bytes).tobytes())

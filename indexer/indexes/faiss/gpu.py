@@ -33,7 +33,7 @@ from .index import FaissIndex, read_contents
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import copy_without_lists
 
-LARGEST_K = 2_048  # limit of FAISS's selection kernels, also for nprobe
+LARGEST_K = 2_048  # FAISS's limit on k and on nprobe on a GPU
 _PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time; they become one block of a flat index
 _WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU besides the index: such a block, FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors

@@ -30,7 +30,7 @@ from wikidx.indexer.vectors.corpus_vectors import positions_to_rows
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
-_MOST_TIED = 16_384  # limit of results to fetch for ordering ties; a corpus may repeat a passage a million times
+_MOST_TIED = 16_384  # limit on results fetched to order ties; a corpus may repeat a passage a million times
 _RESULTS_AT_ONCE = 2 << 20  # limit on results of a batch, about 60 bytes each
 
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]

@@ -100,7 +100,7 @@ def write_lists(file: IO[bytes], shards: Sequence[ListShard], progress: Progress
 
 
 def _write_table(file: IO[bytes], sizes: Lists, code_bytes: int) -> None:
-    """Write the lengths of all lists. If at most half of the lists are non-empty, write only the non-empty lists and their lengths."""
+    """Write a table of the lists' lengths. If at most half of the lists are non-empty, the table has only these, with their numbers."""
     non_empty = np.flatnonzero(sizes)
     is_full = len(non_empty) > len(sizes) // 2
     table = sizes if is_full else np.stack([non_empty, sizes[non_empty]], axis=1).ravel()

@@ -50,7 +50,7 @@ def n_lists(n: int) -> int:
 
 
 def n_subquantizers(dim: int) -> int:
-    """Return the number of subquantisers. Each has 4 components, or as many as the next larger divisor of ``dim``."""
+    """Return the number of subquantisers. Each codes 4 components if 4 divides ``dim``, otherwise the next larger divisor of ``dim``."""
     return dim // next(n for n in range(min(_PQ_COMPONENTS, dim), dim + 1) if dim % n == 0)
 
 

@@ -28,7 +28,7 @@ def bind(handle: Handle, position: int, *values: Any) -> Handle:  # noqa: ANN401
 
 
 def chain(first: Handle, *rest: Handle) -> Handle:
-    """Return a handle that calls the given handles in turn. Each takes the result of the handle before as its only parameter."""
+    """Return a handle that calls handles in turn. Each passes its result to the next handle, whose only parameter has exactly its type."""
     for handle in rest:
         first = java_class("java.lang.invoke.MethodHandles").filterReturnValue(first, handle)
     return first

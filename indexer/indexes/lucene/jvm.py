@@ -38,7 +38,7 @@ _UTF8_PATHS = "-Dsun.jnu.encoding=UTF-8"  # paths in UTF-8 whatever the locale, 
 
 _here = threading.local()  # has the attribute ``is_java`` on the Java thread only
 _java_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java", initializer=lambda: setattr(_here, "is_java", True))
-_started_in: int | None = None  # process id
+_started_in: int | None = None  # id of the process that has started the JVM
 
 
 class JavaError(IdxError):
