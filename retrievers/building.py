@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,21 @@ from wikidx.corpora.artifacts.unnamed import UnnamedCorpus
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.given import GivenPassage, SplitRule, given_corpus
+from wikidx.corpora.progress import silent_steps
+from wikidx.corpora.progress_display import show_steps
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.planning import BuildSpec
 from wikidx.indexer.planning import build as build_spec
 
 from .naming import RetrieverName
-from .opening import OpenCorpora, open_searcher
+from .opening import OpenCorpora
 
 if TYPE_CHECKING:
     from .searcher import LocalSearcher
 
 
-def build(
+def build(  # noqa: PLR0913
     source: str | Path | Iterable[GivenPassage],
     retriever: str = "bm25",
     *,
@@ -30,6 +33,7 @@ def build(
     split: SplitRule | None = None,
     device: str = "auto",
     replace: bool = False,
+    show_progress: bool = True,
 ) -> LocalSearcher:
     """Build a corpus and the indexes of a retriever, and open them; finished stores and indexes are reused, interrupted builds resumed.
 
@@ -45,6 +49,7 @@ def build(
         split: rule that splits texts into passages of at most 100 words. None: only a file's articles are split, by "words".
         device: device of encoders and vector indexes; "auto" is the first GPU, else the CPU.
         replace: replace an existing corpus of this name if it differs, and its indexes.
+        show_progress: show progress on standard error: as bars on a terminal, otherwise as lines, at most one in ten seconds.
 
     Raises:
         InputError, UnknownNameError: a passage, file, name or device cannot be used.
@@ -59,20 +64,24 @@ def build(
     elif name is not None:
         resolved = ResolvedCorpus(given_corpus(source, name, split), options)
     else:
-        return _build_unnamed(source, retriever_name, split, embedding)
-    build_spec(BuildSpec(resolved, retriever_name.parts, embedding))
-    return open_searcher(resolved.name, retriever, device=device)
+        return _build_unnamed(source, split, lambda resolved: _build(resolved, retriever_name, embedding, show_progress=show_progress))
+    return _build(resolved, retriever_name, embedding, show_progress=show_progress)
+
+
+def _build(source: ResolvedCorpus, retriever: RetrieverName, embedding: EmbedOptions, *, show_progress: bool) -> LocalSearcher:
+    """Build and open a corpus and the indexes of a retriever."""
+    with show_steps() if show_progress else nullcontext(silent_steps) as step:
+        build_spec(BuildSpec(source, retriever.parts, embedding), step)
+    return OpenCorpora(device=embedding.device).searcher(source.name, retriever)
 
 
 def _build_unnamed(
-    passages: Iterable[GivenPassage], retriever: RetrieverName, split: SplitRule | None, embedding: EmbedOptions
+    passages: Iterable[GivenPassage], split: SplitRule | None, build_corpus: Callable[[ResolvedCorpus], LocalSearcher]
 ) -> LocalSearcher:
     """Build a corpus that is deleted with its searcher."""
     unnamed = UnnamedCorpus()
     try:
-        source = ResolvedCorpus(given_corpus(passages, unnamed.name, split), StoreOptions())
-        build_spec(BuildSpec(source, retriever.parts, embedding))
-        searcher = OpenCorpora(device=embedding.device).searcher(unnamed.name, retriever)
+        searcher = build_corpus(ResolvedCorpus(given_corpus(passages, unnamed.name, split), StoreOptions()))
     except BaseException:
         unnamed.delete()
         raise

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wikidx.corpora.progress_display import format_duration, show_steps
+
 from . import completion
 from .ray_option import EncoderCpus, RayAddress
-from .screen import coverage, format_duration, note, pluralize, print_json, print_line, steps
+from .screen import coverage, note, pluralize, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.corpora.artifacts.manifest import Manifest
@@ -145,7 +147,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
         return
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
-    with steps() as step:
+    with show_steps() as step:
         manifests = run_build(spec, step)
     _show_skipped(spec.name, manifests["passages"])
     if as_json:

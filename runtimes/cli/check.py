@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from wikidx.corpora.progress_display import show_steps
+
 from . import completion
-from .screen import note, print_json, print_line, steps
+from .screen import note, print_json, print_line
 
 
 def check(
@@ -36,7 +38,7 @@ def check(
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
     from wikidx.indexer.recall.report import measure_recall
 
-    with steps() as step:
+    with show_steps() as step:
         reports, plots = measure_recall(corpus, queries, step)
     for plot in plots:
         note(plot)
@@ -65,7 +67,7 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
 
     problems: dict[str, list[str]] = {}
     fingerprint: str | None = None  # the store's fingerprint; None if its manifest is unreadable
-    with steps() as step:
+    with show_steps() as step:
         for name in ("passages", *index_folders(corpus)):
             is_store = name == "passages"
             try:

@@ -13,10 +13,11 @@ import typer
 
 from wikidx.corpora.artifacts.durable import write_durably
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress_display import show_steps
 
 from .method_options import exit_on_interrupt
 from .question_options import QuestionFormat
-from .screen import note, print_json, print_line, steps
+from .screen import note, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.runtimes.evaluation.answers.metric import Metric
@@ -166,7 +167,7 @@ def _row_metrics(scoring: Scoring) -> Iterator[list[RowMetric]]:
     """Yield the list of requested metrics that use a model; close the judge's model at the end."""
     row_metrics: list[RowMetric] = []
     with contextlib.ExitStack() as stack:
-        step = stack.enter_context(steps())
+        step = stack.enter_context(show_steps())
         if scoring.citations is not None:
             from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
             from wikidx.runtimes.evaluation.by_models.nli import Checkpoint

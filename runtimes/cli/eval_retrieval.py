@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.progress_display import show_steps
 
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
 from .method_options import Reranker, Search
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions
-from .screen import steps
 
 if TYPE_CHECKING:
     from wikidx.corpora.progress import Progress
@@ -150,7 +150,7 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
     if task.groups is not None:
         groups_by_kind[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
     for kind, groups in groups_by_kind.items():
-        with steps() as step:
+        with show_steps() as step:
             rankings, speed = _time_search(searcher, groups, options, step(f"{name}, {kind}", "questions"))
         _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
         yield ScoredRetriever(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)

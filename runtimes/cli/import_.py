@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from wikidx.corpora.progress_display import show_steps
+
 from . import completion
-from .screen import coverage, print_json, print_line, steps
+from .screen import coverage, print_json, print_line
 
 
 def lucene(
@@ -23,7 +25,7 @@ def lucene(
     from wikidx.indexer.published.lucene import import_lucene
 
     require_built(corpus)
-    with steps() as step:
+    with show_steps() as step:
         manifest = import_lucene(corpus, path, open_store(corpus), force=force, progress=step("lucene", "documents"))
     if as_json:
         print_json({"corpus": corpus, "imported": {"lucene": dict(manifest.counts)}})
@@ -56,7 +58,7 @@ def embeddings(
     spec = encoder_spec(encoder)
     options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, device=device, force=force)
     embeddings_ = find_embeddings(path, file_format)
-    with steps() as step:
+    with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))
         manifest = import_vectors(corpus, spec, open_store(corpus), embeddings_, options, step(spec.name, "passages"))
     if as_json:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wikidx.corpora.progress_display import show_steps
+
 from .ask import format_cost, predict
 from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions
-from .screen import note, pluralize, print_json, print_line, steps
+from .screen import note, pluralize, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.resumable import ResumableRun, RunSummary
@@ -67,7 +69,7 @@ def run(
         show_first_question(job, {}, as_json=as_json)
         return
     source = {"file": questions, "format": question_options.question_format}
-    with exit_on_interrupt(), steps() as step:
+    with exit_on_interrupt(), show_steps() as step:
         summary = job.run(out, cache=cache, source=source, progress=step(chosen.name, "questions"))
     _report(job, summary, out, as_json=as_json)
 

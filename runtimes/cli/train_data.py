@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wikidx.corpora.progress_display import show_steps
+
 from . import completion
 from .ask import format_cost, options_to_json, print_methods, print_options
 from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
 from .option_groups import flatten
 from .run import show_first_question
-from .screen import note, print_json, print_line, steps
+from .screen import note, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.resumable import RunSummary
@@ -97,7 +99,7 @@ def train_data(
         return
     if out is None:
         raise InputError("name the folder for the training data: --out FOLDER")
-    with exit_on_interrupt(), steps() as step:
+    with exit_on_interrupt(), show_steps() as step:
         manifest, summary = run(task, out, cache=cache, progress=step(builder.name, "questions"))
     _report(manifest, summary, out, as_json=as_json)
 

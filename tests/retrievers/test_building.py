@@ -14,6 +14,7 @@ import pytest
 
 import wikidx as idx
 from tests.conftest import ROOT
+from wikidx.corpora import progress_display
 from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.home import corpus_names
 from wikidx.corpora.build import open_store
@@ -121,6 +122,22 @@ def test_a_file_and_a_known_corpus_are_built_as_by_the_command(tmp_path: Path) -
     assert idx.build(tmp_path / "notes.jsonl").passage("a").text == "Lima is the capital of Peru."
     assert len(open_store("notes")) == 1
     assert idx.build("sample@20", "bm25").search(["river"])
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_progress_is_shown_unless_it_is_unwanted(
+    is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_display, "_LOG_EVERY_S", 0.0)
+    idx.build(CAPITALS, show_progress=is_shown).close()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines if line.startswith("passages")] == ["passages"] * is_shown
+
+
+def test_a_group_of_queries_ranks_the_passage_that_one_of_them_names_first() -> None:
+    with idx.build("sample", show_progress=False) as searcher:
+        (ranking,) = searcher.search_groups([["longest river of Africa", "country where the Nile ends"]], k=3)
+    assert ranking[0].title == "Nile (river)"
 
 
 def test_passages_without_a_name_are_deleted_with_the_searcher(home: Path) -> None:
