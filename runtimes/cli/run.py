@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -92,8 +92,11 @@ def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *,
 
 def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool) -> None:
     """Print a summary of the run; exit with status 1 if questions have failed."""
+    from wikidx.runtimes.execution.results import count_kinds
+    from wikidx.runtimes.llms.text import LOW_MASS
+
     n_questions, n_failed = len(job.questions), len(summary.errors)
-    reasons, degraded = _count_kinds(summary.errors), _count_kinds(summary.degraded)
+    reasons, degraded, yes_no = count_kinds(summary.errors), count_kinds(summary.degraded), _describe_masses(summary.yes_no_masses)
     if as_json:
         print_json(
             {
@@ -103,6 +106,7 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
                 "answered": n_questions - n_failed,
                 "failed": [{"questions": n, "error": error} for n, error in reasons],
                 "degraded": [{"questions": n, "rule": fallback} for n, fallback in degraded],
+                "yes_no": yes_no,
                 "cost": dataclasses.asdict(summary.cost),
                 "seconds": round(summary.seconds, 3),
             }
@@ -115,18 +119,15 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
             print_line(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
         for n, fallback in degraded:
             note(f"note: {pluralize(n, 'question')}: {fallback}")
+        if yes_no and yes_no["mass"] < LOW_MASS:
+            asked = pluralize(len(summary.yes_no_masses), "yes/no question")
+            note(f"note: {asked}: yes and no together have a probability of {yes_no['mass']:.2f} on average; their scores mean little")
         note(f"this time: {format_cost(summary.cost, summary.seconds)}")
     if n_failed:
         note("add --retry-failed to repeat failed questions")
         raise typer.Exit(1)
 
 
-def _count_kinds(errors: Sequence[str]) -> list[tuple[int, str]]:
-    """Return (count, first error) for each kind of error, the most frequent kind first.
-
-    Errors are of one kind if their texts up to the first quotation mark are equal, apart from numbers.
-    """
-    by_kind: dict[str, list[str]] = {}
-    for error in errors:
-        by_kind.setdefault(re.sub(r"\d+", "#", re.split("[\"']", error, maxsplit=1)[0]), []).append(error)
-    return sorted(((len(examples), examples[0]) for examples in by_kind.values()), key=lambda reason: -reason[0])
+def _describe_masses(masses: Sequence[float]) -> dict[str, float]:
+    """Return number and mean of the yes/no questions' masses, for JSON."""
+    return {"asked": len(masses), "mass": math.fsum(masses) / len(masses)} if masses else {}

@@ -62,6 +62,8 @@ class PredictionRow(NamedTuple):
         passages: the answer's evidence as JSON objects; those of ``idx run`` have ``id``, ``title`` and ``text``.
         cost, timing: as in ``predictions.jsonl``; empty if not recorded.
         question: the question's text; None if not recorded.
+        degraded: fallbacks for capabilities that a model lacks.
+        yes_no: number and mean mass of the yes/no questions to models, as in ``predictions.jsonl``; empty if there were none.
     """
 
     id: str
@@ -70,6 +72,8 @@ class PredictionRow(NamedTuple):
     cost: Mapping[str, Any] = _EMPTY
     timing: Mapping[str, Any] = _EMPTY
     question: str | None = None
+    degraded: tuple[str, ...] = ()
+    yes_no: Mapping[str, Any] = _EMPTY
 
 
 class Predictions(NamedTuple):
@@ -150,8 +154,10 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
     documents = record.get("passages", record.get("docs"))
     passages = tuple(item for item in documents if isinstance(item, dict)) if isinstance(documents, list) else ()
     question = next((record[field] for field in _QUESTION_FIELDS if isinstance(record.get(field), str)), None)
-    cost, timing = _mapping(record.get("cost")), _mapping(record.get("timing"))
-    return PredictionRow(name, answer, passages, cost, timing, question), [item for item in (several, kind) if item]
+    cost, timing, yes_no = (_mapping(record.get(field)) for field in ("cost", "timing", "yes_no"))
+    degraded = record.get("degraded")
+    fallbacks = tuple(text for text in degraded if isinstance(text, str)) if isinstance(degraded, list) else ()
+    return PredictionRow(name, answer, passages, cost, timing, question, fallbacks, yes_no), [item for item in (several, kind) if item]
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -14,6 +14,7 @@ from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow,
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
+from wikidx.runtimes.execution.results import count_kinds
 from wikidx.runtimes.questions import Question
 
 from . import normalizing
@@ -80,6 +81,19 @@ class ScoredRun(NamedTuple):
     costs: Mapping[str, FloatArray]
     data_issues: Mapping[str, Occurrences]
     row_metrics: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def fallbacks(self) -> list[tuple[int, str]]:
+        """Fallbacks for capabilities that the models lack: (number of questions, example) of each kind, the most frequent first."""
+        return count_kinds(fallback for row in self.rows for fallback in row.degraded)
+
+    @property
+    def yes_no(self) -> tuple[int, float] | None:
+        """Number of yes/no questions to models, and mean probability of their two answers together; None: no such question recorded."""
+        recorded = [(_number(row.yes_no.get("asked")), _number(row.yes_no.get("mass"))) for row in self.rows if row.yes_no]
+        known = [(n, mass) for n, mass in recorded if n >= 1 and mass >= 0]
+        n_asked = int(sum(n for n, _ in known))
+        return (n_asked, sum(n * mass for n, mass in known) / n_asked) if n_asked else None
 
     @property
     def questions(self) -> tuple[Question, ...]:

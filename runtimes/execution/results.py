@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -98,6 +100,22 @@ class Prediction:
     degraded: tuple[str, ...] = ()
     error: str | None = None
 
+    @property
+    def yes_no_masses(self) -> list[float]:
+        """Total probabilities of the two answers, for each yes/no question to a model."""
+        return [step.result.mass for step in self.steps if isinstance(step.result, YesNo)]
+
+
+def count_kinds(texts: Iterable[str]) -> list[tuple[int, str]]:
+    """Return (count, first text) for each kind of error or fallback, the most frequent kind first.
+
+    Texts are of one kind if they are equal up to the first quotation mark, apart from numbers.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for text in texts:
+        by_kind.setdefault(re.sub(r"\d+", "#", re.split("[\"']", text, maxsplit=1)[0]), []).append(text)
+    return sorted(((len(examples), examples[0]) for examples in by_kind.values()), key=lambda kind: -kind[0])
+
 
 def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
     """Return a prediction as JSON values.
@@ -117,6 +135,8 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
         "cost": asdict(prediction.cost),
         "timing": asdict(prediction.timing),
     }
+    if masses := prediction.yes_no_masses:
+        record["yes_no"] = {"asked": len(masses), "mass": math.fsum(masses) / len(masses)}
     if with_steps:
         record["steps"] = [step_to_json(step) for step in prediction.steps]
     return record

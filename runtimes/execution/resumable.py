@@ -51,6 +51,7 @@ class RunSummary(NamedTuple):
         errors: errors of all failed questions, including those of earlier starts.
         cost: total cost of the questions asked in this start.
         degraded: fallbacks for capabilities that models lack, once per question asked in this start.
+        yes_no_masses: total probabilities of the two answers, for each yes/no question asked in this start.
         seconds: duration of this start, without the opening of the models.
     """
 
@@ -58,6 +59,7 @@ class RunSummary(NamedTuple):
     errors: list[str]
     cost: Cost
     degraded: list[str]
+    yes_no_masses: list[float]
     seconds: float
 
 
@@ -126,15 +128,16 @@ class ResumableRun(NamedTuple):
         if n_done:
             logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{total:,}")
         progress(n_done, total)
-        costs, degraded = list[Cost](), list[str]()
+        costs, degraded, masses = list[Cost](), list[str](), list[float]()
         for method, open_questions in todo:
             for prediction in self._answer(method, open_questions, services, log):
                 costs.append(prediction.cost)
                 degraded += prediction.degraded
+                masses += prediction.yes_no_masses
                 n_done += 1
                 progress(n_done, total)
         errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
-        return RunSummary(settings, errors, Cost.total(costs), degraded, time.monotonic() - started)
+        return RunSummary(settings, errors, Cost.total(costs), degraded, masses, time.monotonic() - started)
 
     def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
         """Yield each prediction after writing it."""

@@ -168,8 +168,8 @@ class Generate:
 class AskYesNo:
     """Score the answer to a yes/no prompt by next-token probabilities; the result is a ``YesNo``.
 
-    Each word of ``positive`` and ``negative`` has variants: as given, capitalised and in capitals, each with and without a leading space.
-    The probability of an answer is the sum over the variants of its words that are single tokens.
+    The probability of an answer is the sum over all tokens that begin with one of its words, in any case, after any white space, and
+    without a further letter or digit. If the model generates a token of white space first, the tokens after it count too.
     """
 
     prompt: Prompt

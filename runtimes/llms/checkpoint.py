@@ -6,13 +6,14 @@ that the template refuses are folded (``turns``).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
 from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, TokenIds, prompt_text
 from .fitting import fit
-from .text import NO_TEMPLATE
+from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
 from .turns import FOLDS, fold_turns
 
 _NO_FORM = "the chat template refuses the conversation: the turns are one text"
@@ -53,6 +54,7 @@ class CheckpointLLM:
         context: int | None,
     ) -> None:
         self.name, self._tokenizer = name, tokenizer
+        self._known_answer_ids: dict[tuple[str, ...], list[int]] = {}
         self.capabilities = Capabilities(
             chat=bool(tokenizer.chat_template),
             logprobs=True,
@@ -78,6 +80,24 @@ class CheckpointLLM:
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    @cached_property
+    def _token_texts(self) -> list[str]:
+        """Texts of all tokens of the vocabulary, by id; special tokens have none."""
+        texts: list[str] = self._tokenizer.batch_decode([[token] for token in range(len(self._tokenizer))], skip_special_tokens=True)
+        return texts
+
+    def _answer_ids(self, words: tuple[str, ...]) -> list[int]:
+        """Return the ids of the tokens that begin an answer, as ``AskYesNo`` defines them, shortest text first."""
+        if words not in self._known_answer_ids:
+            matches = map(answer_pattern(words).match, self._token_texts)
+            ids = [token for token, match in enumerate(matches) if match]
+            self._known_answer_ids[words] = sorted(ids, key=lambda token: len(self._token_texts[token]))
+        return self._known_answer_ids[words]
+
+    def _is_blank(self, token: int) -> bool:
+        """Return whether a token is white space. A tokenizer that strips texts shows this in the vocabulary only."""
+        return is_blank(self._token_texts[token] or str(self._tokenizer.convert_ids_to_tokens(token)))
 
     def _prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         return self._encode_prompt(prompt)[0]
@@ -110,7 +130,7 @@ class CheckpointLLM:
     def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
         """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
-        n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1
+        n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1 + MAX_BLANKS
         budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved
         try:
             fitted = fit(call.prompt, budget, lambda prompt: len(self._prompt_ids(prompt)))

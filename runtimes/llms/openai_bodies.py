@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Mapping, Sequence, Set
+from itertools import islice, zip_longest
 from typing import Any, Literal, NamedTuple
 
 from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
-from .text import FREE_TEXT, NO_THINKING, cut_at_stop, replace_surrogates, strip_thinking, yes_no_from_tokens
+from .text import FREE_TEXT, NO_THINKING, NextToken, cut_at_stop, is_blank, replace_surrogates, strip_thinking, yes_no_from_tokens
 from .turns import Fold
 
 Body = dict[str, Any]
@@ -92,8 +93,8 @@ def _one_line(message: object) -> str:
     return " ".join(text.split())[:500]
 
 
-def build_body(call: Generate | AskYesNo, model: str) -> Body:
-    """Return the request body of a call, before refused fields are dropped."""
+def build_body(call: Generate | AskYesNo, model: str, *, answer_tokens: int = 1) -> Body:
+    """Return the request body of a call, before refused fields are dropped. A yes/no question generates ``answer_tokens``."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
     if isinstance(call.prompt, str | TokenIds):
@@ -109,7 +110,7 @@ def build_body(call: Generate | AskYesNo, model: str) -> Body:
     top = TOP_LOGPROBS[0]
     return (
         body
-        | {"max_tokens": 1, "temperature": 0.0, "top_p": 1.0}
+        | {"max_tokens": answer_tokens, "temperature": 0.0, "top_p": 1.0}
         | ({"logprobs": True, "top_logprobs": top} if is_chat else {"logprobs": top})
     )
 
@@ -210,19 +211,36 @@ def _logprob(value: float) -> float:
 
 def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
     """Parse the probabilities of the two answers; return None if the choice has no log-probabilities."""
-    likeliest = _likeliest_tokens(choice.get("logprobs") or {})
-    return yes_no_from_tokens(likeliest, call.positive, call.negative, degraded) if likeliest else None
+    positions = _positions(choice.get("logprobs") or {})
+    return yes_no_from_tokens(positions, call.positive, call.negative, degraded) if positions and positions[0].likeliest else None
 
 
-def _likeliest_tokens(logprobs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the likeliest tokens at the first position, with their log-probabilities."""
-    content, tops = logprobs.get("content"), logprobs.get("top_logprobs")
-    if content:
-        alternatives = content[0].get("top_logprobs") or content[:1]
-        pairs = [(other.get("token"), other.get("logprob")) for other in alternatives]
-    else:
-        pairs = list((tops[0] or {}).items()) if tops else []
-    return [(token, _logprob(logprob)) for token, logprob in pairs if isinstance(token, str) and isinstance(logprob, int | float)]
+def begins_blank(choice: Mapping[str, Any]) -> bool:
+    """Return True if a text begins with a token of white space."""
+    positions = _positions(choice.get("logprobs") or {})
+    return bool(positions and positions[0].generated and is_blank(positions[0].generated[0]))
+
+
+def _positions(logprobs: Mapping[str, Any]) -> list[NextToken]:
+    """Return the positions of a text, each with its generated token and the likeliest tokens."""
+    if content := logprobs.get("content"):
+        return [_position((token.get("token"), token.get("logprob")), _pairs(token.get("top_logprobs") or [token])) for token in content]
+    tops = [list((top or {}).items()) for top in logprobs.get("top_logprobs") or []]
+    generated = zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])
+    return [_position(token or (None, None), top) for top, token in zip_longest(tops, islice(generated, len(tops)))]
+
+
+def _pairs(tokens: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
+    return [(token.get("token"), token.get("logprob")) for token in tokens]
+
+
+def _position(generated: tuple[Any, Any], likeliest: Sequence[tuple[Any, Any]]) -> NextToken:
+    own, *others = ([(token, _logprob(logprob))] if _is_scored(token, logprob) else [] for token, logprob in (generated, *likeliest))
+    return NextToken(own[0] if own else None, [pair for pairs in others for pair in pairs])
+
+
+def _is_scored(token: object, logprob: object) -> bool:
+    return isinstance(token, str) and isinstance(logprob, int | float)
 
 
 def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:

@@ -23,7 +23,7 @@ from .cache import ReplyCache
 from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
-from .text import BY_WORD, NO_TEMPLATE, yes_no_from_word
+from .text import BY_WORD, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
 from .turns import Fold, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
@@ -80,7 +80,7 @@ class OpenAIHttp:
         self._context, self._is_probed = options.context, False
         self._refused: set[str] = set(bodies.VLLM_ONLY)
         self._folds: frozenset[Fold] = frozenset()
-        self._top = bodies.TOP_LOGPROBS[0]
+        self._top, self._answer_tokens = bodies.TOP_LOGPROBS[0], 1
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
         self._has_returned_logprobs = False  # if true, an answer without logprobs does not prove that the endpoint lacks them
 
@@ -189,7 +189,7 @@ class OpenAIHttp:
     def _yes_no(self, call: AskYesNo) -> Reply:
         n_read = n_written = 0
         if self._has_logprobs and "logprobs" not in self._refused:
-            answer = self._send(call)
+            answer = self._send_yes_no(call)
             n_read, n_written = answer.tokens
             if yes_no := bodies.parse_yes_no(answer.choices[0], call, answer.degraded):
                 self._has_returned_logprobs = True
@@ -201,6 +201,15 @@ class OpenAIHttp:
         text = bodies.parse_gen(answer.choices[0], word, ()).text
         yes_no = yes_no_from_word(text, call.positive, call.negative, degraded=(*answer.degraded, BY_WORD))
         return Reply(yes_no, n_read + answer.tokens[0], n_written + answer.tokens[1])
+
+    def _send_yes_no(self, call: AskYesNo) -> _Answer:
+        """Send a yes/no question. If the model begins with white space, ask again for more tokens, and for as many from then on."""
+        n_tokens = self._answer_tokens
+        answer = self._send(call)
+        if n_tokens == 1 and bodies.begins_blank(answer.choices[0]):
+            self._answer_tokens = 1 + MAX_BLANKS
+            return self._send(call)
+        return answer
 
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()
@@ -226,7 +235,7 @@ class OpenAIHttp:
 
     def _send(self, call: Generate | AskYesNo) -> _Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""
-        n_generated = call.decoding.max_tokens if isinstance(call, Generate) else 1
+        n_generated = call.decoding.max_tokens if isinstance(call, Generate) else self._answer_tokens
         budget = None if self._context is None else self._context - n_generated
         last_refusal: Refused | None = None
         folds = self._folds
@@ -238,7 +247,7 @@ class OpenAIHttp:
                     raise
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
             prompt, adapted = self._adapt_prompt(fitted.prompt, folds)
-            full_body = bodies.build_body(dataclasses.replace(call, prompt=prompt), self._model)
+            full_body = bodies.build_body(dataclasses.replace(call, prompt=prompt), self._model, answer_tokens=self._answer_tokens)
             body = bodies.drop_refused(full_body, self._refused, top=self._top)
             try:
                 data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from .base import YesNo
 
 BY_WORD = "no logprobs: yes/no is the first word generated, scored 1 or 0"
 NO_TEMPLATE = "no chat template: the turns are one text"
+NO_SINGLE_TOKEN = "a side has no word that is one token: its probability is 0"
 FREE_TEXT = "no structured output: the text is free"
 NO_THINKING = "the model's thinking is left out: it costs tokens, and logprobs include it"
+
+LOW_MASS = 0.5
+"""Mean probability of the answers to yes/no questions below which their scores mean little."""
+
+MAX_BLANKS = 2
+"""Maximum number of white-space tokens before the answer to a yes/no question."""
+
+_SPACE_MARKS = "▁ĠĊ"  # of SentencePiece and of byte-level vocabularies
 
 
 def replace_surrogates(text: str) -> str:
@@ -32,19 +42,40 @@ def strip_thinking(text: str) -> tuple[str, bool]:
     return (after.lstrip(), True) if is_thought else (text, False)
 
 
-def word_variants(words: Iterable[str]) -> frozenset[str]:
-    """Return the variants of each word: as given, capitalised and in capitals, with and without a leading space."""
-    written = {form for word in words for form in (word, word.capitalize(), word.upper())}
-    return frozenset(written | {f" {form}" for form in written})
+def answer_pattern(words: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern for tokens that begin an answer: white space, one of the words in any case, and no further letter or digit."""
+    return re.compile(rf"[\s{_SPACE_MARKS}]*(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
+
+
+def is_blank(token: str) -> bool:
+    """Return whether a token consists of white space, written out or as the marks of a vocabulary."""
+    return bool(token) and not token.strip(f" \t\r\n{_SPACE_MARKS}")
+
+
+class NextToken(NamedTuple):
+    """A position of a generated text.
+
+    Attributes:
+        generated: the generated token and its log-probability; None: unknown.
+        likeliest: tokens that were possible there, with their log-probabilities.
+    """
+
+    generated: tuple[str, float] | None
+    likeliest: Sequence[tuple[str, float]]
 
 
 def yes_no_from_tokens(
-    likeliest: Sequence[tuple[str, float]], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
+    positions: Iterable[NextToken], positive: Sequence[str], negative: Sequence[str], degraded: tuple[str, ...]
 ) -> YesNo:
-    """Sum the probabilities of each answer's word variants over ``likeliest``, pairs of token and log-probability."""
-    sides = (word_variants(positive), word_variants(negative))
-    p_positive, p_negative = (math.fsum(math.exp(logprob) for token, logprob in likeliest if token in side) for side in sides)
-    return YesNo(p_positive=p_positive, p_negative=p_negative, degraded=degraded)
+    """Sum the probabilities of the tokens that begin each answer, at the first position and after generated white space."""
+    patterns, sums, p_reached = [answer_pattern(words) for words in (positive, negative)], [0.0, 0.0], 1.0
+    for position in positions:
+        for side, pattern in enumerate(patterns):
+            sums[side] += p_reached * math.fsum(math.exp(logprob) for token, logprob in position.likeliest if pattern.match(token))
+        if position.generated is None or not is_blank(position.generated[0]):
+            break
+        p_reached *= math.exp(position.generated[1])
+    return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
 
 def yes_no_from_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:

@@ -24,7 +24,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .options import EngineOptions
-from .text import FREE_TEXT, NO_THINKING, cut_at_stop, strip_thinking, word_variants
+from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_THINKING, cut_at_stop, strip_thinking
 
 if TYPE_CHECKING:
     from .transformers_decoding import Model, Row
@@ -33,7 +33,24 @@ _CPU_BATCH_TOKENS = 8_192
 _GPU_BATCH_TOKENS = 65_536
 _STOP_MARGIN = 8  # tokens added to the window that is searched for a stop text; a character may be several tokens
 
-_NO_SINGLE_TOKEN = "a side has no word that is one token: its probability is 0"
+
+@dataclasses.dataclass(slots=True)
+class _NextAnswer:
+    """A yes/no question that is being scored.
+
+    Attributes:
+        prepared: the call.
+        ids: the prompt, with the tokens of white space after it.
+        p_reached: probability of those tokens.
+        sums: probabilities of the positive and of the negative answer so far.
+        is_open: whether the last token is white space, so that the answer follows.
+    """
+
+    prepared: PreparedCall
+    ids: tuple[int, ...]
+    p_reached: float = 1.0
+    sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
+    is_open: bool = True
 
 
 class TransformersEngine(CheckpointLLM):
@@ -121,20 +138,31 @@ class TransformersEngine(CheckpointLLM):
         )
 
     def _yes_no(self, calls: list[PreparedCall]) -> list[Reply]:
-        replies: dict[int, Reply] = {}
-        for batch in self._batches([len(prepared.ids) for prepared in calls]):
-            probabilities = self._model.next_token_probabilities([calls[number].ids for number in batch])
-            for number, row in zip(batch, probabilities, strict=True):
-                prepared = calls[number]
-                sides = [self._single_tokens(side) for side in (prepared.call.positive, prepared.call.negative)]
-                positive, negative = (float(row[ids].sum()) for ids in sides)
-                degraded = prepared.degraded if all(sides) else (*prepared.degraded, _NO_SINGLE_TOKEN)
-                replies[number] = Reply(YesNo(p_positive=positive, p_negative=negative, degraded=degraded), len(prepared.ids), 1)
-        return [replies[number] for number in range(len(calls))]
+        answers = [_NextAnswer(prepared, prepared.ids) for prepared in calls]
+        pending = answers
+        for _ in range(1 + MAX_BLANKS):
+            for batch in self._batches([len(answer.ids) for answer in pending]):
+                probabilities = self._model.next_token_probabilities([pending[number].ids for number in batch])
+                for number, row in zip(batch, probabilities, strict=True):
+                    self._add_next_token(pending[number], row)
+            pending = [answer for answer in pending if answer.is_open]
+        return list(map(self._yes_no_reply, answers))
 
-    def _single_tokens(self, words: Sequence[str]) -> list[int]:
-        ids = [self._ids(form) for form in sorted(word_variants(words))]
-        return sorted({form[0] for form in ids if len(form) == 1})
+    def _add_next_token(self, answer: _NextAnswer, probabilities: Any) -> None:  # noqa: ANN401 - a row of torch
+        """Add the probabilities of both answers; if the likeliest token is white space, append it to the ids."""
+        call: AskYesNo = answer.prepared.call
+        for side, words in enumerate((call.positive, call.negative)):
+            answer.sums[side] += answer.p_reached * float(probabilities[self._answer_ids(words)].sum())
+        likeliest = int(probabilities.argmax())
+        answer.is_open = self._is_blank(likeliest)
+        answer.ids, answer.p_reached = (*answer.ids, likeliest), answer.p_reached * float(probabilities[likeliest])
+
+    def _yes_no_reply(self, answer: _NextAnswer) -> Reply:
+        prepared = answer.prepared
+        has_both = all(map(self._answer_ids, (prepared.call.positive, prepared.call.negative)))
+        degraded = prepared.degraded if has_both else (*prepared.degraded, NO_SINGLE_TOKEN)
+        yes_no = YesNo(p_positive=answer.sums[0], p_negative=answer.sums[1], degraded=degraded)
+        return Reply(yes_no, len(prepared.ids), len(answer.ids) - len(prepared.ids))
 
     def _nll(self, calls: list[PreparedCall]) -> list[Reply]:
         totals: dict[int, float] = {}

@@ -1,7 +1,7 @@
 """vLLM in this process: one engine call per batch, with prefix caching and structured outputs.
 
-This backend needs the extra ``vllm`` and a GPU. It is written from vLLM's documentation, and tested with a fake of vLLM. Yes/no scores use
-the 20 likeliest tokens.
+This backend needs the extra ``vllm`` and a GPU. It is written from vLLM's documentation, and tested with a fake of vLLM. Yes/no scores are
+exact: vLLM returns the log-probabilities of the tokens that begin an answer.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply
+from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall
-from .text import NO_THINKING, strip_thinking, yes_no_from_tokens
+from .text import MAX_BLANKS, NO_SINGLE_TOKEN, NO_THINKING, strip_thinking
 
-_TOP = 20  # number of likeliest tokens to request; vLLM's default maximum (``max_logprobs``)
+_IDS_PER_ANSWER = 64  # vLLM returns the log-probabilities of at most 128 given tokens
 
 
 class VllmEngine(CheckpointLLM):
@@ -47,7 +47,7 @@ class VllmEngine(CheckpointLLM):
         super().__init__(
             f"vllm:{model}",
             self._engine.get_tokenizer(),
-            top_logprobs=_TOP,
+            top_logprobs=None,
             structured=frozenset({"choice", "json", "regex"}),
             context=int(config.max_model_len),
         )
@@ -66,7 +66,7 @@ class VllmEngine(CheckpointLLM):
         except Exception as error:  # noqa: BLE001 - vLLM documents no exceptions, and raises those of its libraries
             failure = LLMError(f"vLLM failed on a batch of {len(fitting)} prompts: {type(error).__name__}: {first_line(error)}")
             return [failure if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
-        return [_reply(prepared, next(outputs)) if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
+        return [self._reply(prepared, next(outputs)) if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
 
     def close(self) -> None:
         """Release the engine."""
@@ -74,7 +74,8 @@ class VllmEngine(CheckpointLLM):
 
     def _sampling(self, call: Call) -> Any:  # noqa: ANN401 - vLLM's SamplingParams
         if isinstance(call, AskYesNo):
-            return self._vllm.SamplingParams(temperature=0.0, max_tokens=1, logprobs=_TOP)
+            ids = sorted({token for words in (call.positive, call.negative) for token in self._answer_ids(words)[:_IDS_PER_ANSWER]})
+            return self._vllm.SamplingParams(temperature=0.0, max_tokens=1 + MAX_BLANKS, logprob_token_ids=ids)
         if isinstance(call, MeanNll):
             return self._vllm.SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=0)
         decoding = call.decoding
@@ -101,21 +102,31 @@ class VllmEngine(CheckpointLLM):
             case None:
                 return None
 
+    def _reply(self, prepared: PreparedCall, output: Any) -> Reply:  # noqa: ANN401 - vLLM's RequestOutput
+        call: Call = prepared.call
+        n_read = len(prepared.ids) + len(prepared.continuation)
+        match call:
+            case Generate():
+                gens = tuple(_gen(text, prepared.degraded) for text in output.outputs)
+                return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
+            case AskYesNo():
+                return Reply(self._yes_no(prepared, output.outputs[0]), n_read, len(output.outputs[0].token_ids))
+            case MeanNll():
+                scored = zip(prepared.continuation, output.prompt_logprobs[len(prepared.ids) :], strict=True)
+                total = -math.fsum(entries[token].logprob for token, entries in scored)
+                return Reply(Nll(total=total, n_tokens=len(prepared.continuation), degraded=prepared.degraded), n_read, 0)
 
-def _reply(prepared: PreparedCall, output: Any) -> Reply:  # noqa: ANN401 - vLLM's RequestOutput
-    call: Call = prepared.call
-    n_read = len(prepared.ids) + len(prepared.continuation)
-    match call:
-        case Generate():
-            gens = tuple(_gen(text, prepared.degraded) for text in output.outputs)
-            return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
-        case AskYesNo():
-            likeliest = [(entry.decoded_token, entry.logprob) for entry in output.outputs[0].logprobs[0].values()]
-            return Reply(yes_no_from_tokens(likeliest, call.positive, call.negative, prepared.degraded), n_read, 1)
-        case MeanNll():
-            scored = zip(prepared.continuation, output.prompt_logprobs[len(prepared.ids) :], strict=True)
-            total = -math.fsum(entries[token].logprob for token, entries in scored)
-            return Reply(Nll(total=total, n_tokens=len(prepared.continuation), degraded=prepared.degraded), n_read, 0)
+    def _yes_no(self, prepared: PreparedCall, output: Any) -> YesNo:  # noqa: ANN401 - vLLM's CompletionOutput
+        sums, p_reached = [0.0, 0.0], 1.0
+        sides = [self._answer_ids(words)[:_IDS_PER_ANSWER] for words in (prepared.call.positive, prepared.call.negative)]
+        for token, entries in zip(output.token_ids, output.logprobs, strict=True):
+            for side, ids in enumerate(sides):
+                sums[side] += p_reached * math.fsum(math.exp(entries[each].logprob) for each in ids if each in entries)
+            if not self._is_blank(token):
+                break
+            p_reached *= math.exp(entries[token].logprob)
+        degraded = prepared.degraded if all(sides) else (*prepared.degraded, NO_SINGLE_TOKEN)
+        return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
 
 def _gen(output: Any, degraded: tuple[str, ...]) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput

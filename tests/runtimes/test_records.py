@@ -97,6 +97,7 @@ def test_every_kind_of_step_is_told() -> None:
         "detail": {"tree": {"depth": 1}},
         "degraded": [],
         "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "waves": 5},
+        "yes_no": {"asked": 1, "mass": 1.0},
     }
     assert steps == STEPS
     assert "steps" not in prediction_to_json(prediction, with_steps=False)

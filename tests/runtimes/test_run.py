@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.endpoint import Endpoint, serving
+from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.test_cli import IDX, error
 from tests.runtimes.test_cli import idx as idx_process
@@ -200,6 +202,27 @@ def test_what_models_could_not_do_is_counted_at_the_end(tmp_path: Path) -> None:
         assert "note: 2 questions: the endpoint sets the temperature\n" in idx_process(*asked, "--out", tmp_path / "a").err
         report = json.loads(idx_process(*asked, "--out", tmp_path / "b", "--json").out)
     assert report["degraded"] == [{"questions": 2, "rule": "the endpoint sets the temperature"}]
+
+
+def unsure_of_yes_and_no(path: str, body: dict[str, Any]) -> Answer:
+    """Give yes and no a fifth of the probability together, as a fake server."""
+    tops = [{"token": token, "logprob": math.log(p)} for token, p in (("The", 0.8), ("Yes", 0.05), ("no", 0.15))]
+    return chat("The", logprobs={"content": [{**tops[0], "top_logprobs": tops}]} if "logprobs" in body else None)
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_yes_and_no_of_little_mass_are_told_by_the_run_and_by_its_evaluation(idx: Command, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ("run", "ra_isf", *SAMPLE, "--limit", "2", "--set", "verdicts=probability", "--set", "max_depth=0", "--no-steps")
+    with fake_serving(FakeServer(unsure_of_yes_and_no)) as url:
+        report = json.loads(idx(*asked, "--llm", f"openai:fake@{url}", "--out", out, "--json"))
+        said = idx_process(*asked, "--llm", f"openai:fake@{url}", "--out", tmp_path / "again").err
+    n_asked = report["yes_no"]["asked"]
+    assert n_asked >= 2
+    assert report["yes_no"]["mass"] == pytest.approx(0.2)
+    assert f"{n_asked} yes/no questions: yes and no together have a probability of 0.20 on average; their scores mean little\n" in said
+    assert json.loads(idx("eval", "answers", out, "--json"))["yes_no"] == {"asked": n_asked, "mass": pytest.approx(0.2)}
+    assert "below 0.5 on average: the scores mean little" in idx("eval", "answers", out)
 
 
 @pytest.mark.usefixtures("sample_home")

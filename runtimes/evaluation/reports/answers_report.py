@@ -15,6 +15,7 @@ from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief
 from wikidx.runtimes.evaluation.run_facts import RunFacts
 from wikidx.runtimes.evaluation.scoring import RULES, Occurrences, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
+from wikidx.runtimes.llms.text import LOW_MASS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +41,7 @@ def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
     sections = [
         Section("Scores", figures, plots),
         Section("Cost", _costs_tables(run, bootstrap)),
+        Section("Replies of the models", _reply_tables(run)),
         Section("Data issues", issue_tables([run])),
     ]
     return Report(f"{run.name} on {run.dataset}", facts, sections)
@@ -52,6 +54,19 @@ def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
     columns = (Column("cost"), Column("mean a question", brief), Column("in all", brief), Column("questions"))
     note = "tokens of prompts and answers; seconds from a question's first request to its answer, with all concurrent work"
     return [Table(columns, rows, "Cost", [note])] if rows else []
+
+
+def _reply_tables(run: ScoredRun) -> list[Table]:
+    """Return tables of yes/no questions and of fallbacks, each only if the predictions record them."""
+    tables = list[Table]()
+    if run.yes_no:
+        n_asked, mass = run.yes_no
+        low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither"
+        columns = (Column("yes/no questions"), Column("mean probability of yes and no together", brief))
+        tables.append(Table(columns, [(n_asked, mass)], "Yes/no questions", [low] if mass < LOW_MASS else []))
+    if run.fallbacks:
+        tables.append(Table((Column("questions"), Column("fallback")), list(run.fallbacks), "Fallbacks"))
+    return tables
 
 
 def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -81,6 +96,8 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
         },
         "types": {kind: {name: cell_json(value) for name, value in means.items()} for kind, means in _by_type(run, bootstrap).items()},
         "costs": {cost: {**cell_json(bootstrap.interval(values)), "sum": float(np.nansum(values))} for cost, values in run.costs.items()},
+        "yes_no": {"asked": run.yes_no[0], "mass": run.yes_no[1]} if run.yes_no else {},
+        "fallbacks": [{"questions": n, "fallback": text} for n, text in run.fallbacks],
         "data_issues": {
             kind: {"n": issue.n, "rule": RULES[kind], "examples": list(issue.examples)} for kind, issue in run.data_issues.items()
         },

@@ -1,0 +1,83 @@
+"""A fake of a language model's server, for tests: given answers in the dialect of vLLM, SGLang, llama.cpp, Ollama and others."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+Answer = tuple[int, Mapping[str, Any]]
+"""A status and a body."""
+
+
+class FakeServer:
+    """The behaviour of the server.
+
+    Attributes:
+        answer: function from a path and a body to the answer of a POST.
+        pages: path -> answer of a GET; other paths answer 404.
+        bodies: bodies of the POST requests to completions of either API.
+        asked: paths of all requests, in order.
+    """
+
+    def __init__(self, answer: Callable[[str, dict[str, Any]], Answer], pages: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.answer, self.pages = answer, pages or {}
+        self.bodies: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+
+
+def chat(text: str | None, *, finish: str = "stop", logprobs: Any = None, **more: Any) -> Answer:  # noqa: ANN401 - JSON
+    """Return an answer of the chat API; ``more`` are further fields of the message."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **more}, "logprobs": logprobs}
+    return 200, {"choices": [choice], "model": "fake", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+
+
+def refusal(message: str, status: int = 400) -> Answer:
+    """Return a refusal."""
+    return status, {"error": {"message": message, "code": status}}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server_of: FakeServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self.server_of.asked.append(self.path)
+        page = self.server_of.pages.get(self.path)
+        self._send(200 if page is not None else 404, {"error": "Not Found"} if page is None else page)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server_of.asked.append(self.path)
+        if self.path.endswith("/completions"):
+            self.server_of.bodies.append(body)
+        self._send(*self.server_of.answer(self.path, body))
+
+    def _send(self, status: int, body: Mapping[str, Any]) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@contextmanager
+def fake_serving(server: FakeServer) -> Iterator[str]:
+    """Serve on the loopback address; yield the URL of the API."""
+    handler = type("Handler", (_Handler,), {"server_of": server})
+    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.server_address[1]}/v1"
+    finally:
+        listening.shutdown()
+        thread.join()
+        listening.server_close()
