@@ -27,7 +27,7 @@ from .indexes.kinds import IndexBuild, OpenOptions, Size
 from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import build_checked
 from .vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
-from .vectors.file import FORMAT_VERSION, KIND, RANGE_ROWS, VectorFile
+from .vectors.file import FORMAT_VERSION, GPU_RANGE_ROWS, KIND, RANGE_ROWS, VectorFile
 
 AnyIndex = LexicalIndex | VectorIndex
 
@@ -118,7 +118,7 @@ def build_vectors(
     find_existing = partial(reusable_index, ref, store, requested, force=force)
 
     def write(staging: Path) -> BuildResult:
-        vectors = VectorFile(staging, len(store), stored, RANGE_ROWS)
+        vectors = VectorFile(staging, len(store), stored, RANGE_ROWS if resources.devices[0] == "cpu" else GPU_RANGE_ROWS)
         embed(Job(spec, partial(_reopen_store, corpus, store.fingerprint), vectors.write, resources), vectors, progress)
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 

@@ -30,7 +30,7 @@ from .indexes.kinds import Size
 from .naming import encoder_spec
 from .published.addresses import PublishedVectors
 from .published.importing import ImportOptions
-from .vectors.file import RANGE_ROWS
+from .vectors.file import GPU_RANGE_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
 _STORE_BYTES = (0.47, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
@@ -118,7 +118,7 @@ def scale_measurement(
     passage_bytes = n_passages * np.dtype(resources.precision.stored).itemsize
     if measurement is None:
         return StepEstimate(spec.name, passage_bytes * spec.dim, None, None, n_truncated)
-    range_bytes = RANGE_ROWS * measurement.dim * np.dtype(np.float32).itemsize
+    range_bytes = GPU_RANGE_ROWS * measurement.dim * np.dtype(np.float32).itemsize
     bytes_per_device = measurement.peak_bytes + _RANGES_HELD * range_bytes + resources.n_tokenizing * _TOKENIZING_BYTES
     n_devices = len(resources.devices)
     time_s = n_tokens * measurement.seconds_per_token / n_devices

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wikidx.corpora.artifacts.building import staged_bytes
+from wikidx.corpora.artifacts.building import staged_bytes, staging_path
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
@@ -31,6 +31,9 @@ from .estimate import (
 from .naming import encoder_spec, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors
+from .vectors.file import finished_rows
+
+PASSAGES = "passages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,11 @@ class BuildSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "indexes", _add_encoders(self.indexes))
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """Names of everything to build, in this order."""
+        return (PASSAGES, *self.indexes)
 
     @property
     def name(self) -> str:
@@ -224,15 +232,31 @@ def run_build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]
     Raises:
         IdxError: the build failed; the next call resumes it.
     """
-    manifests = {"passages": _build_store(spec, step)}
+    return {name: build_part(spec, name, step) for name in spec.artifacts}
+
+
+def build_part(spec: BuildSpec, name: str, step: Step = silent_steps) -> Manifest:
+    """Build one of ``spec.artifacts`` after those before it, unless it exists; raises as ``run_build`` does."""
+    if name == PASSAGES:
+        return _build_store(spec, step)
     store = open_store(spec.name)
-    for index in spec.indexes:
-        manifests[index] = (
-            _build_vectors(spec, index, store, step)
-            if index in ENCODERS
-            else build_index(spec.name, index, store, force=spec.replaces(index), progress=step(index, "passages"))
-        )
-    return manifests
+    if name in ENCODERS:
+        return _build_vectors(spec, name, store, step)
+    return build_index(spec.name, name, store, force=spec.replaces(name), progress=step(name, "passages"))
+
+
+def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> str:
+    """Return what an interrupted build has done, and where the next one resumes; ``finished`` are the manifests of the finished parts."""
+    done, name = f"{', '.join(finished)} finished", next((name for name in spec.artifacts if name not in finished), None)
+    if name is None:
+        return f"stopped: {done}"
+    resumes = f"the same command resumes with {name}"
+    if name in ENCODERS:
+        n_rows = finished[PASSAGES].count("rows")
+        is_finished = finished_rows(staging_path(index_ref(spec.name, name).path), n_rows)
+        if 0 < (n := is_finished.sum()) < n_rows:
+            resumes = f"{name} has {n:,} of {n_rows:,} vectors; the same command resumes from row {is_finished.argmin():,}"
+    return f"stopped: {done}; {resumes}" if finished else f"stopped: {resumes}"
 
 
 def _build_store(spec: BuildSpec, step: Step) -> Manifest:

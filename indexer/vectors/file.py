@@ -28,7 +28,9 @@ KIND = "vectors"
 FORMAT_VERSION = 2
 VECTORS = "vectors.npy"
 MISSING = "missing.npy"
-RANGE_ROWS = 4_096  # rows written as a unit: after an interruption, a range is finished or lost
+# Rows written as a unit: after an interruption, a range is finished or lost. With batches as large as a GPU's, which encodes 4,096 rows in
+# seconds, ranges of 1,024 rows would have 9 % more padding; with those of a CPU, they have 0.4 % more.
+RANGE_ROWS, GPU_RANGE_ROWS = 1_024, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,7 @@ class VectorFile:
 
     def unfinished_ranges(self) -> list[range]:
         """Return the ranges that are not completely on disk."""
-        is_finished = np.zeros(self.n_rows, dtype=np.bool_)
-        if self.dim():
-            for rows in finished_ranges(self.folder):
-                is_finished[rows.start : rows.stop] = True
+        is_finished = finished_rows(self.folder, self.n_rows) & bool(self.dim())
         return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
 
     def map_readonly(self) -> NDArray[Any]:
@@ -158,6 +157,14 @@ def finished_ranges(folder: Path) -> list[range]:
     fields = (line.rpartition(" ") for line in lines)
     bounds = (rows.split() for rows, _, checksum in fields if rows and checksum == _checksum(rows))
     return [range(int(start), int(stop)) for start, stop in bounds]
+
+
+def finished_rows(folder: Path, n_rows: int) -> NDArray[np.bool_]:
+    """Return for each row whether a range in a folder's journal has it, shape (n_rows,)."""
+    is_finished = np.zeros(n_rows, dtype=np.bool_)
+    for rows in finished_ranges(folder):
+        is_finished[rows.start : rows.stop] = True
+    return is_finished
 
 
 def _checksum(line: str) -> str:

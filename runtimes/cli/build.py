@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -134,7 +135,7 @@ def _indexes(encoders: list[str], requested: list[str]) -> list[str]:
 
 def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     from wikidx.corpora.errors import StorageError
-    from wikidx.indexer.planning import plan, run_build
+    from wikidx.indexer.planning import plan
 
     build_plan = plan(spec)
     _show_plan(spec, build_plan)
@@ -147,8 +148,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
         return
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
-    with show_steps() as step:
-        manifests = run_build(spec, step)
+    manifests = _build_parts(spec)
     _show_skipped(spec.name, manifests["passages"])
     if as_json:
         print_json({"corpus": spec.name, "built": {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}})
@@ -159,6 +159,33 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
             parts = [f"{artifact} ({coverage(manifest.counts)})" for artifact, manifest in manifests.items() if artifact in artifacts]
             if parts:
                 print_line(f"{state}: {', '.join(parts)}")
+
+
+def _build_parts(spec: BuildSpec) -> dict[str, Manifest]:
+    """Build the passages and indexes, and return their manifests; if the user interrupts this, the last line says what is finished."""
+    from wikidx.indexer import ENCODERS
+    from wikidx.indexer.planning import build_part, describe_interruption
+
+    manifests: dict[str, Manifest] = {}
+    try:
+        with show_steps() as step:
+            for name in spec.artifacts:
+                with _terminated_as_interrupted() if name in ENCODERS else contextlib.nullcontext():
+                    manifests[name] = build_part(spec, name, step)
+    except KeyboardInterrupt:
+        note(describe_interruption(spec, manifests))
+        raise
+    return manifests
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C, for work without long calls of native code, which would delay both."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:

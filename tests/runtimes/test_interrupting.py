@@ -1,4 +1,4 @@
-"""Ctrl-C while waiting for a model."""
+"""Ctrl-C while waiting for a model, and while passages are embedded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import questions
+from wikidx.corpora.artifacts.building import staging_path
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.resolving import resolve
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.planning import BuildSpec, build_part, describe_interruption
+from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 
@@ -54,3 +62,48 @@ def test_ctrl_c_waits_for_no_teacher_and_no_judge(sample_home: Path, tmp_path: P
         endpoint = Endpoint(ScriptedLLM(lambda call: "yes"))
         with serving(endpoint) as url:
             interrupt(endpoint, *command.split(), f"openai:tiny@{url}")
+
+
+def interrupt_build(command: list[str], number: signal.Signals) -> str:
+    """Send a signal to a build as soon as it has embedded a range; return its last line."""
+    staging = staging_path(index_ref("made", "minilm").path)
+    before = finished_ranges(staging)
+    process = subprocess.Popen([*IDX, *command], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        while process.poll() is None and finished_ranges(staging) == before:
+            time.sleep(0.01)
+        process.send_signal(number)
+        last = process.communicate(timeout=60)[1].splitlines()[-1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    return last
+
+
+def test_an_interrupted_build_says_what_is_finished_and_where_it_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'dense'")
+    path = tmp_path / "made.jsonl"
+    path.write_text("".join(f'{{"id": {n}, "text": "river {n}"}}\n' for n in range(4_700)))
+    command = ["build", str(path), "--bm25", "--encoder", "minilm"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        last = interrupt_build(command, number)
+        n = sum(map(len, finished_ranges(staging_path(index_ref("made", "minilm").path))))
+        assert (n % 1_024, n < 4_700) == (0, True)
+        vectors = f"minilm has {n:,} of 4,700 vectors; the same command resumes from row {n:,}"
+        assert last == f"stopped: passages, bm25 finished; {vectors}"
+    assert "built 'made': minilm (4,700 rows)" in idx_process(*command).out
+
+
+def test_what_an_interruption_left_is_described(tmp_path: Path) -> None:
+    (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
+    spec = BuildSpec(resolve(str(tmp_path / "made.jsonl")), ("bm25", "minilm"))
+    finished = dict[str, Manifest]()
+    for said in (
+        "stopped: the same command resumes with passages",
+        "stopped: passages finished; the same command resumes with bm25",
+        "stopped: passages, bm25 finished; the same command resumes with minilm",
+    ):
+        assert describe_interruption(spec, finished) == said
+        name = spec.artifacts[len(finished)]
+        finished[name] = build_part(spec, name)
+    assert describe_interruption(spec, finished) == "stopped: passages, bm25, minilm finished"
