@@ -54,14 +54,21 @@ lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Py
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "the venv module does not work here: on Debian install python3-venv"; exit 1; }
 
-.venv/dense: .venv/bin/python pyproject.toml constraints.txt
+# Without a GPU, torch without CUDA, which is gigabytes smaller: from its own index if that answers within seconds, else as any other package.
+CPU_TORCH := --index-url https://download.pytorch.org/whl/cpu --no-deps --retries 0 --timeout 5
+.venv/torch: .venv/bin/python constraints.txt
+	[ "$$(uname)" != Linux ] || command -v nvidia-smi > /dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(CPU_TORCH) torch 2> /dev/null || true
+	touch $@
+
+.venv/dense: .venv/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[dense]'
 	touch $@
 
-.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+.venv/dev: .venv/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[dev]'
 	touch $@
 
-.venv/test-full: .venv/bin/python pyproject.toml constraints.txt
+.venv/test-full: .venv/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[test-full]'
 	touch $@ .venv/dev

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -35,12 +37,21 @@ def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]]
 
 
+@pytest.mark.slow  # builds it
+def test_the_description_on_a_package_index_has_no_link_into_the_repository(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    assert "\n## Quickstart\n" in metadata
+    assert re.findall(r"\]\((?!https?://)", (ROOT / "README.md").read_text())
+    assert not re.findall(r"\]\((?!https?://)", metadata)
+
+
 @pytest.mark.slow  # installs the builder
 def test_a_wheel_of_the_source_archive_holds_the_same_files(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "builder", with_pip=True)
     python = str(tmp_path / "builder" / "bin" / "python")
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "hatchling>=1.25"], check=True)
+    subprocess.run([*pip, "install", *tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]], check=True)
     subprocess.run([python, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path], cwd=ROOT, check=True, capture_output=True)
     (archive,) = tmp_path.glob("wikidx-*.tar.gz")
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, archive], check=True)
