@@ -15,7 +15,8 @@ from mkdocs.structure.pages import Page
 from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ["CHANGELOG.md", "examples/README.md", "benchmarks/README.md", *(f"benchmarks/charts/{name}.png" for name in ("bm25", "server", "vectors"))]
+CHARTS = (f"benchmarks/charts/{name}.png" for name in ("bm25", "server", "vectors"))
+OUTSIDE = ["CHANGELOG.md", "examples/README.md", "benchmarks/README.md", *CHARTS]
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]+)?\)")
 
