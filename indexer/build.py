@@ -43,7 +43,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
         progress: called with (rows done, total rows).
 
     Raises:
-        ArtifactMismatch: a different index has this name.
+        ArtifactMismatch: the existing index has other parameters, or was built from other passages or vectors.
         ArtifactMissing: the vectors to index are missing.
         UnknownNameError, MissingExtraError, StorageError, LockedError: see ``index_ref``, ``IndexKind.write`` and ``build_artifact``.
     """
@@ -70,7 +70,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
 
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
-    """Return the recipe of an index, and its source: the store, or the vectors; raises ``ArtifactMissing`` without the vectors."""
+    """Return the recipe of an index, and its source (store or vectors); raises ``ArtifactMissing`` if the vectors are missing."""
     inputs = {"passages": store.fingerprint}
     if not ref.name.encoder:
         parameters = {**ref.kind.parameters(Size(len(store))), **ref.numbers}

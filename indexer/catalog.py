@@ -95,8 +95,8 @@ def index_ref(corpus: str, name: str) -> IndexRef:
 def check_staged_recipe(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
     """Raise ``ArtifactMismatch`` if an interrupted build of the same passages by another recipe has left vectors.
 
-    The vectors may have taken hours. The same command can have another recipe unintentionally: default parameters depend on the device,
-    and the checkpoint may be found in another folder with other files.
+    The vectors may have taken hours. A repeated command may have another recipe unintentionally: default parameters depend on the device,
+    and the checkpoint may now be found in another folder, with other files.
     """
     staged = staged_recipe(ref.path)
     if staged is None or staged.inputs.get("passages") != recipe.inputs["passages"]:

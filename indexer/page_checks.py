@@ -225,7 +225,7 @@ def _page_sum(data: NDArray[np.uint8]) -> np.uint64:
     n_words = len(data) // 8
     words = data[: 8 * n_words].view(np.uint64)
     total = np.uint64(len(data))
-    first, second, third, fourth = total, total, total, total  # four independent sums, because each product depends on the previous one
+    first, second, third, fourth = total, total, total, total  # four independent sums, which a CPU computes in parallel
     n_fours = n_words // 4
     for number in range(0, 4 * n_fours, 4):
         first = _mix(first, words[number])

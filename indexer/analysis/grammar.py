@@ -3,9 +3,9 @@
 It follows the word boundary rules (WB) of Unicode Standard Annex #29. A word is a segment with a letter, a digit, an ideograph or a
 pictograph. Lucene differs from the annex in three ways:
 
-- A Hebrew letter that belongs to a quote cannot also belong to a period, a colon or another quote.
+- A Hebrew letter before a final single quote, or beside a double quote, is not also connected by a period, a colon or another such quote.
 - A run of characters of South-East Asian scripts is one word.
-- The rules for the characters after a pictograph are finer.
+- Extending characters after a pictograph follow rules of their own (``_EMOJI``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOUTH_EAST_ASIAN = "[cd]+"  # a run is one word: splitting it would need a dict
 _IDEOGRAPH = "i"  # WB999: each ideograph is a word
 _FLAG = "rr"  # WB15, 16: two regional indicators form a flag
 
-# WB3c: joiners connect pictographs, and may precede the first. A pictograph may end with one emoji style; other styles end the word.
+# WB3c: joiners connect pictographs, and may precede the first. A pictograph may have one emoji style, at its end, and no text style.
 _DECORATION = "[xdzmo]*"
 _PICTOGRAPH = f"[pl]{_DECORATION}s?"
 _EMOJI = f"(z*{_PICTOGRAPH}|m{_DECORATION})(z+{_PICTOGRAPH}|zm{_DECORATION})*"

@@ -40,7 +40,7 @@ _STEP_1A, _END_OF_1B, _STEP_2, _STEP_3, _STEP_4 = np.arange(len(_RULES))  # nump
 
 
 class _Rule(NamedTuple):
-    """A suffix rule. The rules of a step form groups by the penultimate letter of the suffix; the first matching rule applies."""
+    """A suffix rule. The rules of a step form groups by the suffix's penultimate letter; the first matching rule of a group applies."""
 
     group: int
     suffix: int  # the suffix and the letters that must precede it, as an integer with the last letter in the lowest byte

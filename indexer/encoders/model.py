@@ -136,7 +136,7 @@ class Model:
         return hidden
 
     def _width(self, lengths: NDArray[np.int64]) -> int:
-        """Return the width of a batch in tokens. It is rounded up for a mask on a GPU, where attention needs aligned rows of the mask."""
+        """Return the width of a batch in tokens. On a GPU, a batch with a mask is wider: attention needs aligned rows of the mask."""
         longest = int(lengths.max())
         if self._device.type != "cuda" or lengths.min() == longest:
             return longest

@@ -58,7 +58,7 @@ class EncoderSpec:
         query_text: query -> the tokenizer's input.
         passage_text: passage -> the tokenizer's input: a text, or a pair that the tokenizer joins with a separator.
         second_type: token type of a pair's second text and the separator after it; all other tokens have type 0.
-        splits_white_space: split texts at white space first, as SentencePiece does; needed if the ``tokenizer.json`` does not.
+        splits_white_space: split texts at white space first, as SentencePiece does; needed if the ``tokenizer.json`` omits this step.
         truncation_favors: text that keeps the extra token if both texts of a pair are truncated to an odd total: "longer", as in
             tokenizers in Rust, or "first", as in tokenizers in Python.
         extra_sep_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.

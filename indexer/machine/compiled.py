@@ -38,7 +38,7 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\(
 _PREFIX = "kernels-"
 
 _STEP_S = 2e-6  # time of a kernel in Python, for each array element that it reads
-_LOADING_S, _COMPILING_S = 0.4, 5.0  # limits on a process's time in Python: if kernels could be loaded, or must be compiled
+_LOADING_S, _COMPILING_S = 0.4, 5.0  # limits on a process's time in Python, if its kernels are cached, and if not
 
 
 class _Interpretation:

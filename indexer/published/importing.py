@@ -75,7 +75,7 @@ def import_vectors(
         store: the corpus's store.
         source: the embeddings; their files are not modified.
         options: see ``ImportOptions``.
-        progress: called with (passages with a vector, passages).
+        progress: called with (passages with a vector, all passages).
 
     Raises:
         InputError: the embeddings cannot be read, have another dimension, or belong to another corpus; some are missing without

@@ -141,7 +141,7 @@ class _ClusterJob:
             self._ray.kill(encoder.actor)
 
     def _assign_ranges(self, encoder: _RemoteEncoder) -> None:
-        """Assign ranges to an encoder up to ``_AHEAD``. A range that was lost before goes alone, to show which range crashes encoders."""
+        """Assign up to ``_AHEAD`` ranges to an encoder. A range that has lost an encoder is assigned alone: it may crash encoders."""
         while self._ranges and encoder.address is not None:
             rows = self._ranges[0]
             if len(encoder.calls) >= (1 if any(self._n_lost[lost] for lost in (rows, *encoder.calls.values())) else _AHEAD):
@@ -150,7 +150,7 @@ class _ClusterJob:
             encoder.calls[encoder.actor.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = rows
 
     def _handle_reply(self, encoder: _RemoteEncoder, call: Any) -> None:  # noqa: ANN401 - Ray's
-        """Process an answer: the node of a started encoder, or vectors. A lost encoder returns all its pending ranges to the queue."""
+        """Process an answer: the node of a started encoder, or vectors. If the encoder is lost, its pending ranges return to the queue."""
         address = encoder.address
         try:
             with ray_errors(f"node {address}" if address else "an encoder that could not start"):

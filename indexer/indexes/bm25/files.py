@@ -39,8 +39,8 @@ class Postings(NamedTuple):
         frequent_terms: numbers of the frequent terms, ascending.
         frequent_term_dfs: document frequencies of the frequent terms.
         frequent_impacts: impact of each row for the first frequent term, then for the second, and so on.
-        exception_postings: term * number of rows + row, for each posting whose tf is not the lowest tf of its impact, ascending.
-        exception_tfs: tf of each of these postings.
+        exception_postings: term * number of rows + row for each exception (see ``similarity``), ascending.
+        exception_tfs: tf of each exception.
         totals: number of rows with a term, and number of tokens in all rows.
     """
 

@@ -77,7 +77,7 @@ class BlockSlice(NamedTuple):
 
 
 class Exceptions(NamedTuple):
-    """Postings whose tf is not the lowest tf of their impact, and these tf; see ``files.Postings``."""
+    """Exceptions (see ``similarity``): ``exception_postings`` and ``exception_tfs`` of ``files.Postings``."""
 
     postings: NDArray[np.int64]
     tfs: NDArray[np.uint16]

@@ -8,9 +8,9 @@ N is the number of rows with at least one term; the mean length is over these ro
 terms, above with four significant bits (org.apache.lucene.util.SmallFloat.intToByte4). A term's part of the score is a float32. The sum
 is computed in float64 and rounded to float32.
 
-The impact of a tf in a row is 255 * (1 - 1 / (1 + tf * inverse)), rounded up to an integer from 1 to 255: the term's part of the score as
-a fraction of w. The impact and the row's length code determine tf, unless several high tf share an impact. Postings that do not have the
-lowest of these tf are exceptions, which the index lists.
+An impact is a term's part of the score in 255ths of w: 255 * (1 - 1 / (1 + tf * inverse)), rounded up to an integer. The impact and the
+row's length code determine tf, unless several high tf share an impact. A posting with a tf other than the lowest of these is an
+*exception*; the index lists the exceptions with their tf.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _raise_threshold_by_block(
 
 @kernel
 def _raise_threshold(threshold: int, upper_bounds: NDArray[np.uint16], k: int, quantized: QuantizedWeights) -> int:
-    """Return the threshold, raised if possible: a row among the k best has at least this bound. The bounds are of distinct rows."""
+    """Return the threshold, raised if the bounds of some distinct rows allow this. A row among the k best has at least this bound."""
     if np.count_nonzero(upper_bounds >= np.uint16(threshold)) <= k:
         return threshold
     kth: int = _kth_highest(upper_bounds, k)

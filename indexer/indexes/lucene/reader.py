@@ -112,7 +112,7 @@ class LuceneReader:
 
     @on_java_thread
     def lengths(self, documents: Sequence[int]) -> list[int]:
-        """Return the length byte of each of ``documents``, which must ascend: the document's number of terms as Lucene encodes it."""
+        """Return the length byte of each document: its number of terms as Lucene encodes it. ``documents`` must ascend."""
         norms = java_class(f"{LUCENE}.index.MultiDocValues").getNormValues(self._reader, CONTENTS)
         return [norms.longValue() if norms.advanceExact(document) else 0 for document in documents]
 
