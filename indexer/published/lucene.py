@@ -1,8 +1,8 @@
 """Import of a Lucene index made by Pyserini or Anserini, such as the published ``wikipedia-dpr-100w``, as the index ``lucene`` of a corpus.
 
-The index must be of exactly this corpus; three checks ensure this. Every document's id is in the corpus, and occurs once. Every passage
-with a term has a document; some versions of Anserini omit passages without terms, which no query matches. In a sample, at least nine
-documents in ten have as many terms as their passages.
+The index must be of exactly this corpus. The import checks three conditions. Every document's id is in the corpus, and occurs once. Every
+passage with a term has a document; some versions of Anserini omit passages without terms, which no query matches. In a sample, at least
+nine documents in ten have as many terms as their passages.
 
 Files are hard-linked where possible, otherwise copied. A link is safe, because Lucene never changes a finished file.
 """
