@@ -41,6 +41,10 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
         raise unknown_name_error("splitting rule", split, get_args(SplitRule))
     if name in CORPORA:
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
+    if isinstance(passages, Mapping):
+        raise InputError("the passages are a dictionary: give a list of texts or records")
+    if type(passages).__name__ == "DataFrame":  # its items are the names of its columns
+        raise InputError("the passages are a data frame: give its records, frame.to_dict('records')")
     given = [_to_passage(passage, number) for number, passage in enumerate(passages)]
     if not given:
         raise InputError("there are no passages: give at least one")

@@ -19,6 +19,7 @@ from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.home import corpus_names
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
+from wikidx.corpora.known.given import GivenPassage
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import built_names, resolve
 from wikidx.indexer.planning import BuildSpec, run_build
@@ -59,6 +60,7 @@ def test_a_record_may_have_the_fields_of_any_json_format(given: Mapping[str, obj
     ("source", "message"),
     [
         ([], "there are no passages: give at least one"),
+        ({"a": "Lima."}, "the passages are a dictionary: give a list of texts or records"),
         ([{"id": "a"}], "passage 0: the field 'text' is missing; it has id"),
         (["Lima.", {"text": 5}], "passage 1: the field 'text' is a number, not a string"),
         (["Lima.", 5], "passage 1 is a int: give a text, or a record"),
@@ -66,7 +68,7 @@ def test_a_record_may_have_the_fields_of_any_json_format(given: Mapping[str, obj
     ],
     ids=str,
 )
-def test_a_passage_that_cannot_be_used_is_named(source: list[str], message: str, home: Path) -> None:
+def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], message: str, home: Path) -> None:
     with pytest.raises(InputError, match=message):
         idx.build(source)
     assert names(home) == set()
@@ -88,6 +90,14 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[str], message: str,
 def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         idx.build(**{"source": CAPITALS, **arguments})  # type: ignore[arg-type]
+
+
+def test_a_data_frame_is_given_by_its_records() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs the extra 'pandas'")
+    frame = pandas.DataFrame({"id": [7, 8], "text": CAPITALS})
+    with pytest.raises(InputError, match="the passages are a data frame: give its records"):
+        idx.build(frame)
+    assert idx.build(frame.to_dict("records")).passage("8").text == CAPITALS[1]
 
 
 def test_passages_with_a_name_are_kept_and_reused(home: Path) -> None:
