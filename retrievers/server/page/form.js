@@ -47,8 +47,9 @@ export function toRequest({ queries, corpus, retriever, more, ...state }, defaul
   return { groups: [queries], corpus, retriever, ...Object.fromEntries(chosen) };
 }
 
-/** Return the fields that a search has besides the form's own, as {name: [label, attributes]}; empty fields mean the default. */
-function moreFields({ corpus, retriever, fuse, rerank }, { corpora, limits }) {
+/** Return the fields that a search has besides the form's own, as {name: [label, attributes]}; empty fields mean the default.
+ * Search parameters that are set stay, since those of an index are known only when it is open. */
+function moreFields({ corpus, retriever, fuse, rerank }, set, { corpora, limits }) {
   const parts = retriever.split("+");
   const fields = {};
   if (parts.length > 1 && fuse.startsWith("weighted")) {
@@ -61,6 +62,7 @@ function moreFields({ corpus, retriever, fuse, rerank }, { corpora, limits }) {
       fields[name] = [name, { min: String(LEAST[name] ?? 1), max: String(maximum), placeholder: String(usual), title: `search parameter of ${index}` }];
     }
   }
+  for (const name of Object.keys(set)) if (!name.startsWith(WEIGHT) && name !== "rerank_depth") fields[name] ??= [name, { step: "any" }];
   return fields;
 }
 
@@ -112,6 +114,12 @@ export class SearchForm {
     if (entry.retrievers.some(({ retriever }) => retriever === chosen)) select.value = chosen;
   }
 
+  /** Take a later response of GET /v1/indexes, which has the search parameters of more indexes. */
+  update(served) {
+    this.served = served;
+    this.refresh();
+  }
+
   /** Update fields that depend on others. */
   refresh() {
     this.offerMore();
@@ -126,8 +134,8 @@ export class SearchForm {
   }
 
   /** Offer the fields of ``moreFields``; those that stay keep their values. */
-  offerMore() {
-    const fields = moreFields(this.read(), this.served);
+  offerMore(set = this.read().more) {
+    const fields = moreFields(this.read(), set, this.served);
     const names = Object.keys(fields);
     if (names.join() === [...this.more.keys()].join()) return;
     const values = new Map([...this.more].map(([name, input]) => [name, input.value]));
@@ -153,6 +161,7 @@ export class SearchForm {
       if (name === "corpus") this.offerRetrievers();
     }
     this.refresh();
+    this.offerMore(state.more);
     for (const [name, input] of this.more) input.value = state.more[name] ?? "";
   }
 }

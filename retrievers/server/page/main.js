@@ -71,6 +71,7 @@ async function run(state) {
   const request = toRequest(state, served.defaults);
   try {
     const { passages, ms } = await search({ ...request, highlight: true }, signal, showStatus);
+    if (served.corpora.some(({ retrievers }) => retrievers.some(({ ready }) => !ready))) form.update((served = await indexes(signal)));
     if (signal.aborted) return;
     const articles = served.corpora.find(({ corpus }) => corpus === state.corpus)?.article_url;
     shown.replaceChildren(ranking(passages, state, articles));

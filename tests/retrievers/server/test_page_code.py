@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.retrievers.server.browsing import api_results, approximate, link_to, shown_passages
-from tests.retrievers.server.serving import serving
+from tests.retrievers.server.serving import ask, serving, wait_until
 from tests.retrievers.server.test_page import ARTICLES, GROUP, browser, context, expect, home_of_two, page, url
+from wikidx.corpora.store import PassageStore
+from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.opening import open_retriever
 from wikidx.retrievers.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +97,29 @@ def test_weights_and_search_parameters_are_sent_and_linked(page: Page, url: str)
     page.get_by_label("ef_search").fill("0")
     page.get_by_role("button", name="Search").click()
     assert page.get_by_label("ef_search").evaluate("field => field.validity.rangeUnderflow")
+
+
+def test_parameters_of_an_index_are_offered_when_it_is_open(
+    context: BrowserContext, home_of_two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDX_HOME", str(home_of_two))
+    is_open = threading.Event()
+
+    def open_late(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        assert is_open.wait(30)
+        return open_retriever(corpus, name, store, device=device)
+
+    page = context.new_page()
+    with serving(Settings(corpora=("made",), retrievers=("minilm-hnsw",), port=0), open_late, until_ready=False) as where:
+        wait_until(lambda: ask(where, "/").status == 200)
+        page.goto(link_to(where, ["whale"], {"retriever": "minilm-hnsw", "ef_search": "31"}))
+        expect(page.get_by_label("ef_search")).to_have_value("31")
+        expect(page.locator("#status")).to_contain_text("is being opened")
+        is_open.set()
+        shown_passages(page)
+        page.get_by_label("ef_search").fill("")
+        page.get_by_label("Passages").fill("7")
+        expect(page.get_by_label("ef_search")).to_have_count(1)
 
 
 def test_a_rule_that_the_server_cannot_follow_is_not_offered(page: Page, url: str) -> None:
