@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,7 +43,10 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
                 + (artifact["problem"] or f"{artifact['rows']:>14,} rows {format_bytes(artifact['bytes']):>12}")
             )
         for artifact in entry["unfinished"]:
-            print_line(f"    {artifact['name']:<20}{'unfinished':>19} {format_bytes(artifact['bytes']):>12}   the same 'idx build' resumes")
+            rows = "" if artifact["rows"] is None else f"{artifact['rows']:,} rows"
+            print_line(
+                f"    {artifact['name']:<20}{rows:>19} {format_bytes(artifact['bytes']):>12}   unfinished: the same 'idx build' resumes"
+            )
 
 
 def _describe_origin(corpus: str) -> str:
@@ -79,13 +83,23 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
 
 
 def _list_unfinished(corpus: str) -> list[dict[str, Any]]:
-    """Return the artifacts whose build is running or was interrupted, with the size of their files."""
+    """Return the artifacts whose build is running or was interrupted, with the size of their files, and of vectors the finished rows."""
     from wikidx.corpora.artifacts.building import staged_bytes, staging_path
     from wikidx.corpora.build import store_path
     from wikidx.indexer.catalog import index_ref, possible_indexes
+    from wikidx.indexer.naming import parse_index_name
+    from wikidx.indexer.vectors.file import finished_ranges
+
+    def n_rows(name: str, path: Path) -> int | None:
+        is_vectors = name != "passages" and not parse_index_name(name).kind
+        return sum(map(len, finished_ranges(staging_path(path)))) if is_vectors else None
 
     paths = {"passages": store_path(corpus), **{name: index_ref(corpus, name).path for name in possible_indexes(corpus)}}
-    return [{"name": name, "bytes": staged_bytes(path)} for name, path in paths.items() if staging_path(path).exists()]
+    return [
+        {"name": name, "rows": n_rows(name, path), "bytes": staged_bytes(path)}
+        for name, path in paths.items()
+        if staging_path(path).exists()
+    ]
 
 
 def _to_json(name: str, manifest: Manifest | ArtifactError) -> dict[str, Any]:

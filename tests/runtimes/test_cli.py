@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -20,6 +21,7 @@ from tests.faults.commands import Finished
 from wikidx.corpora.artifacts.building import lock, staging_path
 from wikidx.corpora.build import skipped_records, store_path
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.vectors.file import VectorFile
 
 IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
 
@@ -132,15 +134,18 @@ def test_a_finished_build_is_not_said_to_be_built_again(animals: Path) -> None:
     assert again == ["built 'animals': bm25 (3 rows)", "already there, not built again: passages (3 rows)"]
 
 
-def test_an_interrupted_build_is_listed(animals: Path) -> None:
+def test_interrupted_builds_are_listed(animals: Path) -> None:
     idx("build", animals)
-    staging = staging_path(index_ref("animals", "minilm").path)
-    staging.mkdir(parents=True)
-    (staging / "vectors.npy").write_bytes(b"x" * 4_200)
-    listed = idx("list").out
-    assert re.search(r"^    minilm +unfinished +4\.2 kB   the same 'idx build' resumes$", listed, re.MULTILINE)
+    vectors, other = (staging_path(index_ref("animals", name).path) for name in ("minilm", "bm25-1.2-0.75"))
+    for staging in (vectors, other):
+        staging.mkdir(parents=True)
+    VectorFile(vectors, 3, "float32", 2).write(range(2), np.ones((2, 384), dtype=np.float32))
+    (other / "block").write_bytes(b"x" * 4_200)
+    listed = re.findall("^ +(.+?) +unfinished: the same 'idx build' resumes$", idx("list").out, re.MULTILINE)
+    assert [line.split()[:3] for line in listed] == [["minilm", "2", "rows"], ["bm25-1.2-0.75", "4.2", "kB"]]
     entries = {entry["name"]: entry["unfinished"] for entry in json.loads(idx("list", "--json").out)["corpora"]}
-    assert entries == {"animals": [{"name": "minilm", "bytes": 4_200}], "sample": [], "wiki2018": [], "wiki2020": []}
+    assert sorted((part["name"], part["rows"]) for part in entries.pop("animals")) == [("bm25-1.2-0.75", None), ("minilm", 2)]
+    assert entries == {"sample": [], "wiki2018": [], "wiki2020": []}
 
 
 def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
