@@ -10,7 +10,7 @@ transformers_decoding  forward passes of backend ``hf``
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
-turns                  conversations in forms that restrictive chat templates accept
+turns                  conversations for restrictive chat templates, or as one text
 cache                  replies stored on disk
 text                   words of yes/no answers, removal of thinking
 json_shape             type checks of external JSON

@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
-from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, TokenIds, prompt_text
+from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, TokenIds
 from .fitting import fit
 from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
-from .turns import FOLDS, fold_turns
+from .turns import FOLDS, adapt_to_text, as_text, fold_turns
 
 _NO_FORM = "the chat template refuses the conversation: the turns are one text"
 
@@ -113,7 +113,8 @@ class CheckpointLLM:
                 if (text := self._render(folded)) is not None:
                     return tuple(self._ids(text)), folded_notes
             notes = (_NO_FORM if self.capabilities.chat else NO_TEMPLATE,)
-        return tuple(self._tokenizer.encode(prompt_text(prompt))) or (padding_id(self._tokenizer),), notes
+        text = prompt if isinstance(prompt, str) else as_text(prompt)
+        return tuple(self._tokenizer.encode(text)) or (padding_id(self._tokenizer),), notes
 
     def _render(self, prompt: Chat) -> str | None:
         """Return a conversation in the chat template's form; None if the template refuses it or drops a system turn."""
@@ -129,6 +130,8 @@ class CheckpointLLM:
 
     def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
         """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
+        if not self.capabilities.chat and not isinstance(call.prompt, str | TokenIds):
+            call = adapt_to_text(call, call.prompt)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
         n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1 + MAX_BLANKS
         budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved

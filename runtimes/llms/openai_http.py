@@ -24,7 +24,7 @@ from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import ConnectionOptions
 from .text import BY_WORD, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
-from .turns import Fold, fold_turns, next_fold
+from .turns import Fold, adapt_to_text, as_text, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
 
@@ -173,6 +173,8 @@ class OpenAIHttp:
 
     def _generate(self, call: Generate) -> Reply:
         answer = self._send(call)
+        if NO_TEMPLATE in answer.degraded and not isinstance(call.prompt, str | TokenIds):
+            call = adapt_to_text(call, call.prompt)
         gens = [bodies.parse_gen(choice, call, answer.degraded) for choice in answer.choices[: call.n]]
         if any(gen.logprobs is not None for gen in gens):
             self._has_returned_logprobs = True
@@ -214,7 +216,8 @@ class OpenAIHttp:
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            prompt, degraded = prompt_text(prompt), (NO_TEMPLATE,)
+            call = adapt_to_text(call, prompt)
+            prompt, degraded = as_text(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
         if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
             return unknown  # a chat cannot be scored: only the endpoint knows the chat template
@@ -246,8 +249,8 @@ class OpenAIHttp:
                 if last_refusal is None:
                     raise
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
-            prompt, adapted = self._adapt_prompt(fitted.prompt, folds)
-            full_body = bodies.build_body(dataclasses.replace(call, prompt=prompt), self._model, answer_tokens=self._answer_tokens)
+            sent_call, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
+            full_body = bodies.build_body(sent_call, self._model, answer_tokens=self._answer_tokens)
             body = bodies.drop_refused(full_body, self._refused, top=self._top)
             try:
                 data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
@@ -264,13 +267,18 @@ class OpenAIHttp:
     def _count(self, prompt: Prompt) -> int:
         return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(prompt_text(prompt))
 
-    def _adapt_prompt(self, prompt: Prompt, folds: frozenset[Fold]) -> tuple[Prompt, tuple[str, ...]]:
-        """Return a prompt in a form that the endpoint supports, and the fallbacks used."""
-        if isinstance(prompt, str) and not self._has_completions:
-            return (Message("user", prompt),), (_ONLY_CHAT,)
-        if not isinstance(prompt, str | TokenIds) and not self._has_chat:
-            return prompt_text(prompt), (NO_TEMPLATE,)
-        return (prompt, ()) if isinstance(prompt, str | TokenIds) else fold_turns(prompt, folds)
+    def _adapt_call(self, call: Generate | AskYesNo, folds: frozenset[Fold]) -> tuple[Generate | AskYesNo, tuple[str, ...]]:
+        """Return a call with its prompt in a form that the endpoint supports, and the fallbacks used."""
+        prompt, notes = call.prompt, tuple[str, ...]()
+        if isinstance(prompt, str | TokenIds):
+            if isinstance(prompt, str) and not self._has_completions:
+                prompt, notes = (Message("user", prompt),), (_ONLY_CHAT,)
+        elif self._has_chat:
+            prompt, notes = fold_turns(prompt, folds)
+        else:
+            call = adapt_to_text(call, prompt)
+            prompt, notes = as_text(prompt), (NO_TEMPLATE,)
+        return dataclasses.replace(call, prompt=prompt), notes
 
     def _next_fold(self, error: Refused, body: bodies.Body, prompt: Prompt, folds: frozenset[Fold]) -> Fold | None:
         """Return the fold to try after a refusal; None if the refusal is not about turns, or nothing more can be folded."""

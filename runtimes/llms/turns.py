@@ -1,4 +1,4 @@
-"""Conversations in the forms that restrictive chat templates accept.
+"""Conversations in the forms that restrictive chat templates accept, and as one text for models without a chat template.
 
 Some templates refuse a system turn, two turns of one speaker in a row, or an answer that is to be continued; some drop a system turn. Such
 turns are *folded*: a system turn becomes part of the user's first turn, the beginning of an answer becomes part of the user's last turn.
@@ -6,11 +6,14 @@ turns are *folded*: a system turn becomes part of the user's first turn, the beg
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, TypeVar
 
-from .base import Chat, Message
+from .base import Call, Chat, Generate, MeanNll, Message
 
+_C = TypeVar("_C", bound=Call)
 Fold = Literal["system", "beginning"]
 
 FOLDS: tuple[frozenset[Fold], ...] = (
@@ -25,6 +28,10 @@ NO_SYSTEM_TURN = "the chat template takes no system turn: it is part of the user
 NO_NEIGHBOURS = "the chat template takes no two turns of one speaker in a row: they are one"
 NO_BEGINNING = "the chat template continues no answer: its beginning is part of the user's turn"
 
+_BETWEEN = "\n\n"
+_LABEL = re.compile(r"^[A-Z][\w ]*:", re.MULTILINE)
+_ONE_LINE = ("Answer:", "Search query:", "Verdict:")  # labels of replies of one line
+
 
 def fold_turns(prompt: Chat, folds: Set[Fold]) -> tuple[Chat, tuple[str, ...]]:
     """Return a conversation with its turns folded, and descriptions of the changes.
@@ -37,7 +44,7 @@ def fold_turns(prompt: Chat, folds: Set[Fold]) -> tuple[Chat, tuple[str, ...]]:
     turns: list[Message] = []
     for role, turn in zip(roles, prompt, strict=True) if folds else ():
         if turns and turns[-1].role == role:
-            turns[-1] = Message(role, f"{turns[-1].content}\n\n{turn.content}")
+            turns[-1] = Message(role, f"{turns[-1].content}{_BETWEEN}{turn.content}")
         else:
             turns.append(Message(role, turn.content))
     folded = tuple(turns) if folds else prompt
@@ -60,3 +67,62 @@ def _describe(prompt: Chat, folded: Chat, roles: Sequence[str]) -> tuple[str, ..
     notes = {"system": NO_SYSTEM_TURN, "assistant": NO_BEGINNING}
     described = tuple(dict.fromkeys(notes[role] for role in changed))
     return described if described or len(folded) == len(prompt) else (NO_NEIGHBOURS,)
+
+
+def as_text(prompt: Chat) -> str:
+    """Return a conversation as one text for a model without a chat template.
+
+    Blank lines separate the turns. A reply follows the label at the end of the user's turn, begins with a label of its own, or follows the
+    label "Reply:". The text ends where the model continues.
+    """
+    text = ""
+    for turn in (*prompt, None):
+        if turn is None:
+            text = text if prompt[-1].role == "assistant" else (text + _reply_mark(text, "")).rstrip(" ")
+        elif turn.role == "assistant":
+            text += _reply_mark(text, turn.content) + turn.content
+        else:
+            text += f"{_BETWEEN if text else ''}{turn.content}"
+    return text
+
+
+def _reply_mark(text: str, reply: str) -> str:
+    """Return the text between the user's turn and a reply."""
+    if not text or text.endswith(":"):
+        return " " if text else ""
+    return "\n" if _LABEL.match(reply) else "\nReply: "
+
+
+def adapt_to_text(call: _C, prompt: Chat) -> _C:
+    """Return a call about a conversation as it is for the conversation's text.
+
+    A text that is scored begins with a space. A generated text also ends where the text of the conversation would go on with another turn.
+    """
+    if isinstance(call, MeanNll):
+        reply = call.continuation.lstrip()
+        return replace(call, continuation=f" {reply}" if reply else "")
+    if isinstance(call, Generate):
+        stop = tuple(dict.fromkeys((*call.decoding.stop, *_turn_ends(prompt))))
+        return replace(call, decoding=replace(call.decoding, stop=stop))
+    return call
+
+
+def _turn_ends(prompt: Chat) -> list[str]:
+    """Return the texts that begin another turn.
+
+    A line break ends a reply of one line, such as the reply to "Answer:"; a blank line ends other replies. Neither does if a reply of the
+    demonstrations has one. A label at the start of a line of the user's last turn, such as "Question:", ends every reply.
+    """
+    replies = [turn.content for turn in prompt[:-1] if turn.role == "assistant"]
+    asked = _without_passages(next((turn for turn in reversed(prompt) if turn.role == "user"), prompt[-1]))
+    if asked.endswith(_ONE_LINE) and not any("\n" in reply for reply in replies):
+        return ["\n"]
+    labels = _LABEL.findall(asked[: asked.rfind("\n") + 1] if asked.endswith(":") else asked)
+    return [*[_BETWEEN] * all(_BETWEEN not in reply for reply in replies), *(f"\n{label}" for label in (*labels[:1], *labels[-1:]))]
+
+
+def _without_passages(turn: Message) -> str:
+    content = turn.content
+    for start, end in reversed(turn.passages):
+        content = content[:start] + content[end:]
+    return content

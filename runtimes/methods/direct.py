@@ -8,6 +8,7 @@ from wikidx.runtimes.llms.base import Decoding
 from .base import Answer, Method, option
 from .requests import Run, generate
 from .templates import load_template
+from .written_answers import parse_answer
 
 
 @options
@@ -22,7 +23,7 @@ def direct(question: str, options: DirectOptions) -> Run[Answer]:
     """Answer without retrieval."""
     prompt = load_template("direct", "answer")(question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
-    return Answer(answer.text.strip())
+    return Answer(parse_answer(answer))
 
 
 METHOD = Method(

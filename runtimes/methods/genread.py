@@ -15,6 +15,7 @@ from wikidx.runtimes.llms.base import Decoding
 from .base import Answer, Method, option
 from .requests import Run, generate, sample
 from .templates import Blocks, load_template
+from .written_answers import parse_answer
 
 
 @options
@@ -42,7 +43,7 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
     documents = tuple(distinct.values())
     reading = load_template("genread", "answer")(documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots)
     answer = yield from generate(reading, Decoding(max_tokens=options.max_tokens))
-    return Answer(answer.text.strip(), (), {"documents": list(documents), "parse_ok": bool(documents)})
+    return Answer(parse_answer(answer), (), {"documents": list(documents), "parse_ok": bool(documents)})
 
 
 METHOD = Method(

@@ -15,6 +15,7 @@ from .requests import Run, generate, label_trace
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import load_template
+from .written_answers import parse_answer
 
 
 @options
@@ -50,7 +51,7 @@ def _answer_one(question: str, answered: Sequence[tuple[str, str]], options: Lea
         f"{number}. {sub_question}\nAnswer: {answer or 'unknown'}" for number, (sub_question, answer) in enumerate(answered, 1)
     )
     prompt = load_template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
-    return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()
+    return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
 
 
 METHOD = Method(

@@ -8,6 +8,7 @@ from wikidx.runtimes.llms.base import Decoding
 from .base import Answer, Method, option
 from .requests import Run, generate, retrieve
 from .templates import format_passages, load_template
+from .written_answers import parse_answer
 
 
 @options
@@ -24,7 +25,7 @@ def rag(question: str, options: RagOptions) -> Run[Answer]:
     passages = yield from retrieve(question, options.k)
     prompt = load_template("rag", "answer")(passages=format_passages(passages), question=question, shots=options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
-    return Answer(answer.text.strip(), passages)
+    return Answer(parse_answer(answer), passages)
 
 
 METHOD = Method(

@@ -7,8 +7,9 @@ import unicodedata
 
 _END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？]++[」』”’）]*+|\n""")
 _NEAR = 30  # characters read around an end mark; the limit keeps the time linear
+_BEFORE_NUMBERS = frozenset("no jan feb mar apr jun jul aug sep sept oct nov dec".split())
 _ABBREVIATED = frozenset(
-    "mr mrs ms dr prof st sr jr gen col lt capt sgt rev hon gov sen rep vol pp vs etc approx dept est fig ca cf".split()
+    "mr mrs ms dr prof st mt ft sr jr gen col lt capt sgt rev hon gov sen rep vol pp vs etc approx dept est fig ca cf".split()
 )
 
 
@@ -17,7 +18,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
     A line break or a CJK end mark ends a sentence. Another end mark before a space ends a sentence unless the text continues in lower case.
     A full stop does not end a sentence after an initial ("J."), after letters separated by full stops ("U.S."), after a common English
-    abbreviation ("St."), or between "No" and a number.
+    abbreviation ("St."), or between "No" or the short name of a month and a number.
     """
     ends = [match.end() for match in _END.finditer(text) if _is_end(text, match)]
     spans: list[tuple[int, int]] = []
@@ -53,5 +54,5 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
     before = text[max(match.start() - _NEAR, 0) : match.start()]
     word = before.split()[-1].lstrip("\"'“‘«([").casefold() if before[-1:].strip() else ""
     is_initial = len(word) == 1 and word.isalpha() and word not in "ai"
-    is_numero = word == "no" and following.isdigit()
+    is_numero = word in _BEFORE_NUMBERS and following.isdigit()
     return not (is_initial or is_numero or word in _ABBREVIATED or re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word))

@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 
 from wikidx.runtimes.llms.base import Gen
 
+from .sentences import sentence_spans
+
 _LABELLED = re.compile(r"^[\W_]*(?:the\s+)?(?:final\s+)?answer(?:\s+is)?[*_ \t]*[:：][*_]*[ \t]*(\S.*)$", re.MULTILINE | re.IGNORECASE)
-_IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(\S.*)$", re.MULTILINE | re.IGNORECASE)
+_IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(?=\S)", re.IGNORECASE)
+_REASON = re.compile(r"(?:,|(?<=[^\s,]))\s+because\b", re.IGNORECASE)
+_NEXT_QUESTION = re.compile(r"\n[\W_]*question[*_ \t]*\d*[*_ \t]*[:：]", re.IGNORECASE)
+_PASSAGE_NUMBERS = re.compile(r"(?:\[\d{1,3}\][ \t:]*)+(?=[\"'“*(]*\w)")
 _LABEL = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*$", re.IGNORECASE)
 
 
@@ -39,12 +44,26 @@ def parse_draft(gen: Gen, form: str) -> Draft:
     """Parse the answer in a generated text.
 
     The answer is the whole text unless ``form`` is "cot". The answer of a chain of thought is the text after the last label "Answer:", else
-    the text after the last "answer is", else the last line.
+    the sentence after the last "answer is", else the last line. A further question that the model invents is cut off, with what follows.
     """
     text = gen.text.strip()
-    start, end, is_found = _conclusion(text) if form == "cot" else (0, len(text), True)
+    cut = text[: next_question.start()].rstrip() if (next_question := _NEXT_QUESTION.search(text)) else text
+    if form != "cot" or _conclusion(cut)[2]:  # a chain of thought may also repeat its question before it answers
+        text = cut
+    start, end, is_found = _conclusion(text) if form == "cot" else (_start_of_answer(text), len(text), True)
     answer = text[start:end]
     return Draft(text, start, answer, finite_or_none(gen.mean_nll), is_found and bool(answer))
+
+
+def parse_answer(gen: Gen) -> str:
+    """Return the answer in a text that should hold the answer alone."""
+    return parse_draft(gen, "answer").answer
+
+
+def _start_of_answer(text: str) -> int:
+    """Return the offset after the numbers of passages with which a text begins."""
+    numbers = _PASSAGE_NUMBERS.match(text)
+    return numbers.end() if numbers else 0
 
 
 def finite_or_none(nll: float | None) -> float | None:
@@ -54,12 +73,24 @@ def finite_or_none(nll: float | None) -> float | None:
 
 def _conclusion(text: str) -> tuple[int, int, bool]:
     """Return start and end of the answer in a chain of thought, and whether a label or phrase marks the answer."""
-    for pattern in (_LABELLED, _IN_A_SENTENCE):
-        if matches := list(pattern.finditer(text)):
-            start, end = matches[-1].span(1)
-            if pattern is _IN_A_SENTENCE:
-                end = start + len(text[start:end].rstrip().rstrip("."))
-            return start, start + len(text[start:end].rstrip(" \t\r*_")), True
+    if labelled := list(_LABELLED.finditer(text)):
+        return *_strip_end(text, *labelled[-1].span(1)), True
+    if phrases := list(_IN_A_SENTENCE.finditer(text)):
+        start = phrases[-1].end()
+        end = start + _sentence_length(text[start:].partition("\n")[0])
+        return *_strip_end(text, start, end), True
     lines = [line for line in re.finditer(r"\S.*", text) if not _LABEL.match(line[0])]
     start, end = lines[-1].span() if lines else (0, 0)
     return start, start + len(text[start:end].rstrip()), False
+
+
+def _sentence_length(line: str) -> int:
+    """Return the length of the first sentence of a line, without its full stop and without a reason."""
+    start, end = sentence_spans(line)[0]
+    sentence = line[start:end]
+    reason = _REASON.search(sentence)
+    return len((sentence[: reason.start()] if reason else sentence).rstrip().rstrip("."))
+
+
+def _strip_end(text: str, start: int, end: int) -> tuple[int, int]:
+    return start, start + len(text[start:end].rstrip(" \t\r*_"))

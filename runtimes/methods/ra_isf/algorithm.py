@@ -12,6 +12,7 @@ from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import Run, gather, generate, label_trace
 from wikidx.runtimes.methods.sub_questions import SubQuestion
 from wikidx.runtimes.methods.templates import Blocks, format_passages, load_template
+from wikidx.runtimes.methods.written_answers import parse_answer
 
 from .options import RaIsfOptions
 from .sub_models import decompose, passage_relevance, self_knowledge
@@ -111,4 +112,4 @@ def _answer(name: str, fields: Mapping[str, str | Blocks], node: Node, options: 
     form = "short" if options.answer_form == "yes_no" and node.ancestors else options.answer_form
     (instruction,) = load_template("ra_isf", f"form_{form}")()
     prompt = load_template("ra_isf", name)(question=node.question, form=instruction.content, shots=options.shots, **fields)
-    return (yield from generate(prompt, Decoding(max_tokens=options.max_tokens))).text.strip()
+    return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))

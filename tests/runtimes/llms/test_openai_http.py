@@ -254,7 +254,7 @@ def test_texts_that_do_not_come_together_are_asked_for_one_by_one(opened: Open, 
 def test_a_model_without_chat_gets_one_text_and_one_without_completions_a_turn(opened: Open, endpoint: Endpoint) -> None:
     endpoint.paths.discard("/v1/chat/completions")
     (flat,) = opened().run([ASK])
-    assert endpoint.bodies[-1]["prompt"] == "Yes or No.\n\nThe river"
+    assert endpoint.bodies[-1]["prompt"] == "Yes or No.\n\nThe river\nReply:"
     assert gens(flat)[0].degraded == ("no chat template: the turns are one text",)
     endpoint.paths = {"/v1/chat/completions"}
     turned, ids = opened().run([Generate(prompt="The river", decoding=SHORT), Generate(prompt=TokenIds((0, 5)), decoding=SHORT)])

@@ -222,7 +222,9 @@ def test_turns_go_through_the_template(tiny: TransformersEngine, tmp_path: Path,
     assert [gens(reply)[0].token_ids for reply in given] == [gens(reply)[0].token_ids for reply in wanted]
     plain = TransformersEngine(str(save_tiny_llama(tmp_path / "plain", template=None)))
     assert not plain.capabilities.chat
-    flat, text = plain.run([Generate(prompt=prompt, decoding=Decoding(max_tokens=8)) for prompt in (turns, "Yes or No.\n\nThe river")])
+    flat, text = plain.run(
+        [Generate(prompt=prompt, decoding=Decoding(max_tokens=8)) for prompt in (turns, "Yes or No.\n\nThe river\nReply:")]
+    )
     assert gens(flat)[0].text == gens(text)[0].text
     assert gens(flat)[0].degraded == ("no chat template: the turns are one text",)
 

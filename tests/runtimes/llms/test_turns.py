@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from tests.runtimes.llms.calling import SHORT, Open, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint
 from tests.runtimes.llms.tiny import CHAT, save_tiny_llama
-from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, Nll, Reply, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Generate, MeanNll, Message, Nll, Reply, YesNo
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_NEIGHBOURS, NO_SYSTEM_TURN, fold_turns
 from wikidx.runtimes.llms.vllm_engine import VllmEngine
@@ -86,6 +86,20 @@ def test_a_folded_prompt_is_the_template_s_of_the_folded_turns(tmp_path: Path) -
     plain = TransformersEngine(str(save_tiny_llama(tmp_path / "plain")))
     folded = Generate(prompt=(Message("user", "Yes or No.\n\nThe river"),), decoding=SHORT)
     assert gens(refusing.run([ASKED])[0])[0].token_ids == gens(plain.run([folded])[0])[0].token_ids
+
+
+def test_a_checkpoint_without_a_template_ends_where_another_turn_would_begin(tmp_path: Path) -> None:
+    engine = TransformersEngine(str(save_tiny_llama(tmp_path, template=None)))
+    prompt = (Message("user", "Question: who?\nAnswer:"),)
+    call = Generate(prompt=prompt, decoding=Decoding(max_tokens=40), schema=Choice((" yes\nQuestion: who wrote it?",)))
+    (gen,) = gens(engine.run([call])[0])
+    assert (gen.text, gen.finish) == (" yes", "stop")
+    plain, scored = engine.run([MeanNll(prompt="Question: who?\nAnswer:", continuation=" yes"), MeanNll(prompt=prompt, continuation="yes")])
+    assert isinstance(plain, Reply)
+    assert isinstance(scored, Reply)
+    assert isinstance(plain.result, Nll)
+    assert isinstance(scored.result, Nll)
+    assert scored.result.total == pytest.approx(plain.result.total)
 
 
 @pytest.fixture

@@ -1,0 +1,125 @@
+"""Models without a chat template: the turns are one text, a reply ends where another turn would begin, and what runs on is no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.runtimes.llms.calling import FAST
+from tests.runtimes.llms.endpoint import Endpoint, serving
+from tests.runtimes.methods.driving import drive, passages
+from wikidx.runtimes.llms.base import Chat, Decoding, Generate, MeanNll, Message, Reply
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.llms.turns import adapt_to_text, as_text
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.templates import format_passages, load_template
+
+Q = "Which metal is liquid?"
+FOUND = passages("Mercury is liquid.\nNote: it is a metal.")
+BEGUN = Message("assistant", "Thought 1:")
+
+
+def shots(method: str, name: str, n: int, **fields: Any) -> Chat:  # noqa: ANN401 - texts or blocks
+    return load_template(method, name)(shots=n, question=Q, **fields)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ending", "stop"),
+    [
+        (shots("direct", "answer", 0), f"\n\nQuestion: {Q}\nAnswer:", ("\n",)),
+        (shots("direct", "answer", 1), f"\nAnswer: mercury\n\nQuestion: {Q}\nAnswer:", ("\n",)),
+        (shots("rag", "answer", 0, passages=format_passages(FOUND)), f"\n\nQuestion: {Q}\nAnswer:", ("\n",)),
+        (shots("cot", "answer", 1), f"\nAnswer: no\n\nQuestion: {Q}\nReasoning:", ("\n\n", "\nQuestion:")),
+        (
+            shots("ircot", "cot", 0, passages=format_passages(FOUND)),
+            f"\n\nQuestion: {Q}\nReasoning:",
+            ("\n\n", "\nPassages:", "\nQuestion:"),
+        ),
+        (
+            shots("ra_isf", "know", 1),
+            f"yes or no?\nReply: yes\n\nQuestion: {Q}\nCan you answer it from memory, yes or no?\nReply:",
+            ("\n\n", "\nQuestion:"),
+        ),
+        ((*shots("react", "solve", 1), BEGUN), f"Finish[the Black Sea]\n\nQuestion: {Q}\nThought 1:", ("\n\n", "\nQuestion:")),
+        (
+            shots("self_reasoning", "short", 1, passages=format_passages(FOUND), fields="{}"),
+            f"\n\nQuestion: {Q}\nReply:",
+            ("\n\n", "\nPassages:", "\nQuestion:"),
+        ),
+        (
+            (Message("user", "a\nAnswer:"), Message("assistant", "b\n\nc"), Message("user", "Hm: d\nAnswer:")),
+            "\n\nHm: d\nAnswer:",
+            ("\nHm:",),
+        ),
+    ],
+)
+def test_a_conversation_as_one_text_and_its_ends(prompt: Chat, ending: str, stop: tuple[str, ...]) -> None:
+    assert as_text(prompt)[-len(ending) :] == ending
+    assert adapt_to_text(Generate(prompt=prompt), prompt).decoding.stop == stop
+    own = Generate(prompt=prompt, decoding=Decoding(stop=("\nObservation", *stop[:1])))
+    assert adapt_to_text(own, prompt).decoding.stop == ("\nObservation", *stop)
+
+
+def test_a_text_that_is_scored_begins_with_a_space() -> None:
+    prompt = shots("direct", "answer", 0)
+    assert [adapt_to_text(MeanNll(prompt=prompt, continuation=text), prompt).continuation for text in ("Ada", " Ada", "")] == [
+        " Ada",
+        " Ada",
+        "",
+    ]
+
+
+RUNS_ON = " Mercury\n\nQuestion: What is the capital of France?\nAnswer: Paris"
+REASONS_ON = " It is.\nAnswer: Mercury\n\nQuestion: What is the capital of France?\nReasoning: Easy.\nAnswer: Paris"
+
+
+@pytest.fixture
+def fake_base_model() -> Callable[[str], Endpoint]:
+    """A fake of an endpoint with a base model: plain completions that run on into another question, whatever the stop texts are."""
+
+    def open_fake(text: str) -> Endpoint:
+        endpoint = Endpoint(ScriptedLLM(lambda call: text))
+        endpoint.paths.discard("/v1/chat/completions")
+        return endpoint
+
+    return open_fake
+
+
+@pytest.mark.parametrize(("method", "text"), [("direct", RUNS_ON), ("cot", REASONS_ON)])
+def test_a_base_model_at_an_endpoint_is_cut_at_its_answer(fake_base_model: Callable[[str], Endpoint], method: str, text: str) -> None:
+    endpoint = fake_base_model(text)
+    with serving(endpoint) as url:
+        model = OpenAIHttp("tiny", url, options=FAST)
+
+        def answer(request: Any) -> Any:  # noqa: ANN401 - any request and its result
+            (reply,) = model.run([request])
+            assert isinstance(reply, Reply)
+            return reply.result
+
+        driven = drive(find_method(method).run(Q, find_method(method).options()), answer)
+        model.close()
+    assert driven.answer.text == "Mercury"
+    assert endpoint.bodies[-1]["stop"] == (["\n"] if method == "direct" else ["\n\n", "\nQuestion:"])
+
+
+@pytest.mark.parametrize(
+    ("method", "results", "settings"),
+    [
+        ("direct", [RUNS_ON], {}),
+        ("rag", [FOUND, "[1] Mercury\n\nQuestion: Who?"], {}),
+        ("genread", ["A text.", RUNS_ON], {}),
+        ("least_to_most", ["(none)", RUNS_ON], {}),
+        ("cot", [REASONS_ON], {}),
+        ("iter_retgen", [FOUND, REASONS_ON], {"rounds": 1}),
+        ("ircot", [FOUND, "", REASONS_ON], {}),
+        ("ra_isf", ["yes", RUNS_ON], {}),
+        ("refeed", [RUNS_ON, FOUND, RUNS_ON], {"diverse": False, "ensemble": False}),
+    ],
+)
+def test_an_invented_question_is_no_part_of_an_answer(method: str, results: list[Any], settings: dict[str, Any]) -> None:
+    """A server may hold a base model to a chat template that is not its own: no stop text is added then."""
+    driven = drive(find_method(method).run(Q, find_method(method).options(**settings)), results)
+    assert driven.answer.text == "Mercury"
