@@ -68,7 +68,7 @@ def require_built(name: str) -> None:
     """Check that a corpus of this name is built.
 
     Raises:
-        ArtifactMissing: the corpus is known, but not built.
+        ArtifactMissing: the corpus is known, or its build was interrupted, but it is not built.
         UnknownNameError: no corpus of this name is known or built.
         InputError: the name is invalid.
     """
@@ -77,6 +77,8 @@ def require_built(name: str) -> None:
     split_name(name)
     if is_known(name):
         raise ArtifactMissing(f"the corpus '{name}' is not built: run 'idx build {name}'")
+    if name in corpus_names():
+        raise ArtifactMissing(f"the corpus '{name}' is not finished: run the 'idx build' that began it again")
     raise unknown_name_error("corpus", name, {*CORPORA, *built_names()})
 
 

@@ -148,6 +148,12 @@ def test_interrupted_builds_are_listed(animals: Path) -> None:
     assert entries == {"sample": [], "wiki2018": [], "wiki2020": []}
 
 
+def test_a_corpus_whose_build_was_interrupted_is_not_unknown(animals: Path) -> None:
+    staging_path(store_path("animals")).mkdir(parents=True)
+    assert error("check", "animals") == "the corpus 'animals' is not finished: run the 'idx build' that began it again"
+    assert "unknown corpus 'anomals'" in error("check", "anomals")
+
+
 def test_no_hits_and_empty_queries_find_nothing(animals: Path) -> None:
     idx("build", animals)
     assert idx("search", "animals", "zebra").out == "no passage found\n"
