@@ -2,7 +2,7 @@
 
 Each model gets one batch with the calls of all its roles, in the order of the questions. The searcher gets one ``search_groups`` call for
 each distinct set of search options. Models and searcher run concurrently. A request reuses the result of an earlier equal request, unless
-the request samples without a seed.
+the request samples without a seed. A text that repeats itself until the token limit is cut after the first time (``repetition``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.llms.base import LLM, Call, Reply
+from wikidx.runtimes.llms.base import LLM, Call, Gen, Nll, Reply, YesNo
 from wikidx.runtimes.llms.cache import is_repeatable
+from wikidx.runtimes.llms.repetition import cut_loop
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 _MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
@@ -177,9 +178,15 @@ class Waves:
 
 def _ask(llm: LLM, calls: list[Call]) -> list[Outcome]:
     return [
-        Outcome(reply.result, None, reply.prompt_tokens, reply.completion_tokens) if isinstance(reply, Reply) else Outcome(error=reply)
+        Outcome(_cut_loops(reply.result), None, reply.prompt_tokens, reply.completion_tokens)
+        if isinstance(reply, Reply)
+        else Outcome(error=reply)
         for reply in llm.run(calls)
     ]
+
+
+def _cut_loops(result: tuple[Gen, ...] | YesNo | Nll) -> tuple[Gen, ...] | YesNo | Nll:
+    return tuple(map(cut_loop, result)) if isinstance(result, tuple) else result
 
 
 def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Outcome]:

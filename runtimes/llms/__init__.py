@@ -11,6 +11,7 @@ vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text
+repetition             texts that repeat themselves until the token limit
 cache                  replies stored on disk
 text                   words of yes/no answers, removal of thinking
 json_shape             type checks of external JSON

@@ -1,0 +1,66 @@
+"""Texts that repeat themselves until the token limit are cut after the first time, before a method sees them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtimes.methods.driving import drive, passages
+from wikidx.runtimes.execution.wave import Services, Waves
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.repetition import REPEATS, cut_loop
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.requests import Retrieve
+
+LOOP = "Mercury is a metal. " + "The answer is yes. " * 40 + "The ans"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (LOOP, "Mercury is a metal. The answer is yes"),
+        ("yes\n" * 20, "yes"),
+        ("no no no no no no no no no no", "no"),
+        ("It is " + "." * 60, "It is ."),
+        ("1. Who?\n2. Where?\n" * 5, "1. Who?\n2. Where?"),
+        ('{"relevant": true, "cite_content": "' + "the metal " * 30, '{"relevant": true, "cite_content": "the metal'),
+    ],
+)
+def test_a_loop_is_cut_after_its_first_time(text: str, kept: str) -> None:
+    cut = cut_loop(Gen(text=text, finish="length", degraded=("no seed",)))
+    assert (cut.text, cut.finish, cut.degraded) == (kept, "length", ("no seed", REPEATS))
+
+
+@pytest.mark.parametrize(
+    "gen",
+    [
+        Gen(text=LOOP),  # the model ended it
+        Gen(text="The answer is yes. The answer is yes. The ans", finish="length"),  # twice and a half
+        Gen(text="ha ha ha", finish="length"),
+        Gen(text="", finish="length"),
+        Gen(text="1. a\n2. b\n3. c\n4. d\n5. e\n6. f\n7. g\n", finish="length"),
+    ],
+)
+def test_other_texts_stay(gen: Gen) -> None:
+    assert cut_loop(gen) is gen
+
+
+@given(st.text("ab. ", max_size=30), st.text("ab. ", min_size=1, max_size=12), st.integers(3, 9), st.integers(0, 11))
+def test_what_is_kept_repeats_to_the_whole(before: str, unit: str, times: int, rest: int) -> None:
+    text = before + unit * times + unit[: rest % len(unit)]
+    cut = cut_loop(Gen(text=text, finish="length"))
+    assert text.startswith(cut.text)
+    assert len(unit * times) < 24 or len(cut.text) <= len(before + unit)
+
+
+def test_a_loop_is_no_query() -> None:
+    """Iter-RetGen searches with its last output."""
+    waves = Waves(Services(llms={"answer": ScriptedLLM(lambda call: Gen(text=LOOP, finish="length"))}))
+    method, found = find_method("iter_retgen"), passages("Mercury is liquid.")
+    run = method.run("Which metal is liquid?", method.options(rounds=2))
+    driven = drive(run, lambda request: found if isinstance(request, Retrieve) else waves.serve([request])[0].result)
+    waves.close()
+    assert driven.queries[1] == ("Which metal is liquid? Mercury is a metal. The answer is yes",)
+    assert driven.answer.text == "yes"
