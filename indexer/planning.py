@@ -200,7 +200,7 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
             share = f"{100 * estimate.n_truncated / corpus.n_passages:.1f} %"
             read = f"the {encoder_spec(estimate.step).max_passage_tokens} tokens that {estimate.step} reads"
             advice = _splitting_advice(spec, has_store=has_store)
-            yield f"about {estimate.n_truncated:,} passages ({share}) are longer than {read}: their rest is not searched by it{advice}"
+            yield f"passages longer than {read}: about {estimate.n_truncated:,} ({share}), whose rest is not searched by it{advice}"
 
 
 def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:

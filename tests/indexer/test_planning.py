@@ -62,7 +62,7 @@ def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
 def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_them(tmp_path: Path) -> None:
     long = tmp_path / "long.jsonl"
     long.write_text("".join(json.dumps({"id": str(n), "text": "nile " * n}) + "\n" for n in (10, 300, 5_000, 20)))
-    cut = "about 2 passages (50.0 %) are longer than the 256 tokens that minilm reads: their rest is not searched by it"
+    cut = "passages longer than the 256 tokens that minilm reads: about 2 (50.0 %), whose rest is not searched by it"
     assert plan(BuildSpec(resolve(str(long)), ("bm25", "minilm"))).notes == [f"{cut}; --split words splits them"]
     run_build(BuildSpec(resolve(str(long))))
     assert plan(BuildSpec(resolve(str(long)), ("minilm",))).notes == [f"{cut}; --split words --force splits them"]
