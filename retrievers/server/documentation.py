@@ -36,9 +36,9 @@ td:nth-child(2) { width: 40% }
 <p>Errors are <code>{"error", "error_type"}</code>. Programs read <a href="openapi.json">openapi.json</a>.</p>
 """
 _BOUNDS = {
-    "minimum": "at least {:g}",
-    "exclusiveMinimum": "more than {:g}",
-    "maximum": "at most {:g}",
+    "minimum": "at least {:,.15g}",
+    "exclusiveMinimum": "more than {:,.15g}",
+    "maximum": "at most {:,.15g}",
     "maxLength": "at most {:,} characters",
     "maxItems": "at most {:,}",
 }

@@ -173,7 +173,9 @@ def test_the_documentation_breaks_no_name(page: Page, url: str, width: int) -> N
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{url}/docs")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert "``" not in page.locator("body").inner_text()
+    text = page.locator("body").inner_text()
+    assert "``" not in text
+    assert "at least 1, at most 2,147,483,647 or null" in text
     lines = page.locator("td:first-child code").evaluate_all("names => names.map((name) => name.getClientRects().length)")
     assert set(lines) == {1}
     widths = page.locator("td:nth-child(2) code").evaluate_all("texts => texts.map((text) => text.parentElement.clientWidth)")
