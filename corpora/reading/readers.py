@@ -220,7 +220,7 @@ _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*$)')
 def read_wikiextractor(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield the articles in WikiExtractor's ``<doc id=… title=…>`` blocks; articles without text are skipped.
 
-    The first line of a text is the article's title, as in DPR's passages.
+    WikiExtractor begins each text with the article's title. That line is kept.
     """
     header: tuple[int, dict[str, str]] | None = None
     body: list[str] = []

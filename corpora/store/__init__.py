@@ -2,7 +2,7 @@
 
 layout   files and tables of a store                     writer  records -> store
 batches  many compressed passages in one LMDB value      reader  store -> passages
-names    rows by id and by title                         checks  checksums of arrays and of pages that LMDB interprets
+names    rows by id and by title                         checks  checksums of arrays and of LMDB's own pages
 """
 
 from .layout import FORMAT_VERSION, KIND

@@ -1,7 +1,8 @@
 """Dynamic batching: a thread starts the first search immediately, and batches the searches that arrive while it is busy.
 
-The searches of a batch have the same searcher, equal options, and equal permission to be partial. The oldest waiting search starts the next
-batch. The event loop submits searches and receives rankings. ``catalog`` assigns retrievers to threads.
+The searches of a batch have the same searcher and equal options, and either all or none of them may skip unavailable rows. The oldest
+waiting search is the first of the next batch. The event loop submits searches and receives rankings. ``catalog`` assigns retrievers to
+threads.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SearchRequest:
         options: the search options.
         deadline: time on the clock of ``time.monotonic``.
         answer: future of the rankings; cancelled when no client waits for them.
-        unsearched: set to which unsearched rows are added before ``answer`` is set; None: all rows must be searched.
+        unsearched: a set that receives the unsearched rows before ``answer`` is resolved; None: all rows must be searched.
     """
 
     name: tuple[str, str]
@@ -145,7 +146,7 @@ class Batcher:
                 self._search(*next_batch(queue, self._limits.max_batch_queries, time.monotonic()))
 
     def _search(self, batch: list[SearchRequest], dropped: list[SearchRequest]) -> None:
-        """Search for a batch, and pass its outcomes to the event loop."""
+        """Run the searches of a batch, and pass their outcomes to the event loop."""
         self._n_dequeued += sum(search.n_queries for search in (*batch, *dropped))
         if dropped:
             self._loop.call_soon_threadsafe(self._drop, dropped)
@@ -185,7 +186,10 @@ class Batcher:
 
 
 def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
-    """Search for the whole batch; after an error, search for each request alone, so that a request gets only its own error."""
+    """Run a batch as one search. If it fails, run each request alone, so that it gets only its own error.
+
+    A missed deadline or an unavailable shard fails the whole batch.
+    """
     first = searches[0]
     try:
         rankings = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))

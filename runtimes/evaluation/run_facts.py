@@ -22,7 +22,7 @@ _SHAPE: Mapping[str, Any] = {
     },
     "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
 }
-"""The shape of the parts that are read; all except ``settings`` and ``sessions`` may be absent or null, that is, unknown."""
+"""Types of the fields of ``run.json`` that are read. All except ``settings`` and ``sessions`` may be absent, or null for unknown."""
 
 
 class RunFacts(NamedTuple):

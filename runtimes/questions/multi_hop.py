@@ -13,7 +13,7 @@ from .base import Question, gold
 from .fields import id_from, record_id, text_from, text_of, texts_of, unique
 from .records import Record, read_records
 
-ALIASES_FILE = "id_aliases.json"  # part of the authors' zip file; JSON Lines despite its name
+ALIASES_FILE = "id_aliases.json"  # in the zip file of 2WikiMultihopQA's authors; JSON Lines despite its name
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ def _is_fact(pair: object) -> bool:
 def add_aliases(path: Path, questions: Sequence[Question]) -> list[Question]:
     """Add answer aliases to the questions of a file, if the alias table is in the same folder.
 
-    As in the official evaluator, the aliases are the aliases and demonyms of the answer's Wikidata id. If several rows of the table have
-    the same id, the last row counts.
+    As in 2WikiMultihopQA's official evaluator, these are the table's ``aliases`` and ``demonyms`` for the answer's Wikidata id. If
+    several rows of the table have the same id, the last row counts.
 
     Raises:
         InputError: the alias table cannot be read.

@@ -76,7 +76,7 @@ def sample_questions() -> list[Question]:
 
 
 def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> tuple[Format, Iterator[Record]]:
-    """Return the format of a file, and the file's records in the format's split."""
+    """Return a file's format, and its records: those of the split that the format names, or all."""
     if name is not None and name not in FORMATS:
         raise unknown_name_error("format", name, FORMATS)
     records = itertools.chain.from_iterable(map(split_article, unsplit))
