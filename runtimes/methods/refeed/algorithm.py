@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from wikidx.runtimes.llms.base import Chat, Decoding
@@ -14,6 +15,8 @@ from wikidx.runtimes.methods.written_answers import Draft, parse_draft
 
 from .ensemble import ensemble
 from .options import RefeedOptions
+
+_LIST_NUMBER = re.compile(r"(\d{1,3})[.)]\s+(?=\S)", re.ASCII)
 
 
 def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
@@ -32,6 +35,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
         passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
     )
     (refined,) = yield from _generate(refining, options)
+    refined = _strip_list_number(refined, answers)
     choice = yield from ensemble(candidates, refined, (prompt, refining), options)
     is_refined = choice.draft is choice.refined
     detail = {
@@ -62,6 +66,15 @@ def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False)
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
     return [parse_draft(gen, options.form) for gen in gens]
+
+
+def _strip_list_number(refined: Draft, answers: Sequence[Draft]) -> Draft:
+    """Strip the number of an earlier answer, as the prompt lists them, from a refined answer that is not itself listed with this number."""
+    number = _LIST_NUMBER.match(refined.answer)
+    is_listed = answer_key(refined.answer) in {answer_key(draft.answer) for draft in answers}
+    if number is None or is_listed or not 1 <= int(number[1]) <= len(answers):
+        return refined
+    return refined._replace(start=refined.start + number.end(), answer=refined.answer[number.end() :])
 
 
 def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding, JsonSchema
+from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema, Message
+from wikidx.runtimes.llms.text import FREE_TEXT
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.model_output import to_text
+from wikidx.runtimes.methods.model_output import find_object, first_line, parse_labels, to_text
 from wikidx.runtimes.methods.requests import Run, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
@@ -36,15 +37,22 @@ class _Candidate(NamedTuple):
 
 
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
-    """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages."""
+    """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages.
+
+    If a pass without an enforced schema lacks the answer, the answer is requested once more.
+    """
     passages, noise = yield from read_passages(question, options)
+    prompt = build_prompt(question, passages, options)
     output = yield from generate(
-        build_prompt(question, passages, options),
+        prompt,
         Decoding(max_tokens=options.max_tokens, temperature=options.temperature),
         role="trajectory" if options.reader else "answer",
         schema=JsonSchema.of_fields(requested_fields(options)) if options.structured else None,
     )
     trajectory = parse_trajectory(output.text, requested_fields(options), options.max_citations)
+    is_asked_again = _is_incomplete(output, trajectory, options)
+    if is_asked_again:
+        trajectory = yield from _ask_again(prompt, output.text, trajectory, options)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
     formatted = TASKS[options.task].format(final.text, final.n_passages)
@@ -64,9 +72,31 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         "parse": trajectory.parse,
         "parse_ok": final.parse_ok and formatted.is_read,
         "truncated": output.finish == "length",
+        "asked_again": is_asked_again,
         **formatted.record,
     }
     return Answer(formatted.text, passages[: final.n_passages], detail)
+
+
+def _is_incomplete(output: Gen, trajectory: Trajectory, options: SelfReasoningOptions) -> bool:
+    """Return whether a pass that no schema enforces has fields, but not the field of the answer."""
+    is_free = not options.structured or FREE_TEXT in output.degraded
+    return is_free and not options.reader and trajectory.parse != "none" and not getattr(trajectory, _answer_field(options))
+
+
+def _answer_field(options: SelfReasoningOptions) -> str:
+    return "analysis" if TASKS[options.task].is_analysis else "answer"
+
+
+def _ask_again(prompt: Chat, output: str, trajectory: Trajectory, options: SelfReasoningOptions) -> Run[Trajectory]:
+    """Request the missing field of the answer, and return the trajectory with it. The output may be cut to fit the context."""
+    field = _answer_field(options)
+    request = load_template("self_reasoning", "again")(field=field, description=requested_fields(options)[field]["description"])
+    decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
+    reply = yield from generate((*prompt, Message("assistant", output, ((0, len(output)),)), *request), decoding)
+    fields = find_object(reply.text, (field,)).value or dict(parse_labels(reply.text, (field,)))
+    text = to_text(fields.get(field)) or ("" if "{" in reply.text else first_line(reply.text))
+    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=text)
 
 
 def _check_citations(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:

@@ -116,6 +116,22 @@ def test_equal_and_blank_answers_count_once_and_never() -> None:
     assert [drawn["answer"] for drawn in driven.answer.detail["samples"]] == ["The Beatles", "the  beatles.", "", "Wings", "", "Beatles"]
 
 
+@pytest.mark.parametrize(
+    ("refined", "answer"),
+    [
+        ("2. Grace Hopper", "Grace Hopper"),
+        ("2) Grace", "Grace"),
+        ("3. Mary", "3. Mary"),  # there is no third answer
+        ("1. FC Köln", "1. FC Köln"),  # an earlier answer itself
+        ("1.5 million", "1.5 million"),
+        ("2.", "2."),
+    ],
+)
+def test_a_number_of_the_list_is_no_part_of_the_answer(refined: str, answer: str) -> None:
+    driven = run("Who?", [["1. FC Köln", "Grace"], FOUND, refined], samples=2, ensemble=False)
+    assert driven.answer.text == answer
+
+
 def test_answers_without_letters_are_told_apart() -> None:
     driven = run("Which sign?", [["+", "-", "+", "The"], FOUND, "+"], samples=4)
     assert driven.queries == [("Which sign? +", "Which sign? -", "Which sign? The")]

@@ -64,6 +64,7 @@ def test_the_whole_trajectory_is_in_the_detail() -> None:
         "parse": "whole",
         "parse_ok": True,
         "truncated": False,
+        "asked_again": False,
     }
     assert json.loads(json.dumps(detail)) == detail
 

@@ -20,7 +20,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
 )
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Choice, Gen, prompt_text
+from wikidx.runtimes.llms.base import Choice, Gen, Message, prompt_text
 from wikidx.runtimes.methods.self_reasoning import METHOD, self_reasoning
 
 # --- the snippets
@@ -183,6 +183,44 @@ def test_output_in_any_state_is_read_strictly_first_then_leniently(written: str,
     driven = one_pass(written)
     assert driven.answer.text == answer
     assert (driven.answer.detail["parse"], driven.answer.detail["parse_ok"]) == (parse, ok)
+
+
+FREE = Gen(text=trajectory(answer=...), degraded=("no structured output: the text is free",))
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "parse_ok"),
+    [
+        ('{"answer": "Lord Byron"}', "Lord Byron", True),
+        ("```json\n{'answer': 1}\n```\nAnswer: Byron", "Byron", True),
+        ("Lord Byron\nHe was a poet.", "Lord Byron", True),
+        ('{"reason": "none"}', "Ada Lovelace was Lord Byron's child [1], and a programmer [2].", False),
+        ("", "Ada Lovelace was Lord Byron's child [1], and a programmer [2].", False),
+    ],
+)
+def test_an_object_without_an_answer_is_asked_for_it_once(reply: str, answer: str, parse_ok: bool) -> None:
+    driven = drive(self_reasoning(Q, options()), [FOUND, FREE, reply])
+    assert (driven.answer.text, driven.answer.detail["parse_ok"], driven.answer.detail["asked_again"]) == (answer, parse_ok, True)
+    first, again = call_of(driven, 1), call_of(driven, 2)
+    assert again.prompt[:-2] == first.prompt
+    *_, written, request = list(again.prompt)
+    assert written == Message("assistant", FREE.text, ((0, len(FREE.text)),))
+    assert isinstance(request, Message)
+    assert 'lacks the field "answer"' in request.content
+    assert again.decoding.max_tokens == 256
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        (trajectory(answer=...), {}),  # a schema is enforced
+        (Gen(text=trajectory(), degraded=FREE.degraded), {}),
+        (Gen(text="It was Byron.", degraded=FREE.degraded), {}),
+        (trajectory(answer=...), {"structured": False, "task": "long"}),  # the analysis is the answer
+    ],
+)
+def test_other_output_is_not_asked_for_again(written: str | Gen, values: dict[str, Any]) -> None:
+    assert one_pass(written, **values).answer.detail["asked_again"] is False
 
 
 def test_labelled_lines_hold_a_whole_trajectory() -> None:
