@@ -70,7 +70,9 @@ class PlanOptions:
         None
     )
     device: Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
-    concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint.")] = 16
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: its slots, at most 16.")
+    ] = None
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of an endpoint and of the server at --url, in seconds.")] = 120.0
     retries: Annotated[int, typer.Option(min=0, help="Maximum number of retries of a request to an endpoint.")] = 5
     context: Annotated[

@@ -3,6 +3,8 @@
 base                   prompts, calls, results, capabilities, the ``LLM`` protocol
 openai_http            backend ``openai``: any OpenAI-compatible endpoint
 openai_bodies          request bodies for endpoints, parsing of answers
+dialects               fields of servers beyond OpenAI's standard, recognition of servers
+served_tokens          token counts by a server's tokenizer, else estimated
 openai_connection      HTTP requests to endpoints, with retries
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import islice, zip_longest
 from typing import Any, Literal, NamedTuple
 
-from .base import AskYesNo, Choice, Gen, Generate, JsonSchema, MeanNll, Regex, Schema, TokenIds, YesNo
+from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
+from .dialects import OPENAI, UNKNOWN, Dialect
 from .text import FREE_TEXT, NO_THINKING, NextToken, cut_at_stop, is_blank, replace_surrogates, strip_thinking, yes_no_from_tokens
 from .turns import Fold
 
@@ -18,14 +19,13 @@ Body = dict[str, Any]
 TOP_LOGPROBS = (20, 5)
 """Numbers of alternatives to request: first the maximum of vLLM and OpenAI, then the maximum of older endpoints."""
 
-VLLM_ONLY = ("top_k", "repetition_penalty", "chat_template_kwargs", "structured_outputs", "add_generation_prompt", "continue_final_message")
-OPTIONAL = (*VLLM_ONLY, "response_format", "top_logprobs", "logprobs", "seed", "n", "stop", "temperature", "top_p", "max_tokens")
-"""Optional fields of a body; a field that an endpoint refuses by name is omitted from then on."""
+ESSENTIAL = frozenset({"model", "messages", "prompt", "echo"})
+"""Fields without which there is no request; any other field that an endpoint refuses by name is omitted from then on."""
+
+BEGINS_ANEW = "the endpoint does not go on from a given beginning of its answer: it begins a new one"
+OWN_SAMPLING = "the endpoint's own sampling defaults stay in force, such as top_k: other endpoints draw otherwise"
 
 _FALLBACKS = {
-    "continue_final_message": "the endpoint does not go on from a given beginning of its answer: it begins a new one",
-    "structured_outputs": FREE_TEXT,
-    "response_format": FREE_TEXT,
     "logprobs": "no logprobs",
     "seed": "no seed: the draws cannot be repeated",
     "stop": "no stop texts at the endpoint: the text is cut when it is there",
@@ -37,7 +37,14 @@ _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
 _BEGINNING_REFUSED = re.compile(r"prefill|(last|final) (turn|message|role)|end with a user|assistant messages? at the end", re.IGNORECASE)
 _TURNS_REFUSED = re.compile(r"\broles?\b|alternat|system (prompt|message|turn|instruction)|jinja", re.IGNORECASE)
+_MAX_TOKENS = 1_000_000_000
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx", re.IGNORECASE)
+
+
+_CONTEXT = re.compile(r"context (?:length|size|window)(?: is| of)?(?: only)? \(?(\d+)|n_ctx\W+(\d+)", re.IGNORECASE)
+_PROMPT_TOKENS = re.compile(
+    r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|prompt is (\d+) tokens|request \((\d+) tokens", re.IGNORECASE
+)
 
 
 class Refusal(NamedTuple):
@@ -48,12 +55,16 @@ class Refusal(NamedTuple):
         message: the message, on one line.
         code: OpenAI's error code; empty: none.
         param: name of the refused field; empty: none.
+        prompt_tokens: number of tokens of a prompt that is too long; None: unknown.
+        context: maximum number of tokens of prompt and answer together; None: unknown.
     """
 
     status: int
     message: str
     code: str
     param: str
+    prompt_tokens: int | None = None
+    context: int | None = None
 
     @property
     def is_too_long(self) -> bool:
@@ -70,9 +81,9 @@ class Refusal(NamedTuple):
         """The fold of turns that the refusal suggests; None if the refusal is not about turns."""
         return "beginning" if _BEGINNING_REFUSED.search(self.message) else "system" if _TURNS_REFUSED.search(self.message) else None
 
-    def refused_parameter(self, body: Container[str]) -> str | None:
+    def refused_parameter(self, body: Collection[str]) -> str | None:
         """Return the optional field of ``body`` that the refusal names; None if it names no such field."""
-        for name in [name for name in OPTIONAL if name in body]:
+        for name in sorted(set(body) - ESSENTIAL, key=lambda name: (-len(name), name)):  # top_logprobs before logprobs
             is_unquoted = "_" in name and name in self.message
             if self.param.split(".")[-1] == name or is_unquoted or re.search(rf"""['"`]{name}['"`]""", self.message):
                 return name
@@ -84,8 +95,16 @@ def parse_refusal(status: int, body: object) -> Refusal:
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return Refusal(status, _one_line(error), "", "")
-    message = error.get("message") or error.get("detail") or error
-    return Refusal(status, _one_line(message), str(error.get("code") or ""), str(error.get("param") or ""))
+    message = _one_line(error.get("message") or error.get("detail") or error)
+    lengths = _number(error.get("n_prompt_tokens"), _PROMPT_TOKENS, message), _number(error.get("n_ctx"), _CONTEXT, message)
+    return Refusal(status, message, str(error.get("code") or ""), str(error.get("param") or ""), *lengths)
+
+
+def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None:
+    """Return a positive number given as a field, else in the message; None if there is none."""
+    found = pattern.search(message)
+    value = given if isinstance(given, int) else int(next(filter(None, found.groups()))) if found else 0
+    return value if 0 < value < _MAX_TOKENS else None
 
 
 def _one_line(message: object) -> str:
@@ -93,7 +112,7 @@ def _one_line(message: object) -> str:
     return " ".join(text.split())[:500]
 
 
-def build_body(call: Generate | AskYesNo, model: str, *, answer_tokens: int = 1) -> Body:
+def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN, *, answer_tokens: int = 1) -> Body:
     """Return the request body of a call, before refused fields are dropped. A yes/no question generates ``answer_tokens``."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
@@ -102,11 +121,12 @@ def build_body(call: Generate | AskYesNo, model: str, *, answer_tokens: int = 1)
     else:
         body["messages"] = [{"role": turn.role, "content": turn.content} for turn in call.prompt]
         if call.prompt[-1].role == "assistant":
-            body |= {"add_generation_prompt": False, "continue_final_message": True}
-        body["chat_template_kwargs"] = {"enable_thinking": False}
-    body |= {"top_k": -1, "repetition_penalty": 1.0}  # otherwise vLLM takes both from generation_config.json
+            body |= dialect.continuation or {}
+        body |= dialect.no_thinking
+    body |= dialect.neutral
     if isinstance(call, Generate):
-        return body | _generation(call, is_chat=is_chat)
+        structure = dialect.structure(call.schema, is_chat=is_chat) if call.schema else None
+        return body | _generation(call, is_chat=is_chat) | (structure or {})
     top = TOP_LOGPROBS[0]
     return (
         body
@@ -131,22 +151,13 @@ def _generation(call: Generate, *, is_chat: bool) -> Body:
         body["seed"] = decoding.seed
     if call.logprobs:
         body |= {"logprobs": True} if is_chat else {"logprobs": 1}
-    return body | _structure(call.schema, is_chat=is_chat)
+    return body
 
 
-def _structure(schema: Schema | None, *, is_chat: bool) -> Body:
-    match schema:
-        case Choice():
-            return {"structured_outputs": {"choice": list(schema.texts)}}
-        case Regex():
-            return {"structured_outputs": {"regex": schema.pattern}}
-        case JsonSchema() if is_chat:
-            json_schema = {"name": "answer", "schema": json.loads(schema.text), "strict": True}
-            return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
-        case JsonSchema():
-            return {"structured_outputs": {"json": json.loads(schema.text)}}
-        case None:
-            return {}
+def largest_n(message: str) -> int:
+    """Return the largest number of texts that a refusal of ``n`` allows: the last number of "1 <= value <= 4", else 1."""
+    found = re.search(r"<=?\s*(\d+)|(?:at most|up to|maximum(?: of)?) (\d+)", message[message.find("value") + 1 :])
+    return max(1, int(found[1] or found[2])) if found else 1
 
 
 def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
@@ -162,9 +173,22 @@ def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
     return remaining
 
 
-def describe_dropped(body: Body, sent: Body) -> tuple[str, ...]:
-    """Return descriptions of the effects of dropped fields, which ``body`` has and ``sent`` lacks."""
-    return tuple(dict.fromkeys(_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent))
+def describe_fallbacks(call: Generate | AskYesNo, dialect: Dialect, body: Body, sent: Body) -> tuple[str, ...]:
+    """Return descriptions of what a request lacks: fields that the dialect has not, and fields of ``body`` that ``sent`` lacks."""
+    notes = [_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent]
+    is_chat = "messages" in body
+    if is_chat and body["messages"][-1]["role"] == "assistant" and not _is_sent(dialect.continuation, sent):
+        notes.append(BEGINS_ANEW)
+    if isinstance(call, Generate):
+        if call.schema and not _is_sent(dialect.structure(call.schema, is_chat=is_chat), sent):
+            notes.append(FREE_TEXT)
+        if not call.decoding.is_greedy and not _is_sent(dialect.neutral or None, sent) and dialect is not OPENAI:
+            notes.append(OWN_SAMPLING)
+    return tuple(dict.fromkeys(notes))
+
+
+def _is_sent(fields: Mapping[str, Any] | None, sent: Body) -> bool:
+    return fields is not None and fields.keys() <= sent.keys()
 
 
 def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...]) -> Gen:
@@ -176,12 +200,24 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
     logprobs = _own_logprobs(choice.get("logprobs")) if call.logprobs else None
     if call.logprobs and logprobs is None and "no logprobs" not in degraded:
         degraded = (*degraded, "no logprobs")
-    text, has_thought = strip_thinking(replace_surrogates(text or ""))
+    text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
+    if is_echo:
+        degraded = tuple(note for note in degraded if note != BEGINS_ANEW)
+    text, has_thought = strip_thinking(text)
     if has_thought:
         degraded = (*degraded, NO_THINKING)
     text, is_cut = cut_at_stop(text, call.decoding.stop)
     finish_reason: Literal["stop", "length"] = "length" if finish == "length" and not is_cut else "stop"
     return Gen(text=text, finish=finish_reason, logprobs=logprobs, degraded=degraded)
+
+
+def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:
+    """Return a text without the beginning that the prompt gave it, and whether it repeats this beginning, as llama.cpp's texts do."""
+    if isinstance(prompt, str | TokenIds) or prompt[-1].role != "assistant":
+        return text, False
+    beginning = prompt[-1].content
+    repeated = next((form for form in (beginning, beginning.rstrip(), beginning.strip()) if form.strip() and text.startswith(form)), None)
+    return (text, False) if repeated is None else (text[len(repeated) :], True)
 
 
 def has_text(choice: Mapping[str, Any]) -> bool:

@@ -35,7 +35,7 @@ from wikidx.runtimes.errors import LLMError
 
 from .json_shape import find_mismatch
 from .openai_bodies import Body, Refusal, parse_refusal
-from .options import ConnectionOptions
+from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
 _RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 _LONGEST_PAUSE_S = 30.0
@@ -97,6 +97,7 @@ class Connection:
     def __init__(self, name: str, url: str, options: ConnectionOptions) -> None:
         self._name, self._url, self._options = name, url.rstrip("/"), options
         self._pool = _pool(url, options)
+        self._is_silent = False  # does not answer a request for the list of its models
         self._closed, self._random = threading.Event(), random.Random()
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
@@ -122,11 +123,26 @@ class Connection:
                     raise
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
+    def page(self, path: str, body: Body | None = None) -> dict[str, Any] | None:
+        """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried."""
+        if self._is_silent:
+            return None
+        root, content = self._url.removesuffix("/v1"), None if body is None else json.dumps(body).encode()
+        try:
+            response, answer = self._request("GET" if body is None else "POST", path, _PROBE_S, content, root=root)
+            page = parse_json(answer) if response.status < 300 else None
+        except (HTTPError, ValueError):
+            return None
+        return page if isinstance(page, dict) else None
+
     def models(self) -> list[dict[str, Any]]:
         """Return the endpoint's list of its models; empty if the list is unavailable."""
         try:
             answer = parse_json(self._request("GET", "/models", _PROBE_S)[1])
-        except (HTTPError, ValueError):
+        except HTTPError:
+            self._is_silent = True
+            return []
+        except ValueError:
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
         return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
@@ -136,8 +152,10 @@ class Connection:
         self._closed.set()
         self._pool.clear()
 
-    def _request(self, method: str, path: str, timeout_s: float, body: bytes | None = None) -> tuple[urllib3.BaseHTTPResponse, bytes]:
-        """Return an answer and its content.
+    def _request(
+        self, method: str, path: str, timeout_s: float, body: bytes | None = None, *, root: str | None = None
+    ) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+        """Return an answer and its content; ``root`` replaces the endpoint's URL.
 
         Raises:
             HTTPError: the connection fails, or the answer is incomplete after ``timeout_s``.
@@ -145,7 +163,7 @@ class Connection:
         """
         timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
         with closing(
-            self._pool.request(method, self._url + path, body=body, timeout=timeout, retries=False, preload_content=False)
+            self._pool.request(method, (root or self._url) + path, body=body, timeout=timeout, retries=False, preload_content=False)
         ) as response:
             while chunk := response.read1(_READ_BYTES):
                 content += chunk
@@ -202,7 +220,7 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     manager = (
         partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
     )
-    pool = manager(headers=headers, maxsize=options.concurrency)
+    pool = manager(headers=headers, maxsize=options.concurrency or DEFAULT_CONCURRENCY)
     pool.pool_classes_by_scheme = TIMED_POOLS
     return pool
 

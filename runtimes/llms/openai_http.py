@@ -1,9 +1,10 @@
 """Models at OpenAI-compatible endpoints: vLLM's server, llama.cpp, Ollama, a cloud.
 
-The capabilities of an endpoint are learned from its answers. If the endpoint refuses a field by name, later requests omit the field, and
-``degraded`` of the results lists the effect. A model without a chat template receives the turns as one text. Turns that a chat template
-refuses are folded (``turns``). An endpoint without plain completions receives a plain text as a user's turn. A prompt that the endpoint
-refuses as too long is sent again with shorter passages and a quarter fewer tokens.
+The server is asked once what it is (``dialects``); the rest is learned from its answers, for as long as the model is open. If the endpoint
+refuses a field by name, later requests omit the field, and ``degraded`` of the results lists the effect. A model without a chat template
+receives the turns as one text. Turns that a chat template refuses are folded (``turns``). An endpoint without plain completions receives a
+plain text as a user's turn. A prompt that the endpoint refuses as too long is sent again with shorter passages: by the numbers in the
+refusal, else with a quarter fewer tokens.
 """
 
 from __future__ import annotations
@@ -18,17 +19,34 @@ from typing import Any, Literal, NamedTuple
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from . import openai_bodies as bodies
-from .base import AskYesNo, Call, Capabilities, Decoding, Generate, MeanNll, Message, Nll, Prompt, Reply, TokenIds, prompt_text
+from .base import (
+    AskYesNo,
+    Call,
+    Capabilities,
+    Choice,
+    Decoding,
+    Generate,
+    JsonSchema,
+    MeanNll,
+    Message,
+    Nll,
+    Prompt,
+    Regex,
+    Reply,
+    Schema,
+    TokenIds,
+)
 from .cache import ReplyCache
+from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
-from .options import ConnectionOptions
+from .options import DEFAULT_CONCURRENCY, ConnectionOptions
+from .served_tokens import ServedTokens
 from .text import BY_WORD, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
 from .turns import Fold, adapt_to_text, as_text, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
 
-_LEFT_BY_A_CUT = 0.75
 _WORD_TOKENS = 8  # enough for a word after a quote or line break
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
@@ -74,11 +92,15 @@ class OpenAIHttp:
         self._model, self._options, self._cache = model, options, cache
         # Prompts are cut to the context, so replies depend on it.
         self._cache_name = f"{self.name} context {options.context}" if options.context else self.name
+        self._is_cloud = url == CLOUD
         self._connection = Connection(self.name, url, options)
-        self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="llm")
-        self._probe_lock = threading.Lock()
-        self._context, self._is_probed = options.context, False
-        self._refused: set[str] = set(bodies.VLLM_ONLY)
+        n_threads = options.concurrency or DEFAULT_CONCURRENCY
+        self._pool, self._draws = (ThreadPoolExecutor(n_threads, thread_name_prefix=name) for name in ("llm", "llm-draws"))
+        self._slots = threading.BoundedSemaphore(n_threads)
+        self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
+        self._dialect, self._tokens = UNKNOWN, ServedTokens(self._connection, model, options.context)
+        self._max_n: int | None = None  # maximum number of texts in one request; None: unlimited
+        self._refused = set[str]()
         self._folds: frozenset[Fold] = frozenset()
         self._top, self._answer_tokens = bodies.TOP_LOGPROBS[0], 1
         self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
@@ -86,19 +108,20 @@ class OpenAIHttp:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the endpoint. All but vLLM's own are assumed until an answer disproves them."""
-        self._probe_models()
-        structures = {"structured_outputs": ("choice", "regex"), "response_format": ("json",)}
+        """Capabilities of the endpoint: those of its dialect, until an answer disproves them."""
+        self._probe()
+        examples: dict[str, Schema] = {"choice": Choice(("a",)), "regex": Regex("a"), "json": JsonSchema("{}")}
+        structures = {kind: self._dialect.structure(schema, is_chat=True) for kind, schema in examples.items()}
         return Capabilities(
             chat=self._has_chat,
             logprobs=self._has_logprobs and "logprobs" not in self._refused,
             top_logprobs=self._top if self._has_logprobs and not {"logprobs", "top_logprobs"} & self._refused else 0,
             prompt_logprobs=self._has_echo and self._has_completions,
-            structured=frozenset(kind for part, kinds in structures.items() if part not in self._refused for kind in kinds),
-            n="n" not in self._refused,
+            structured=frozenset(kind for kind, fields in structures.items() if fields and not fields.keys() & self._refused),
+            n=self._max_n != 1,
             seed="seed" not in self._refused,
             token_ids=self._has_completions,
-            context=self._context,
+            context=self._tokens.context,
         )
 
     def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
@@ -118,21 +141,20 @@ class OpenAIHttp:
                 job.cancel()  # after an error or Ctrl-C, cancel calls that have not started
 
     def count_tokens(self, text: str) -> int:
-        """Return an estimate: one token per four ASCII characters, and one token per other character."""
-        n_ascii = sum(map(str.isascii, text))
-        return -(-n_ascii // 4) + len(text) - n_ascii
+        """Return the number of tokens by the server's tokenizer; else an estimate, one per four ASCII characters."""
+        self._probe()
+        return self._tokens.count(text)
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
-        """Return the first or last words of a text, by estimate at most ``max_tokens`` tokens."""
-        words = text.split()
-        while words and self.count_tokens(" ".join(words)) > max_tokens:
-            words.pop(-1 if keep == "start" else 0)
-        return " ".join(words)
+        """Return the first or last ``max_tokens`` tokens of a text; without a tokenizer whole words, by estimate."""
+        self._probe()
+        return self._tokens.truncate(text, max_tokens, keep=keep)
 
     def close(self) -> None:
         """Close the connections. Pending retries end with their last error; other calls end with their answers."""
         self._connection.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._draws):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, call: Call, down: threading.Event) -> Reply | LLMError:
         if self._cache is not None and (cached := self._cache.get(self._cache_name, call)):
@@ -140,7 +162,7 @@ class OpenAIHttp:
         if down.is_set():
             return Unreachable(f"{self.name} was not called: other calls could not connect")
         try:
-            self._probe_models()
+            self._probe()
             reply = self._reply(call)
         except LLMError as error:
             if isinstance(error, Unreachable):
@@ -150,17 +172,17 @@ class OpenAIHttp:
             self._cache.put(self._cache_name, call, reply)
         return reply
 
-    def _probe_models(self) -> None:
-        """Ask the endpoint, once, for the model's context length, and whether the server is vLLM."""
+    def _probe(self) -> None:
+        """Ask the server, once, for its dialect, the model's context length, and its number of slots."""
         with self._probe_lock:
             if self._is_probed:
                 return
+            server = recognize(self._connection, self._model, is_cloud=self._is_cloud)
+            self._dialect, self._max_n = server.dialect, None if server.dialect.has_n else 1
+            self._tokens.context, self._tokens.tokenizer = self._tokens.context or server.context, server.dialect.tokenizer
+            if server.slots and self._options.concurrency is None:
+                self._slots = threading.BoundedSemaphore(min(server.slots, DEFAULT_CONCURRENCY))
             self._is_probed = True
-            for model in self._connection.models():
-                if model.get("id") == self._model and isinstance(model.get("max_model_len"), int):
-                    self._context = self._context or model["max_model_len"]
-                if model.get("owned_by") == "vllm":
-                    self._refused -= set(bodies.VLLM_ONLY)
 
     def _reply(self, call: Call) -> Reply:
         match call:
@@ -181,10 +203,10 @@ class OpenAIHttp:
         elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
             self._has_logprobs = False
         n_read, n_written = answer.tokens
-        while len(gens) < call.n:
-            fallback_one_by_one = (f"{len(answer.choices)} of {call.n} texts in one answer: the others are requested one by one",)
-            more = self._send(_single(call, len(gens)))
-            gens.append(bodies.parse_gen(more.choices[0], call, tuple(dict.fromkeys(more.degraded + fallback_one_by_one))))
+        one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
+        jobs = [self._draws.submit(self._send, _single(call, number)) for number in range(len(gens), call.n)]
+        for more in (job.result() for job in jobs):
+            gens.append(bodies.parse_gen(more.choices[0], call, tuple(dict.fromkeys(more.degraded + one_by_one))))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
         return Reply(tuple(gens), n_read, n_written)
 
@@ -239,21 +261,25 @@ class OpenAIHttp:
     def _send(self, call: Generate | AskYesNo) -> _Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else self._answer_tokens
-        budget = None if self._context is None else self._context - n_generated
+        self._tokens.compare(call.prompt)
+        budget = None if self._tokens.context is None else self._tokens.context - n_generated
         last_refusal: Refused | None = None
         folds = self._folds
         while True:
+            if isinstance(call, Generate) and self._max_n is not None and call.n > self._max_n:
+                call = _single(call, 0)
             try:
-                fitted = fit(call.prompt, budget, self._count)
+                fitted = fit(call.prompt, budget, self._tokens.count_prompt)
             except PromptTooLong as error:
                 if last_refusal is None:
                     raise
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
-            sent_call, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
-            full_body = bodies.build_body(sent_call, self._model, answer_tokens=self._answer_tokens)
+            sent, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
+            full_body = bodies.build_body(sent, self._model, self._dialect, answer_tokens=self._answer_tokens)
             body = bodies.drop_refused(full_body, self._refused, top=self._top)
             try:
-                data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
+                with self._slots:
+                    data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
             except Refused as error:
                 last_refusal, fold = error, self._next_fold(error, body, fitted.prompt, folds)
                 if fold is None:
@@ -262,10 +288,14 @@ class OpenAIHttp:
                     folds = folds | {fold}
                 continue
             self._folds |= folds  # learned only from an accepted request
-            return _Answer(data, (*adapted, *fitted.degraded, *bodies.describe_dropped(full_body, body)))
+            self._learn_context()
+            return _Answer(data, (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body)))
 
-    def _count(self, prompt: Prompt) -> int:
-        return len(prompt.ids) if isinstance(prompt, TokenIds) else self.count_tokens(prompt_text(prompt))
+    def _learn_context(self) -> None:
+        """Ask Ollama, after its first answer, for the context with which it has loaded the model: it cuts longer prompts silently."""
+        if self._dialect is OLLAMA and self._tokens.context is None and not self._is_context_asked:
+            self._is_context_asked = True
+            self._tokens.context = own_limits(OLLAMA, self._connection, self._model)[0]
 
     def _adapt_call(self, call: Generate | AskYesNo, folds: frozenset[Fold]) -> tuple[Generate | AskYesNo, tuple[str, ...]]:
         """Return a call with its prompt in a form that the endpoint supports, and the fallbacks used."""
@@ -296,11 +326,13 @@ class OpenAIHttp:
         """
         refusal = error.refusal
         if refusal.is_too_long:
-            n_tokens = self._count(prompt)
-            return int(_LEFT_BY_A_CUT * (n_tokens if budget is None else min(budget, n_tokens)))
+            n_generated = body.get("max_tokens") or body.get("max_completion_tokens") or 1
+            return self._tokens.shorter_budget(refusal, prompt, n_generated=n_generated, budget=budget)
         if refusal.is_model_missing:
             raise error
-        if (name := refusal.refused_parameter(body)) is not None:
+        if (name := refusal.refused_parameter(body)) == "n":
+            self._max_n = min(bodies.largest_n(refusal.message), body["n"] - 1)
+        elif name is not None:
             self._drop_parameter(name, body)
         elif refusal.status in (404, 405, 501) or "chat template" in refusal.message:
             self._switch_api(error, body)

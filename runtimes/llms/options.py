@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DEFAULT_CONCURRENCY = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """Options of an endpoint.
 
     Attributes:
-        concurrency: maximum number of concurrent requests.
+        concurrency: maximum number of concurrent requests; None: as many as the server has slots (llama.cpp tells), at most 16.
         timeout: maximum time until an answer is complete, in seconds, for each attempt.
         retries: maximum number of retries of a request.
         first_pause: maximum pause before the first retry, in seconds; doubled for each further retry.
@@ -18,7 +20,7 @@ class ConnectionOptions:
         context: maximum number of tokens of prompt and answer together; None: as the endpoint reports (vLLM does), else unknown.
     """
 
-    concurrency: int = 16
+    concurrency: int | None = None
     timeout: float = 120.0
     retries: int = 5
     first_pause: float = 0.5

@@ -188,6 +188,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         endpoint = self.endpoint
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if not self.path.endswith("/completions"):
+            self.send(404, {"detail": "Not Found"})
+            return
         with endpoint.lock:
             endpoint.bodies.append(body)
             endpoint.keys.append(self.headers["authorization"])

@@ -1,0 +1,234 @@
+"""Dialects of servers with OpenAI's API: their fields beyond the standard, and their recognition.
+
+The API's standard leaves out what experiments need: to switch off the server's own sampling defaults, to continue a given beginning of an
+answer, to restrict an answer to choices. Each server has its own fields for these. A server is recognised by the owner of its models, or
+by a page that only this server has; an unknown server gets standard fields only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from .base import Choice, JsonSchema, Regex, Schema
+
+Body = dict[str, Any]
+Fields = Mapping[str, Any]
+
+_NONE: Fields = {}
+
+
+class Pages(Protocol):
+    """Access to the pages of a server."""
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return the server's list of its models; empty if it is unavailable."""
+        ...
+
+    def page(self, path: str, body: Body | None = None) -> dict[str, Any] | None:
+        """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer:
+    """The tokenizer of a server, at ``/tokenize`` and ``/detokenize``.
+
+    Attributes:
+        text: field of the text to split; the answer has the ids in "tokens".
+        joined: field of the text joined from ids.
+        options: further fields of both requests.
+    """
+
+    text: str
+    joined: str
+    options: Fields = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The fields that a kind of server takes besides the standard ones.
+
+    Attributes:
+        name: the server's name.
+        neutral: sampling fields with the values that change nothing; otherwise the server's defaults apply.
+        continuation: fields for a conversation whose last turn is to be continued; empty: the server continues it by itself; None: unknown.
+        no_thinking: fields that switch thinking off, for chat.
+        choices: texts -> fields that restrict the answer to them; None: impossible.
+        regex: pattern -> fields that restrict the answer to it; None: impossible.
+        json: schema -> fields that restrict a plain completion to it; None: impossible. Chat has a standard field.
+        has_response_format: whether chat has the standard's field for JSON.
+        has_n: whether several texts in one request are possible.
+        tokenizer: the server's tokenizer; None: none.
+    """
+
+    name: str
+    neutral: Fields = field(default_factory=dict)
+    continuation: Fields | None = None
+    no_thinking: Fields = field(default_factory=dict)
+    choices: Callable[[tuple[str, ...]], Body] | None = None
+    regex: Callable[[str], Body] | None = None
+    json: Callable[[str], Body] | None = None
+    has_response_format: bool = True
+    has_n: bool = True
+    tokenizer: Tokenizer | None = None
+
+    def structure(self, schema: Schema, *, is_chat: bool) -> Body | None:
+        """Return the fields that express a constraint; None if the server cannot enforce it."""
+        match schema:
+            case Choice():
+                return self.choices(schema.texts) if self.choices else None
+            case Regex():
+                return self.regex(schema.pattern) if self.regex else None
+            case JsonSchema() if is_chat and self.has_response_format:
+                json_schema = {"name": "answer", "schema": json.loads(schema.text), "strict": True}
+                return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+            case JsonSchema():
+                return self.json(schema.text) if self.json else None
+
+
+class Server(NamedTuple):
+    """A server as it describes itself.
+
+    Attributes:
+        dialect: its dialect.
+        context: maximum number of tokens of prompt and answer together; None: unknown.
+        slots: number of requests that it serves concurrently; None: unknown.
+    """
+
+    dialect: Dialect
+    context: int | None = None
+    slots: int | None = None
+
+
+def _grammar(texts: tuple[str, ...]) -> str:
+    """Return llama.cpp's grammar of a choice between texts."""
+    return "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+
+
+def _alternatives(texts: tuple[str, ...]) -> str:
+    return f"({'|'.join(map(re.escape, texts))})"
+
+
+_TEMPLATE_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+_LLAMA_NEUTRAL = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+
+VLLM = Dialect(
+    name="vLLM",
+    neutral={"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    continuation={"add_generation_prompt": False, "continue_final_message": True},
+    no_thinking=_TEMPLATE_OFF,
+    choices=lambda texts: {"structured_outputs": {"choice": list(texts)}},
+    regex=lambda pattern: {"structured_outputs": {"regex": pattern}},
+    json=lambda schema: {"structured_outputs": {"json": json.loads(schema)}},
+    tokenizer=Tokenizer(text="prompt", joined="prompt", options={"add_special_tokens": False}),
+)
+SGLANG = Dialect(
+    name="SGLang",
+    neutral={"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    continuation={"continue_final_message": True},
+    no_thinking=_TEMPLATE_OFF,
+    choices=lambda texts: {"regex": _alternatives(texts)},
+    regex=lambda pattern: {"regex": pattern},
+    json=lambda schema: {"json_schema": schema},
+    tokenizer=Tokenizer(text="prompt", joined="text", options={"add_special_tokens": False}),
+)
+LLAMA_CPP = Dialect(
+    name="llama.cpp",
+    neutral=_LLAMA_NEUTRAL,
+    continuation=_NONE,
+    no_thinking=_TEMPLATE_OFF,
+    choices=lambda texts: {"grammar": _grammar(texts)},
+    json=lambda schema: {"json_schema": json.loads(schema)},
+    tokenizer=Tokenizer(text="content", joined="content"),
+)
+OLLAMA = Dialect(name="Ollama", continuation=_NONE, no_thinking={"reasoning_effort": "none"}, has_n=False)
+LM_STUDIO = Dialect(name="LM Studio", neutral={"top_k": 0, "repeat_penalty": 1.0}, has_n=False)
+TGI = Dialect(name="text-generation-inference", has_n=False)
+WEB_UI = Dialect(
+    name="text-generation-webui",
+    neutral={"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    continuation={"continue_": True},
+    no_thinking={"enable_thinking": False},
+    choices=lambda texts: {"grammar_string": _grammar(texts)},
+    has_response_format=False,
+    has_n=False,
+)
+OPENAI = Dialect(name="OpenAI", no_thinking={"reasoning_effort": "minimal"})
+UNKNOWN = Dialect(name="unknown")
+
+_OWNERS = {"vllm": VLLM, "sglang": SGLANG, "llamacpp": LLAMA_CPP, "library": OLLAMA, "organization_owner": LM_STUDIO, "openai": OPENAI}
+_PAGES = (  # a page, a field of it, and the only dialect that has both
+    ("/props", "default_generation_settings", LLAMA_CPP),
+    ("/get_model_info", "model_path", SGLANG),
+    ("/version", "version", VLLM),
+    ("/api/version", "version", OLLAMA),
+    ("/api/v0/models", "data", LM_STUDIO),
+    ("/info", "max_total_tokens", TGI),
+    ("/v1/internal/model/info", "model_name", WEB_UI),
+)
+
+
+def recognize(pages: Pages, model: str, *, is_cloud: bool) -> Server:
+    """Return the server that has a model, from its list of models and its own pages. OpenAI's cloud has no such pages."""
+    models = pages.models()
+    about = next((entry for entry in models if entry.get("id") == model), models[0] if len(models) == 1 else {})
+    context = _positive(about.get("max_model_len")) or _positive((about.get("meta") or {}).get("n_ctx"))
+    dialect = next((_OWNERS[entry["owned_by"]] for entry in [about, *models] if entry.get("owned_by") in _OWNERS), None)
+    if is_cloud:
+        return Server(OPENAI, context)
+    if dialect in (None, OPENAI):  # a proxy in front of another server names OpenAI, too
+        dialect = _by_page(pages) or dialect or UNKNOWN
+    own_context, slots = own_limits(dialect, pages, model)
+    return Server(dialect, context or own_context, slots)
+
+
+def own_limits(dialect: Dialect, pages: Pages, model: str) -> tuple[int | None, int | None]:
+    """Return context and number of slots from a server's own pages; None: unknown."""
+    return _LIMITS[dialect.name](pages, model) if dialect.name in _LIMITS else (None, None)
+
+
+def _by_page(pages: Pages) -> Dialect | None:
+    return next((dialect for path, name, dialect in _PAGES if name in (pages.page(path) or {})), None)
+
+
+def _llama_cpp(pages: Pages, model: str) -> tuple[int | None, int | None]:
+    """Return the context and the number of slots."""
+    properties = pages.page("/props") or {}
+    settings = properties.get("default_generation_settings")
+    slots = _positive(properties.get("total_slots"))
+    return _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None, slots
+
+
+def _ollama(pages: Pages, model: str) -> tuple[int | None, int | None]:
+    """Return the context with which a model is loaded; Ollama silently cuts longer prompts."""
+    loaded = (pages.page("/api/ps") or {}).get("models")
+    names = {model, f"{model}:latest"}
+    found = (entry for entry in loaded if isinstance(entry, dict) and entry.get("name") in names) if isinstance(loaded, list) else iter(())
+    return next((_positive(entry.get("context_length")) for entry in found), None), None
+
+
+def _lm_studio(pages: Pages, model: str) -> tuple[int | None, int | None]:
+    entries = (pages.page("/api/v0/models") or {}).get("data")
+    found = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == model) if isinstance(entries, list) else iter(())
+    return next((_positive(entry.get("loaded_context_length")) for entry in found), None), None
+
+
+def _tgi(pages: Pages, model: str) -> tuple[int | None, int | None]:
+    about = pages.page("/info") or {}
+    return _positive(about.get("max_total_tokens")), _positive(about.get("max_concurrent_requests"))
+
+
+_LIMITS: Mapping[str, Callable[[Pages, str], tuple[int | None, int | None]]] = {
+    LLAMA_CPP.name: _llama_cpp,
+    OLLAMA.name: _ollama,
+    LM_STUDIO.name: _lm_studio,
+    TGI.name: _tgi,
+}
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
