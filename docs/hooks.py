@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 CHARTS = (f"benchmarks/charts/{name}.png" for name in ("bm25", "server", "vectors"))
 OUTSIDE = ["CHANGELOG.md", "examples/README.md", "benchmarks/README.md", *CHARTS]
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_COMMANDS = re.compile(r"^```console\n((?:\$ .*\n)+)```$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]+)?\)")
 
 
@@ -30,7 +31,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Turn links between files of the repository into links between pages; a file that is no page keeps its name only."""
+    """Turn links between files of the repository into links between pages, and leave out the prompts of commands without output.
+
+    A file that is no page keeps its name only. Commands without prompts can be copied into a terminal.
+    """
     uri = page.file.src_uri
     folder = posixpath.dirname(uri if uri in OUTSIDE else f"docs/{uri}")
 
@@ -41,6 +45,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
             return text
         return f"{mark}[{text}]({posixpath.relpath(target.removeprefix('docs/'), posixpath.dirname(uri) or '.')}{anchor})"
 
+    markdown = _COMMANDS.sub(_without_prompts, markdown)
     return _LINK.sub(on_the_site, markdown)
 
 
@@ -51,6 +56,10 @@ class Doctests(griffe.Extension):
         """Put a fence around each paragraph that begins with a prompt."""
         if obj.docstring:
             obj.docstring.value = _DOCTEST.sub(r"```python\n\g<0>\n```", obj.docstring.value)
+
+
+def _without_prompts(block: re.Match[str]) -> str:
+    return "\n".join(["```sh", *(line.removeprefix("$ ") for line in block[1].splitlines()), "```"])
 
 
 def _section(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", root / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", root)
-    (root / "docs" / "install.md").write_text("# Install\n\n[made](../Makefile), [measured](../benchmarks/README.md#measurements)\n")
+    (root / "docs" / "install.md").write_text(
+        "# Install\n\n```console\n$ idx list\n```\n\n[made](../Makefile), [measured](../benchmarks/README.md#measurements)\n"
+    )
     return root
 
 
@@ -57,6 +60,13 @@ def test_links_lead_to_pages_from_outside_and_other_files_keep_their_name_only(s
     text = (site / "install" / "index.html").read_text(encoding="utf-8")
     assert '<p>made, <a href="../benchmarks/#measurements">measured</a></p>' in text
     assert (site / "benchmarks" / "charts" / "bm25.png").exists()
+
+
+def test_commands_can_be_copied_without_a_prompt(site: Path) -> None:
+    text = (site / "install" / "index.html").read_text(encoding="utf-8")
+    article = text.partition("<article")[2].partition("</article>")[0]
+    assert re.sub("<[^>]*>", "", article).count("idx list") == 1
+    assert "$" not in article
 
 
 def test_a_broken_link_is_an_error(sources: Path, site: Path) -> None:
