@@ -34,7 +34,7 @@ PASSAGES = [
     {"id": "1", "title": "Thimphu", "text": "Thimphu is the capital of Bhutan."},
     {"id": "2", "title": "Answer", "text": "an answer to a question"},
 ]
-OTHER_OPTIONS = {"--constraint", "--editable", "--index-url", "--faiss_type", "--retrieval_method"}  # of pip and FlashRAG
+OTHER_OPTIONS = {"--constraint", "--editable", "--index-url", "--no-deps", "--faiss_type", "--retrieval_method"}  # of pip and FlashRAG
 GENERATED = {ROOT / "docs" / "reference" / "commands.md"}
 
 
