@@ -31,8 +31,8 @@ class AsyncRemoteSearcher:
         url: address of the server.
         corpus: a served corpus; None: the first.
         retriever: a served retriever; None: the first.
-        api_key: see ``ServerClient``.
-        timeout: see ``ServerClient``.
+        api_key: the server's API key.
+        timeout: seconds until a request must be answered, including delays and retries; 30 by default.
         max_concurrent: maximum number of concurrent requests; further requests wait.
 
     Raises:

@@ -232,9 +232,9 @@ class RemoteSearcher(Searcher):
         url: address of the server.
         corpus: a served corpus; None: the first.
         retriever: a served retriever; None: the first.
-        api_key: see ``ServerClient``.
-        timeout: see ``ServerClient``.
-        retries: see ``ServerClient``.
+        api_key: the server's API key.
+        timeout: seconds until a request must be answered, including delays and retries; 30 by default.
+        retries: maximum number of retries of a request that the server has not accepted; 2 by default.
 
     Raises:
         InputError: the URL or the key is invalid.
