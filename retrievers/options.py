@@ -33,46 +33,48 @@ class SearchOptions:
     The server's documentation shows the descriptions of the fields, ``idx search --help`` their first sentences.
     """
 
-    k: Annotated[int, Field(ge=1, le=_LARGEST, description="Passages to return.")] = 10
-    depth: Annotated[int, Field(ge=1, le=_LARGEST, description="Candidates from each retriever for each query. At least k are taken.")] = (
-        100
-    )
+    k: Annotated[int, Field(ge=1, le=_LARGEST, description="Number of passages to return.")] = 10
+    depth: Annotated[
+        int,
+        Field(ge=1, le=_LARGEST, description="Number of candidates from each retriever for each query. Values below k count as k."),
+    ] = 100
     fuse: Annotated[
         FuseRule,
         Field(
-            description="How the retrievers' lists are fused: rrf or weighted. rrf adds 1 / (60 + rank); weighted adds the scores times "
-            "the weights, where a row that a list lacks has that list's lowest score. A single retriever's scores stay as they are."
+            description="How the retrievers' lists are fused: rrf or weighted. rrf adds 1 / (60 + rank). weighted adds the weighted "
+            "scores; a row that is missing from a list gets the list's lowest score. The scores of a single retriever stay unchanged."
         ),
     ] = "rrf"
     weights: Annotated[
         Mapping[RetrieverName, Weight] | None,
-        Field(max_length=100, description="With weighted fusion: a retriever's factor, 1 unless given."),
+        Field(max_length=100, description="With weighted fusion: the weight of each retriever. Default: 1."),
     ] = dataclasses.field(default=None, hash=False)
     normalize: Annotated[
         bool,
-        Field(description="With weighted fusion: bring each list's scores to one scale first. The lowest becomes -1/2, the highest 1/2."),
+        Field(description="With weighted fusion: first scale the scores of each list. The lowest becomes -1/2, the highest 1/2."),
     ] = False
     merge: Annotated[
         MergeRule,
         Field(
-            description="How the queries' lists are merged: max, sum, rrf or interleave. max keeps each row's best score, sum adds the "
-            "scores, rrf adds 1 / (60 + rank), interleave takes the first of every list, then the second, and so on: the score is "
-            "1 / (best rank). sum and rrf reward what several queries find: use them for paraphrases, not for different questions."
+            description="How the queries' lists are merged: max, sum, rrf or interleave. max keeps each row's best score. sum adds the "
+            "scores. rrf adds 1 / (60 + rank). interleave takes the first row of every list, then the second of every list, and so on; "
+            "the score is 1 / (best rank). sum and rrf favour rows that several queries find. They suit paraphrases, not different "
+            "questions."
         ),
     ] = "max"
     dedup: Annotated[
         DedupRule,
         Field(
-            description="What counts as the same passage: row or text. text keeps only the best of passages whose texts are equal up to "
-            "case, spacing and compatibility form."
+            description="How duplicates are recognised: row or text. text keeps only the best of all passages whose texts differ only in "
+            "case, spacing or Unicode compatibility form."
         ),
     ] = "row"
     rerank: Annotated[
         RerankRule,
         Field(
-            description="How the candidates are reranked by the primary query, the group's first: none, primary or cross-encoder. primary "
-            "scores the merged candidates once more, by each retriever for that query, and fuses again; cross-encoder lets the "
-            "searcher's cross-encoder read each candidate together with it."
+            description="How candidates are reranked for the primary query, the first of its group: none, primary or cross-encoder. "
+            "primary: each retriever scores the merged candidates for the primary query, and the scores are fused again. cross-encoder: "
+            "the searcher's cross-encoder scores each pair of primary query and candidate."
         ),
     ] = "none"
     rerank_depth: Annotated[
@@ -80,14 +82,17 @@ class SearchOptions:
         Field(
             ge=1,
             le=_LARGEST,
-            description="How many candidates are reranked. The best ones, at least k, and the others are left out; all unless given.",
+            description="Number of candidates to rerank; default: all. Values below k count as k. All other candidates are dropped.",
         ),
     ] = None
-    nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM, description="Lists that ivf and ivfpq search.")] = None
-    ef_search: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM, description="Candidates that hnsw keeps. At least k are kept.")] = None
+    nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM, description="Number of inverted lists that ivf and ivfpq search.")] = None
+    ef_search: Annotated[
+        int | None,
+        Field(ge=1, le=_LARGEST_PARAM, description="Length of the candidate list of hnsw. Values below k count as k."),
+    ] = None
     refine: Annotated[
         int | None,
-        Field(ge=0, le=_LARGEST_PARAM, description="Candidates for each result that ivfpq and sq8 rescore exactly; 0 for none."),
+        Field(ge=0, le=_LARGEST_PARAM, description="Number of candidates per result that ivfpq and sq8 rescore exactly; 0: none."),
     ] = None
 
     def __post_init__(self) -> None:

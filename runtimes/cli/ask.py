@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @flatten()
 def ask(
     method: Annotated[str | None, METHOD] = None,
-    question: Annotated[str | None, typer.Argument(help="The question; without one the method is explained.")] = None,
+    question: Annotated[str | None, typer.Argument(help="The question; without it, the method is explained.")] = None,
     *,
     plan_options: PlanOptions,
     cache: Annotated[Path | None, typer.Option(help="A file that caches the replies of endpoints.")] = None,

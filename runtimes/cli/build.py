@@ -29,7 +29,7 @@ Corpus = Annotated[
     str,
     typer.Argument(
         metavar="CORPUS",
-        help="A known corpus (see 'idx list'), a built one, or a file of passages or articles.",
+        help="A known corpus (see 'idx list'), a built corpus, or a file of passages or articles.",
         autocompletion=completion.any_corpus,
     ),
 ]
@@ -37,15 +37,15 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Embed with this encoder, such as minilm, contriever, dpr, e5 or bge; may be repeated.",
+        help="Embed the passages with this encoder, such as minilm, contriever, dpr, e5 or bge; may be repeated.",
         autocompletion=completion.encoder,
     ),
 ]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        help="Build this index over each encoder's vectors: flat, flat-fp16, sq8, ivf, ivfpq, hnsw; or BM25 with another k1 and b, such as "
-        "bm25-1.2-0.75; may be repeated.",
+        help="Build this index over each encoder's vectors: flat, flat-fp16, sq8, ivf, ivfpq or hnsw. A name such as bm25-1.2-0.75 builds "
+        "BM25 with k1 1.2 and b 0.75. May be repeated.",
         metavar="NAME",
         autocompletion=completion.kind_of_index,
     ),
@@ -54,27 +54,27 @@ Kinds = Annotated[
 
 def build(
     corpus: Corpus,
-    bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is given.")] = False,
-    lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 by Lucene, through Pyserini.")] = False,
+    bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is requested.")] = False,
+    lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 with Lucene, through Pyserini.")] = False,
     encoder: Encoders = None,
     index: Kinds = None,
-    source: Annotated[Path | None, typer.Option(help="A local copy of the corpus, instead of a download.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of a corpus from a file; default: the file's name.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Build only the first N passages, as the corpus NAME@N.")] = None,
+    source: Annotated[Path | None, typer.Option(help="A local copy of the known corpus, used instead of a download.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the corpus built from a file; default: the file's name.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Build only the first N passages; the corpus is then called NAME@N.")] = None,
     file_format: Annotated[str | None, typer.Option("--format", help="The file's format; default: detected from its content.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split articles: words, dpr, sections, or none.")] = None,
-    words: Annotated[int, typer.Option(help="Words per passage when splitting.")] = 100,
+    split: Annotated[str | None, typer.Option(help="How articles are split into passages: words, dpr, sections or none.")] = None,
+    words: Annotated[int, typer.Option(help="Maximum number of words per passage, if articles are split.")] = 100,
     on_error: Annotated[str, typer.Option(help="Handling of unusable records: fail or skip.")] = "fail",
-    vectors: Annotated[str | None, typer.Option(help="Origin of vectors: published or encode; default: published if any.")] = None,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Accept published vectors with missing passages.")] = False,
-    verify: Annotated[int, typer.Option(min=0, help="Re-encode N passages, compare with published vectors.", metavar="N")] = 0,
-    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")] = "auto",
+    vectors: Annotated[str | None, typer.Option(help="Origin of vectors: published or encode; default: published if available.")] = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Accept published vectors that lack passages.")] = False,
+    verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages to check published vectors.", metavar="N")] = 0,
+    device: Annotated[str, typer.Option(help="Device of the encoders: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")] = "auto",
     dtype: Annotated[str | None, typer.Option(help="Precision of the encoder: float32, float16, bfloat16; default: by device.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Tokens per batch of an encoder; default: by device.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Maximum number of tokens in an encoder's batch; default: by device.")] = None,
     ray: RayAddress = None,
     ray_cpus: EncoderCpus = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the estimates of disk, memory and time.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing artifacts.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print estimates of disk space, memory and time.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebuild existing indexes; if none is named, also the passages.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Build a corpus and its indexes.

@@ -15,11 +15,13 @@ from .screen import note, print_json, print_line
 
 def check(
     corpus: Annotated[str, completion.corpus_argument("A built corpus.")],
-    recall: Annotated[bool, typer.Option("--recall", help="Measure the indexes over vectors against exact search instead.")] = False,
+    recall: Annotated[
+        bool, typer.Option("--recall", help="Measure the recall of the vector indexes against exact search instead.")
+    ] = False,
     queries: Annotated[Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question".')] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare a corpus with its checksums.
+    """Verify the files of a corpus by their checksums.
 
     Exit status 1 if a file is corrupt.
     """

@@ -20,22 +20,22 @@ from .screen import fail, print_line
 COMMANDS = {
     "list": ("listing:list_corpora", "List corpora, their indexes and sizes."),
     "build": ("build:build", "Build a corpus and its indexes."),
-    "check": ("check:check", "Compare a corpus with its checksums."),
+    "check": ("check:check", "Verify the files of a corpus by their checksums."),
     "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
     "search": ("search:search", "Search a corpus."),
     "serve": ("serve:serve", "Serve searches over HTTP."),
     "ask": ("ask:ask", "Answer a question by a method."),
     "run": ("run:run", "Answer the questions of a file by a method."),
     "train-data": ("train_data:train_data", "Make a method's training data."),
-    "mcp": ("mcp:mcp", "Offer the search to agents (Model Context Protocol)."),
+    "mcp": ("mcp:mcp", "Offer searches to agents (Model Context Protocol)."),
     "doctor": ("doctor:doctor", "Describe this installation and machine, for bug reports."),
-    "import lucene": ("import_:lucene", "Adopt a Lucene index."),
-    "import embeddings": ("import_:embeddings", "Adopt published embeddings as the vectors of an encoder."),
+    "import lucene": ("import_:lucene", "Import a Lucene index."),
+    "import embeddings": ("import_:embeddings", "Import published embeddings as the vectors of an encoder."),
     "eval answers": ("eval_runs:answers", "Score the answers of a run."),
-    "eval retrieval": ("eval_retrieval:retrieval", "Measure retrievers."),
+    "eval retrieval": ("eval_retrieval:retrieval", "Score the rankings of retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
 }
-"""Name -> the function in this folder, and the command's line in the list of commands."""
+"""Command -> (module and function in this folder, description in the list of commands)."""
 
 EXAMPLES = {
     "list": ("idx list",),
@@ -78,7 +78,7 @@ EXAMPLES = {
     "eval retrieval": ("idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm",),
     "eval compare": ("idx eval compare runs/direct runs/rag --html compare.html",),
 }
-"""Name -> the examples at the end of the command's help."""
+"""Command -> the examples at the end of its help."""
 
 
 class Commands(TyperGroup):
@@ -112,7 +112,7 @@ def _group(help_: str, *, name: str | None = None) -> typer.Typer:
     )
 
 
-app = _group("Build and search passage corpora: Wikipedia as 100-word passages, or your own file; answer questions from them.", name="idx")
+app = _group("Build and search corpora of passages, from Wikipedia or from your own files, and answer questions from them.", name="idx")
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -131,8 +131,8 @@ def _options(
 
 _groups = {
     "": app,
-    "import": _group("Adopt an index or embeddings that others have made."),
-    "eval": _group("Score answers and rankings as the official evaluators do, with intervals."),
+    "import": _group("Import an existing Lucene index or published embeddings."),
+    "eval": _group("Score answers and rankings as the official evaluators do, with confidence intervals."),
 }
 for _path, (_, _summary) in COMMANDS.items():
     _group_name, _, _name = _path.rpartition(" ")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question
 
 Level = Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence level of the intervals.")]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed of resamples and swaps.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap and of the randomisation test.")]
 
 _EVERY_METRIC = "all"
 
@@ -39,8 +39,8 @@ class Scoring:
     questions: Annotated[
         str | None,
         typer.Option(
-            help='A file of questions with gold answers, or "sample"; unless named the run\'s own file, if it is here, else its '
-            "predictions."
+            help='A file of questions with gold answers, or "sample". Default: the file that the run read; if it is missing, the '
+            "questions in the predictions."
         ),
     ] = None
     question_format: QuestionFormat = None
@@ -49,15 +49,20 @@ class Scoring:
     )
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", help="Name of the data set, such as NQ or HotpotQA; default: from the file's name."),
+        typer.Option(
+            "--dataset", help="Name of the data set, such as NQ or HotpotQA; default: from the file's name. May be repeated, once per run."
+        ),
     ] = None
     citations: Annotated[
-        str | None, typer.Option(help="Also ALCE's citation recall and precision, by this NLI model: true, small, hf:NAME, or a folder.")
+        str | None,
+        typer.Option(help="Also compute ALCE's citation recall and precision with this NLI model: true, small, hf:NAME or a folder."),
     ] = None
-    sentences: Annotated[str, typer.Option(help="Sentence splitter for --citations: punkt, as ALCE does, or simple.")] = "punkt"
-    judge: Annotated[str | None, typer.Option("--judge", help="Also the verdict of a language model, as BACKEND:MODEL[@URL].")] = None
+    sentences: Annotated[str, typer.Option(help="Sentence splitter for --citations: punkt (as in ALCE) or simple.")] = "punkt"
+    judge: Annotated[str | None, typer.Option("--judge", help="Also judge the answers with this language model: BACKEND:MODEL[@URL].")] = (
+        None
+    )
     votes: Annotated[int, typer.Option(min=1, help="Number of the judge's votes per answer.")] = 5
-    device: Annotated[str, typer.Option(help="Where the NLI model and a local judge run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    device: Annotated[str, typer.Option(help="Device of the NLI model and of a local judge: auto, cpu, cuda, cuda:1, mps.")] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,24 +35,25 @@ _FIRST_BATCH = 32  # questions in the first search call, which is not timed, bec
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
     list[str] | None,
-    completion.retriever_option("An index as idx list names it, or several joined with +; may be repeated; default: bm25."),
+    completion.retriever_option("An index as idx list names it, or several indexes joined with +; may be repeated. Default: bm25."),
 ]
-Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run of a search done elsewhere; may be repeated.")]
+Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run file of another system; may be repeated.")]
 Groups = Annotated[
-    Path | None, typer.Option(help='JSON Lines of {"id", "queries"}: each retriever searches these too, in one group with the question.')
+    Path | None,
+    typer.Option(help='JSON Lines of {"id", "queries"}: each retriever also searches for groups of a question and these queries.'),
 ]
 Cuts = Annotated[list[int] | None, typer.Option("-k", min=1, help="A cutoff k of R@k; may be repeated; default: 1, 5, 20 and 100.")]
-Match = Annotated[str, typer.Option(help="How answers are matched in passages: string or regex, as in DPR, kilt or flashrag.")]
+Match = Annotated[str, typer.Option(help="How answers are matched in passages: string or regex (both as in DPR), kilt, or flashrag.")]
 WithTitle = Annotated[bool, typer.Option("--with-title", help="Also match answers in passage titles.")]
 Measures = Annotated[
     list[str] | None,
-    typer.Option("--measure", help="A figure of trec_eval on gold passages, such as R@20, RR or nDCG@10; may be repeated."),
+    typer.Option("--measure", help="A measure of trec_eval on gold passages, such as R@20, RR or nDCG@10; may be repeated."),
 ]
 QrelsFile = Annotated[
-    Path | None, typer.Option("--qrels", help="TREC's or BEIR's qrels with the gold passages, instead of those of the questions.")
+    Path | None, typer.Option("--qrels", help="Gold passages as qrels of TREC or BEIR; they replace the gold passages of the questions.")
 ]
 RunOut = Annotated[Path | None, typer.Option(help="A folder for the rankings, as TREC runs, and the gold passages, as qrels.")]
-Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
+Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 
 class _Task(NamedTuple):
@@ -96,7 +97,7 @@ def retrieval(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Measure retrievers: how often an answer, or a gold passage, is among the first k."""
+    """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k."""
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions

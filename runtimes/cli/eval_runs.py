@@ -15,7 +15,9 @@ from .option_groups import flatten
 def answers(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help='A folder of "idx run", or a file of predictions: lines of {"id", "answer"}, or id to answer.'),
+        typer.Argument(
+            metavar="RUN", help='A folder of "idx run", or a file of predictions: lines of {"id", "answer"}, or one object of id -> answer.'
+        ),
     ],
     *,
     scoring: Scoring,
@@ -43,19 +45,19 @@ def answers(
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help='Folders of "idx run", or files of predictions; the others are compared with the first.'),
+        typer.Argument(metavar="RUN", help='Folders of "idx run", or files of predictions; each is compared with the first.'),
     ],
     *,
     scoring: Scoring,
-    every_pair: Annotated[bool, typer.Option("--every-pair", help="Compare each run with each other.")] = False,
+    every_pair: Annotated[bool, typer.Option("--every-pair", help="Compare every pair of runs.")] = False,
     every_paper: Annotated[
-        bool, typer.Option("--every-figure", help="Quote all of the papers' figures on a data set, not only those of the runs' methods.")
+        bool, typer.Option("--every-figure", help="Show all published results on a data set, not only those of the runs' methods.")
     ] = False,
     level: Level = 0.95,
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, the papers' figures."""
+    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, published results."""
     from wikidx.runtimes.evaluation.reports.comparison_report import compare as compare_runs
     from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap

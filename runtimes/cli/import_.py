@@ -14,12 +14,12 @@ from .screen import coverage, print_json, print_line
 
 
 def lucene(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of a Lucene index, as Pyserini and Anserini make them.")],
-    corpus: Annotated[str, completion.corpus_option("The built corpus that it is an index of.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory of a Lucene index that Pyserini or Anserini built.")],
+    corpus: Annotated[str, completion.corpus_option("The built corpus whose passages are indexed.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing Lucene index.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Adopt a Lucene index."""
+    """Import a Lucene index."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.published.lucene import import_lucene
@@ -34,20 +34,22 @@ def lucene(
 
 
 def embeddings(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of embeddings, as they are published.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder of embeddings in a published format.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="The encoder that made them.", autocompletion=completion.encoder)],
+    encoder: Annotated[
+        str, typer.Option(metavar="NAME", help="The encoder that produced the embeddings.", autocompletion=completion.encoder)
+    ],
     file_format: Annotated[
-        str | None, typer.Option("--format", help="contriever, dpr, array, pyserini or flat; default: detected.")
+        str | None, typer.Option("--format", help="Format: contriever, dpr, array, pyserini or flat; default: detected.")
     ] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
-    verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare.", metavar="N")] = 0,
+    verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare them with the embeddings.", metavar="N")] = 0,
     dtype: Annotated[str | None, typer.Option(help="Stored precision: float16 or float32; default: the file's.")] = None,
-    device: Annotated[str, typer.Option(help="Where the encoder runs for --verify.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device of the encoder for --verify.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Adopt published embeddings as the vectors of an encoder."""
+    """Import published embeddings as the vectors of an encoder."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec

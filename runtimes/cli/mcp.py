@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
 
 def mcp(
-    corpora: Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")] = None,
+    corpora: Annotated[list[str] | None, completion.corpus_argument("Built corpora; default: all.")] = None,
     retriever: Annotated[
         list[str] | None,
-        completion.retriever_option("A retriever offered to agents, the first being the default; default: every index. May be repeated."),
+        completion.retriever_option(
+            "A retriever offered to agents; may be repeated. Agents use the first by default. Default: all indexes."
+        ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where encoders run: auto, cpu, cuda.")] = "auto",
-    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None,
+    device: Annotated[str, typer.Option(help="Device of the encoders: auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    url: Annotated[str | None, typer.Option(help="Search on the 'idx serve' server at this URL.")] = None,
     http: Annotated[bool, typer.Option("--http", help="Listen for streamable HTTP instead of standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http, the address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --http, the port; 0 takes a free one.")] = 8001,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --http, the port to listen on; 0: any free port.")] = 8001,
     api_key: Annotated[
         str | None,
-        typer.Option(envvar="IDX_API_KEY", help="The API key of the server at --url; with --http, also required of clients."),
+        typer.Option(envvar="IDX_API_KEY", help="API key of the server at --url; with --http, clients must send the same key."),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, allow searches without a key from other machines.")] = False,
 ) -> None:
-    """Offer the search to agents (Model Context Protocol)."""
+    """Offer searches to agents (Model Context Protocol)."""
     from wikidx.indexer.machine.devices import check_device
     from wikidx.retrievers.mcp.tools import create_server
 

@@ -26,16 +26,16 @@ METHOD = typer.Argument(
 MethodName = Annotated[str, METHOD]
 Search = Annotated[
     list[str] | None,
-    typer.Option("--search", metavar="OPTION=VALUE", help="A search option: depth, merge, fuse, dedup, rerank, nprobe …; may be repeated."),
+    typer.Option("--search", metavar="OPTION=VALUE", help="A search option, such as depth=50 or rerank=primary; may be repeated."),
 ]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --search rerank=cross-encoder; default: simlm.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached endpoint replies; default: replies.sqlite in the output folder.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Number of questions in flight; does not affect the results.")]
+InFlight = Annotated[int, typer.Option(min=1, help="Number of questions answered concurrently; does not affect the results.")]
 Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Record every step of every question.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the prompts, answered by stand-ins, without calling a model other than scripted ones.")
+    bool, typer.Option("--dry-run", help="Print the prompts without calling a model; placeholders replace all models except scripted ones.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -49,27 +49,29 @@ class PlanOptions:
         typer.Option(
             "--llm",
             metavar="[ROLE=]BACKEND:MODEL[@URL]",
-            help="A model for all roles, or for one: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
+            help="A model for all roles, or for one role: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
         ),
     ] = None
-    corpus: Annotated[str | None, completion.corpus_option("A built corpus, or with --url a served one.")] = None
+    corpus: Annotated[str | None, completion.corpus_option("A built corpus; with --url, a corpus of that server.")] = None
     retriever: Annotated[
-        str | None, completion.retriever_option("An index as idx list names it, or several joined with +; default: bm25.")
+        str | None, completion.retriever_option("An index as idx list names it, or several indexes joined with +; default: bm25.")
     ] = None
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the method; may be repeated.")
     ] = None
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="The corpus, retriever and search options of the method's paper; other options override them."),
+        typer.Option(
+            "--preset", help="Name of a preset: corpus, retriever and search options of the method's paper; other options override them."
+        ),
     ] = None
     search: Search = None
     reranker: Reranker = None
-    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None
-    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key of this server; a model's is OPENAI_API_KEY.")] = (
-        None
-    )
-    device: Annotated[str, typer.Option(help="Where local models, encoders and indexes run: auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    url: Annotated[str | None, typer.Option(help="Search on the 'idx serve' server at this URL.")] = None
+    api_key: Annotated[
+        str | None, typer.Option(envvar="IDX_API_KEY", help="API key of the server at --url; endpoints use OPENAI_API_KEY.")
+    ] = None
+    device: Annotated[str, typer.Option(help="Device of local models, encoders and indexes: auto, cpu, cuda, cuda:1, mps.")] = "auto"
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: its slots, at most 16.")
     ] = None

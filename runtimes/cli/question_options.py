@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Questions = Annotated[
     str,
     typer.Option(
-        help='A file of questions, such as JSON Lines of {"id", "question", "golden_answers"}; or "sample", those on the sample corpus.'
+        help='A file of questions, such as JSON Lines of {"id", "question", "golden_answers"}; "sample": those of the sample corpus.'
     ),
 ]
 QuestionFormat = Annotated[
@@ -31,9 +31,9 @@ class QuestionOptions:
 
     question_format: QuestionFormat = None
     protocol: Annotated[
-        str | None, typer.Option("--protocol", help="Only the questions a paper was evaluated on, such as retrorag-hotpotqa.")
+        str | None, typer.Option("--protocol", help="Only the questions on which a paper was evaluated, such as retrorag-hotpotqa.")
     ] = None
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="A random sample of N questions.")] = None
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Only a random sample of this many questions.")] = None
     sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Random seed of the sample.")] = 0
 
     def selection(self) -> Selection:

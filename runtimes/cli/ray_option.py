@@ -8,19 +8,19 @@ import typer
 from typer.core import TyperCommand
 
 LOCAL = "local"
-"""The address for ``--ray`` without a value; it starts Ray on this machine alone."""
+"""Address that ``--ray`` without a value stands for: a new Ray cluster on this machine alone."""
 
 RayAddress = Annotated[
     str | None,
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: HOST:PORT of its head, auto for this machine's cluster, by default a new one on this machine.",
+        help="Work on a Ray cluster: HOST:PORT of its head node, or auto for a running one. Without ADDRESS: a new one on this machine.",
     ),
 ]
 EncoderCpus = Annotated[
     int | None,
-    typer.Option("--ray-cpus", metavar="N", help="Processors of each encoder on a cluster without GPUs; by default those of a node."),
+    typer.Option("--ray-cpus", metavar="N", help="CPUs of each encoder on a cluster without GPUs; default: all CPUs of the smallest node."),
 ]
 
 

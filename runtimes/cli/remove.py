@@ -12,13 +12,13 @@ import typer
 from . import completion
 from .screen import note, print_json, print_line
 
-Corpus = Annotated[str, completion.corpus_argument("A corpus.")]
+Corpus = Annotated[str, completion.corpus_argument("The corpus.")]
 Indexes = Annotated[
     list[str] | None,
     typer.Option(
         "--index",
         metavar="NAME",
-        help="Only this index, or this encoder's vectors, as idx list names them; may be repeated.",
+        help="Delete only this index, or this encoder's vectors, as idx list names them; may be repeated.",
         autocompletion=completion.index,
     ),
 ]

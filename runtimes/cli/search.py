@@ -20,17 +20,20 @@ from .screen import is_unicode, print_json, print_line, print_passage
 if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking, Searcher
 
-Corpus = Annotated[str, completion.corpus_argument("A built corpus, or with --url a served one.")]
-Queries = Annotated[list[str] | None, typer.Argument(help="One query, or several that are merged into one ranking.", metavar="QUERY")]
+Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
+Queries = Annotated[
+    list[str] | None, typer.Argument(help="A query; the results of several queries are merged into one ranking.", metavar="QUERY")
+]
 QueryFile = Annotated[
     Path | None,
-    typer.Option("--queries", help='Instead: a file with one query a line, text or JSON with "question"; prints JSON Lines.'),
+    typer.Option("--queries", help='A file of queries, one per line: text, or JSON with "question". Prints one JSON line per query.'),
 ]
 Retriever = Annotated[
-    str, completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several joined with +.")
+    str,
+    completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several indexes joined with +."),
 ]
-Reranker = Annotated[str | None, typer.Option(help="The cross-encoder: simlm, minilm-msmarco, bge-base or a directory.")]
-Device = Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all GPUs, mps.")]
+Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --rerank: simlm, minilm-msmarco, bge-base or a directory.")]
+Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 _BATCH = 256  # queries of a file that are searched together
 
@@ -49,7 +52,7 @@ def _factors(weights: list[str] | None) -> dict[str, float] | None:
 
 Weights = Annotated[
     list[str] | None,
-    typer.Option("--weight", metavar="RETRIEVER=FACTOR", help="A retriever's weight in weighted fusion; default: 1."),
+    typer.Option("--weight", metavar="RETRIEVER=FACTOR", help="A retriever's weight in weighted fusion; default: 1. May be repeated."),
     _factors,
 ]
 
@@ -64,10 +67,10 @@ def search(
     query_file: QueryFile = None,
     reranker: Reranker = None,
     device: Device = "auto",
-    url: Annotated[str | None, typer.Option(help="The URL of an 'idx serve' server to search on.")] = None,
-    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key of the server.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of that server in seconds.")] = 30.0,
-    full: Annotated[bool, typer.Option("--full", help="Print whole passages, not only their beginnings.")] = False,
+    url: Annotated[str | None, typer.Option(help="Search on the 'idx serve' server at this URL.")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="API key of the server.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of the server in seconds.")] = 30.0,
+    full: Annotated[bool, typer.Option("--full", help="Print whole passages instead of their beginnings.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""

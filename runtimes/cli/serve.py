@@ -14,30 +14,34 @@ from .screen import note
 if TYPE_CHECKING:
     from wikidx.retrievers.server.settings import Settings
 
-Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; by default all.")]
+Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; default: all.")]
 Retrievers = Annotated[
     list[str] | None,
-    completion.retriever_option("An index, or several joined with +, the first by default; default: bm25. May be repeated."),
+    completion.retriever_option(
+        "An index, or several indexes joined with +; may be repeated. Requests use the first by default. Default: bm25."
+    ),
 ]
-ShardCount = Annotated[int | None, typer.Option("--shards", min=1, help="With --ray: shards of each index; by default one for each node.")]
-ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: processes that hold each shard.")]
+ShardCount = Annotated[
+    int | None, typer.Option("--shards", min=1, help="With --ray: number of shards of each index; default: one per node.")
+]
+ReplicaCount = Annotated[int, typer.Option("--replicas", min=1, help="With --ray: number of processes that hold each shard.")]
 
 
 def serve(
     corpora: Corpora = None,
     retriever: Retrievers = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share memory-mapped indexes.")] = 1,
-    device: Annotated[str, typer.Option(help="Where encoders and indexes run: auto, cpu, cuda, cuda:0,1, all, mps.")] = "auto",
-    reranker: Annotated[str | None, typer.Option(help="A cross-encoder for searches that ask for one.")] = None,
-    cache: Annotated[int, typer.Option(min=0, help="Megabytes of recent results cached by each retriever.", metavar="MB")] = 0,
+    device: Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")] = "auto",
+    reranker: Annotated[str | None, typer.Option(help="The cross-encoder of requests with rerank cross-encoder.")] = None,
+    cache: Annotated[int, typer.Option(min=0, help="Size of each retriever's cache of recent results, in megabytes.", metavar="MB")] = 0,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key required of every request.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow searches without a key from other machines and web pages.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="Default number of passages returned by /retrieve.")] = 3,
-    max_k: Annotated[int, typer.Option(min=1, help="The largest k of a request.")] = 1_000,
-    max_queries: Annotated[int, typer.Option(min=1, help="The most queries in a request.")] = 10_000,
-    max_queued_queries: Annotated[int, typer.Option(min=1, help="Queries that may be queued before requests are refused.")] = 4_096,
+    max_k: Annotated[int, typer.Option(min=1, help="Maximum k of a request.")] = 1_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries in a request.")] = 10_000,
+    max_queued_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queued queries; later requests are refused.")] = 4_096,
     deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,
     ray: RayAddress = None,

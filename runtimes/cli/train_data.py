@@ -27,7 +27,7 @@ _Name = Annotated[
     str | None,
     typer.Argument(
         metavar="METHOD",
-        help="ra_isf or self_reasoning; without --questions, explain it; without a method, list all.",
+        help="ra_isf or self_reasoning. Without --questions, the method's options are explained; without a method, all are listed.",
         autocompletion=completion.trained_method,
     ),
 ]
@@ -36,20 +36,21 @@ _Questions = Annotated[
     typer.Option(metavar="[NAME=]FILE", help='Training questions with answers, or "sample"; may be repeated for several sets.'),
 ]
 _Against = Annotated[
-    list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Evaluation questions, excluded from training; may be repeated.")
+    list[str] | None,
+    typer.Option(metavar="[NAME=]FILE", help="Evaluation questions, which are searched for among the training questions; may be repeated."),
 ]
 _Format = Annotated[
     list[str] | None,
-    typer.Option("--format", metavar="[NAME=]FORMAT", help="A set's format, such as asqa=asqa-train; default: detected from its content."),
+    typer.Option("--format", metavar="[NAME=]FORMAT", help="Format of a set, such as asqa=asqa-train; default: detected from its content."),
 ]
-_Out = Annotated[Path | None, typer.Option(help="A folder for replies, files and manifest; an existing folder is resumed.")]
+_Out = Annotated[Path | None, typer.Option(help="A folder for replies, files and manifest; a run in an existing folder is resumed.")]
 _Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="OPTION=VALUE", help="An option; options of building may change on resumption. May be repeated."),
+    typer.Option("--set", metavar="OPTION=VALUE", help="An option; may be repeated. A resumed run may change options of building only."),
 ]
 _Leaks = Annotated[str, typer.Option(help="Handling of evaluation questions among the training questions: refuse, drop or keep.")]
 _Near = Annotated[
-    float, typer.Option(help="Minimum word overlap (Jaccard) of a training question with an evaluation question to count as a leak.")
+    float, typer.Option(help="Minimum Jaccard similarity of words at which a training question counts as near to an evaluation question.")
 ]
 
 

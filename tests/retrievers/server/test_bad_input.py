@@ -244,7 +244,7 @@ def test_the_document_describes_the_fields_of_a_search(document: dict[str, Any])
     search = document["paths"]["/v1/search"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert search["k"] == {
         "default": 10,
-        "description": "Passages to return.",
+        "description": "Number of passages to return.",
         "maximum": 100,
         "minimum": 1,
         "title": "K",
@@ -252,7 +252,7 @@ def test_the_document_describes_the_fields_of_a_search(document: dict[str, Any])
     }
     (nprobe, none) = search["nprobe"]["anyOf"]
     assert (search["nprobe"]["description"], nprobe, none["type"]) == (
-        "Lists that ivf and ivfpq search.",
+        "Number of inverted lists that ivf and ivfpq search.",
         {"maximum": 2147483647, "minimum": 1, "type": "integer"},
         "null",
     )
