@@ -43,7 +43,7 @@ from .openai_connection import Connection, Refused, Unreachable
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
-from .turns import Fold, adapt_to_text, as_text, fold_turns, next_fold
+from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
 
@@ -208,7 +208,7 @@ class OpenAIHttp:
         for more in (job.result() for job in jobs):
             gens.append(bodies.parse_gen(more.choices[0], call, tuple(dict.fromkeys(more.degraded + one_by_one))))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
-        return Reply(tuple(gens), n_read, n_written)
+        return Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written)
 
     def _yes_no(self, call: AskYesNo) -> Reply:
         n_read = n_written = 0

@@ -24,7 +24,8 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .options import EngineOptions
-from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_THINKING, cut_at_stop, strip_thinking
+from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_TEMPLATE, NO_THINKING, cut_at_stop, strip_thinking
+from .turns import end_turn, find_end, reply_end
 
 if TYPE_CHECKING:
     from .transformers_decoding import Model, Row
@@ -117,25 +118,36 @@ class TransformersEngine(CheckpointLLM):
         seed = None if call.decoding.seed is None else random.Random(f"{call.decoding.seed}:{number}").getrandbits(63)
         choices = tuple(tuple(self._ids(text)) for text in call.schema.texts) if isinstance(call.schema, Choice) else ()
         decoding = dataclasses.replace(call.decoding, seed=seed)
-        return Row(prompt=prepared.ids, decoding=decoding, choices=choices, ends=self._stops(decoding.stop))
+        return Row(
+            prompt=prepared.ids,
+            decoding=decoding,
+            choices=choices,
+            ends=self._stops(decoding.stop, reply_end(call.prompt) if NO_TEMPLATE in prepared.degraded else ""),
+        )
 
-    def _stops(self, stop: tuple[str, ...]) -> Callable[[Sequence[int]], bool]:
-        if not stop:
+    def _stops(self, stop: tuple[str, ...], reply_end: str) -> Callable[[Sequence[int]], bool]:
+        if not stop and not reply_end:
             return lambda ids: False
-        window = max(map(len, stop)) + _STOP_MARGIN
-        return lambda ids: cut_at_stop(self._tokenizer.decode(list(ids[-window:])), stop)[1]
+        window = max(map(len, (*stop, reply_end))) + _STOP_MARGIN
+
+        def is_ended(ids: Sequence[int]) -> bool:
+            text = self._tokenizer.decode(list(ids[-window:]))
+            return cut_at_stop(text, stop)[1] or find_end(text, reply_end) is not None
+
+        return is_ended
 
     def _gen(self, prepared: PreparedCall, row: Row) -> Gen:
         call: Generate = prepared.call
         text, has_thought = strip_thinking(self._tokenizer.decode(row.generated, skip_special_tokens=True))
         degraded = prepared.degraded if call.schema is None or isinstance(call.schema, Choice) else (*prepared.degraded, FREE_TEXT)
-        return Gen(
+        gen = Gen(
             text=cut_at_stop(text, call.decoding.stop)[0],
             finish=row.finish or "length",
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
             degraded=(*degraded, NO_THINKING) if has_thought else degraded,
         )
+        return end_turn(gen, call.prompt)
 
     def _yes_no(self, calls: list[PreparedCall]) -> list[Reply]:
         answers = [_NextAnswer(prepared, prepared.ids) for prepared in calls]

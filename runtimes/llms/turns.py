@@ -11,7 +11,8 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from .base import Call, Chat, Generate, MeanNll, Message
+from .base import Call, Chat, Gen, Generate, MeanNll, Message, Prompt, TokenIds
+from .text import NO_TEMPLATE
 
 _C = TypeVar("_C", bound=Call)
 Fold = Literal["system", "beginning"]
@@ -96,29 +97,52 @@ def _reply_mark(text: str, reply: str) -> str:
 def adapt_to_text(call: _C, prompt: Chat) -> _C:
     """Return a call about a conversation as it is for the conversation's text.
 
-    A text that is scored begins with a space. A generated text also ends where the text of the conversation would go on with another turn.
+    A text that is scored begins with a space. A generated text also ends before a line with a label of the user's last turn, such as
+    "Question:"; ``end_turn`` ends it where the reply ends.
     """
     if isinstance(call, MeanNll):
         reply = call.continuation.lstrip()
         return replace(call, continuation=f" {reply}" if reply else "")
     if isinstance(call, Generate):
-        stop = tuple(dict.fromkeys((*call.decoding.stop, *_turn_ends(prompt))))
-        return replace(call, decoding=replace(call.decoding, stop=stop))
+        asked = _last_question(prompt)
+        labels = _LABEL.findall(asked[: asked.rfind("\n") + 1] if asked.endswith(":") else asked)
+        stop = dict.fromkeys((*call.decoding.stop, *(f"\n{label}" for label in (*labels[:1], *labels[-1:]))))
+        return replace(call, decoding=replace(call.decoding, stop=tuple(stop)))
     return call
 
 
-def _turn_ends(prompt: Chat) -> list[str]:
-    """Return the texts that begin another turn.
+def end_turn(gen: Gen, prompt: Prompt) -> Gen:
+    """Return a text up to the end of the reply if the prompt was a conversation as one text; other texts are returned unchanged."""
+    is_text = NO_TEMPLATE in gen.degraded and not isinstance(prompt, str | TokenIds)
+    end = find_end(gen.text, reply_end(prompt)) if is_text else None
+    return gen if end is None else replace(gen, text=gen.text[:end], finish="stop")
+
+
+def reply_end(prompt: Prompt) -> str:
+    """Return the text that ends the reply in the text of a conversation; empty: none.
 
     A line break ends a reply of one line, such as the reply to "Answer:"; a blank line ends other replies. Neither does if a reply of the
-    demonstrations has one. A label at the start of a line of the user's last turn, such as "Question:", ends every reply.
+    demonstrations has one.
     """
+    if isinstance(prompt, str | TokenIds):
+        return ""
     replies = [turn.content for turn in prompt[:-1] if turn.role == "assistant"]
-    asked = _without_passages(next((turn for turn in reversed(prompt) if turn.role == "user"), prompt[-1]))
-    if asked.endswith(_ONE_LINE) and not any("\n" in reply for reply in replies):
-        return ["\n"]
-    labels = _LABEL.findall(asked[: asked.rfind("\n") + 1] if asked.endswith(":") else asked)
-    return [*[_BETWEEN] * all(_BETWEEN not in reply for reply in replies), *(f"\n{label}" for label in (*labels[:1], *labels[-1:]))]
+    ends = ["\n"] * _last_question(prompt).endswith(_ONE_LINE) + [_BETWEEN]
+    return next((end for end in ends if not any(end in reply for reply in replies)), "")
+
+
+def find_end(text: str, end: str) -> int | None:
+    """Return the offset of ``end`` after the first word of a text; None if it does not occur there, or is empty.
+
+    A stop text would not do, because some models begin with a line break.
+    """
+    offset = text.find(end, len(text) - len(text.lstrip())) if end else -1
+    return None if offset < 0 else offset
+
+
+def _last_question(prompt: Chat) -> str:
+    """Return the user's last turn without passages."""
+    return _without_passages(next((turn for turn in reversed(prompt) if turn.role == "user"), prompt[-1]))
 
 
 def _without_passages(turn: Message) -> str:

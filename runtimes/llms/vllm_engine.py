@@ -18,6 +18,7 @@ from wikidx.runtimes.errors import LLMError
 from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall
 from .text import MAX_BLANKS, NO_SINGLE_TOKEN, NO_THINKING, strip_thinking
+from .turns import end_turn
 
 _IDS_PER_ANSWER = 64  # vLLM returns the log-probabilities of at most 128 given tokens
 
@@ -107,7 +108,7 @@ class VllmEngine(CheckpointLLM):
         n_read = len(prepared.ids) + len(prepared.continuation)
         match call:
             case Generate():
-                gens = tuple(_gen(text, prepared.degraded) for text in output.outputs)
+                gens = tuple(end_turn(_gen(text, prepared.degraded), call.prompt) for text in output.outputs)
                 return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
             case AskYesNo():
                 return Reply(self._yes_no(prepared, output.outputs[0]), n_read, len(output.outputs[0].token_ids))

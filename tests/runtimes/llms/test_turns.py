@@ -91,9 +91,10 @@ def test_a_folded_prompt_is_the_template_s_of_the_folded_turns(tmp_path: Path) -
 def test_a_checkpoint_without_a_template_ends_where_another_turn_would_begin(tmp_path: Path) -> None:
     engine = TransformersEngine(str(save_tiny_llama(tmp_path, template=None)))
     prompt = (Message("user", "Question: who?\nAnswer:"),)
-    call = Generate(prompt=prompt, decoding=Decoding(max_tokens=40), schema=Choice((" yes\nQuestion: who wrote it?",)))
-    (gen,) = gens(engine.run([call])[0])
-    assert (gen.text, gen.finish) == (" yes", "stop")
+    for text, kept in [("\nyes\nIt is.", "\nyes"), (" yes\nQuestion: who wrote it?", " yes"), (" yes", " yes")]:
+        (gen,) = gens(engine.run([Generate(prompt=prompt, decoding=Decoding(max_tokens=40), schema=Choice((text,)))])[0])
+        assert (gen.text, gen.finish) == (kept, "stop")
+        assert len(gen.token_ids or ()) <= len(engine._ids(kept + "\nQuestion:"))
     plain, scored = engine.run([MeanNll(prompt="Question: who?\nAnswer:", continuation=" yes"), MeanNll(prompt=prompt, continuation="yes")])
     assert isinstance(plain, Reply)
     assert isinstance(scored, Reply)

@@ -10,15 +10,17 @@ import pytest
 from tests.runtimes.llms.calling import FAST
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.methods.driving import drive, passages
-from wikidx.runtimes.llms.base import Chat, Decoding, Generate, MeanNll, Message, Reply
+from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Generate, MeanNll, Message, Reply
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.scripted import ScriptedLLM
-from wikidx.runtimes.llms.turns import adapt_to_text, as_text
+from wikidx.runtimes.llms.turns import adapt_to_text, as_text, end_turn, reply_end
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
 Q = "Which metal is liquid?"
-FOUND = passages("Mercury is liquid.\nNote: it is a metal.")
+PASSAGES = passages("Mercury is liquid.\nNote: it is a metal.")
+FOUND = format_passages(PASSAGES)
+TWO_LINES = (Message("user", "a\nAnswer:"), Message("assistant", "b\n\nc"), Message("user", "Hm: d\nAnswer:"))
 BEGUN = Message("assistant", "Thought 1:")
 
 
@@ -27,40 +29,54 @@ def shots(method: str, name: str, n: int, **fields: Any) -> Chat:  # noqa: ANN40
 
 
 @pytest.mark.parametrize(
-    ("prompt", "ending", "stop"),
+    ("prompt", "ending", "stop", "end"),
     [
-        (shots("direct", "answer", 0), f"\n\nQuestion: {Q}\nAnswer:", ("\n",)),
-        (shots("direct", "answer", 1), f"\nAnswer: mercury\n\nQuestion: {Q}\nAnswer:", ("\n",)),
-        (shots("rag", "answer", 0, passages=format_passages(FOUND)), f"\n\nQuestion: {Q}\nAnswer:", ("\n",)),
-        (shots("cot", "answer", 1), f"\nAnswer: no\n\nQuestion: {Q}\nReasoning:", ("\n\n", "\nQuestion:")),
-        (
-            shots("ircot", "cot", 0, passages=format_passages(FOUND)),
-            f"\n\nQuestion: {Q}\nReasoning:",
-            ("\n\n", "\nPassages:", "\nQuestion:"),
-        ),
+        (shots("direct", "answer", 0), f"\n\nQuestion: {Q}\nAnswer:", ("\nQuestion:",), "\n"),
+        (shots("direct", "answer", 1), f"\nAnswer: mercury\n\nQuestion: {Q}\nAnswer:", ("\nQuestion:",), "\n"),
+        (shots("rag", "answer", 0, passages=FOUND), f"\n\nQuestion: {Q}\nAnswer:", ("\nPassages:", "\nQuestion:"), "\n"),
+        (shots("cot", "answer", 1), f"\nAnswer: no\n\nQuestion: {Q}\nReasoning:", ("\nQuestion:",), "\n\n"),
+        (shots("ircot", "cot", 0, passages=FOUND), f"\n\nQuestion: {Q}\nReasoning:", ("\nPassages:", "\nQuestion:"), "\n\n"),
         (
             shots("ra_isf", "know", 1),
-            f"yes or no?\nReply: yes\n\nQuestion: {Q}\nCan you answer it from memory, yes or no?\nReply:",
-            ("\n\n", "\nQuestion:"),
+            f"?\nReply: yes\n\nQuestion: {Q}\nCan you answer it from memory, yes or no?\nReply:",
+            ("\nQuestion:",),
+            "\n\n",
         ),
-        ((*shots("react", "solve", 1), BEGUN), f"Finish[the Black Sea]\n\nQuestion: {Q}\nThought 1:", ("\n\n", "\nQuestion:")),
+        ((*shots("react", "solve", 1), BEGUN), f"Finish[the Black Sea]\n\nQuestion: {Q}\nThought 1:", ("\nQuestion:",), "\n\n"),
         (
-            shots("self_reasoning", "short", 1, passages=format_passages(FOUND), fields="{}"),
+            shots("self_reasoning", "short", 1, passages=FOUND, fields="{}"),
             f"\n\nQuestion: {Q}\nReply:",
-            ("\n\n", "\nPassages:", "\nQuestion:"),
+            ("\nPassages:", "\nQuestion:"),
+            "\n\n",
         ),
-        (
-            (Message("user", "a\nAnswer:"), Message("assistant", "b\n\nc"), Message("user", "Hm: d\nAnswer:")),
-            "\n\nHm: d\nAnswer:",
-            ("\nHm:",),
-        ),
+        (TWO_LINES, "\n\nHm: d\nAnswer:", ("\nHm:",), ""),
     ],
 )
-def test_a_conversation_as_one_text_and_its_ends(prompt: Chat, ending: str, stop: tuple[str, ...]) -> None:
+def test_a_conversation_as_one_text_and_its_ends(prompt: Chat, ending: str, stop: tuple[str, ...], end: str) -> None:
     assert as_text(prompt)[-len(ending) :] == ending
     assert adapt_to_text(Generate(prompt=prompt), prompt).decoding.stop == stop
     own = Generate(prompt=prompt, decoding=Decoding(stop=("\nObservation", *stop[:1])))
     assert adapt_to_text(own, prompt).decoding.stop == ("\nObservation", *stop)
+    assert reply_end(prompt) == end
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "finish"),
+    [
+        (" Ada\nHe", " Ada", "stop"),
+        ("\n\n Ada\nHe", "\n\n Ada", "stop"),
+        ("\nAda", "\nAda", "length"),
+        ("\n", "\n", "length"),
+        ("", "", "length"),
+    ],
+)
+def test_a_reply_of_one_line_ends_after_its_first_word(text: str, kept: str, finish: str) -> None:
+    """Some models begin with a line break."""
+    prompt = shots("direct", "answer", 0)
+    gen = Gen(text=text, finish="length", degraded=("no chat template: the turns are one text",))
+    assert (end_turn(gen, prompt).text, end_turn(gen, prompt).finish) == (kept, finish)
+    assert end_turn(gen, "Answer:") is gen
+    assert end_turn(Gen(text=text), prompt).text == text  # it went through a template
 
 
 def test_a_text_that_is_scored_begins_with_a_space() -> None:
@@ -72,7 +88,7 @@ def test_a_text_that_is_scored_begins_with_a_space() -> None:
     ]
 
 
-RUNS_ON = " Mercury\n\nQuestion: What is the capital of France?\nAnswer: Paris"
+RUNS_ON = "\nMercury\n\nQuestion: What is the capital of France?\nAnswer: Paris"
 REASONS_ON = " It is.\nAnswer: Mercury\n\nQuestion: What is the capital of France?\nReasoning: Easy.\nAnswer: Paris"
 
 
@@ -102,21 +118,21 @@ def test_a_base_model_at_an_endpoint_is_cut_at_its_answer(fake_base_model: Calla
         driven = drive(find_method(method).run(Q, find_method(method).options()), answer)
         model.close()
     assert driven.answer.text == "Mercury"
-    assert endpoint.bodies[-1]["stop"] == (["\n"] if method == "direct" else ["\n\n", "\nQuestion:"])
+    assert endpoint.bodies[-1]["stop"] == ["\nQuestion:"]
 
 
 @pytest.mark.parametrize(
     ("method", "results", "settings"),
     [
         ("direct", [RUNS_ON], {}),
-        ("rag", [FOUND, "[1] Mercury\n\nQuestion: Who?"], {}),
+        ("rag", [PASSAGES, "[1] Mercury\n\nQuestion: Who?"], {}),
         ("genread", ["A text.", RUNS_ON], {}),
         ("least_to_most", ["(none)", RUNS_ON], {}),
         ("cot", [REASONS_ON], {}),
-        ("iter_retgen", [FOUND, REASONS_ON], {"rounds": 1}),
-        ("ircot", [FOUND, "", REASONS_ON], {}),
+        ("iter_retgen", [PASSAGES, REASONS_ON], {"rounds": 1}),
+        ("ircot", [PASSAGES, "", REASONS_ON], {}),
         ("ra_isf", ["yes", RUNS_ON], {}),
-        ("refeed", [RUNS_ON, FOUND, RUNS_ON], {"diverse": False, "ensemble": False}),
+        ("refeed", [RUNS_ON, PASSAGES, RUNS_ON], {"diverse": False, "ensemble": False}),
     ],
 )
 def test_an_invented_question_is_no_part_of_an_answer(method: str, results: list[Any], settings: dict[str, Any]) -> None:
