@@ -80,6 +80,7 @@ def interrupt_build(command: list[str], number: signal.Signals) -> str:
     return last
 
 
+@pytest.mark.slow  # processes that embed thousands of passages
 def test_an_interrupted_build_says_what_is_finished_and_where_it_resumes(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra 'dense'")
     path = tmp_path / "made.jsonl"
