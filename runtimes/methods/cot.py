@@ -27,11 +27,11 @@ class CotOptions:
     calls: Literal["one", "two"] = option(
         "one",
         "paper",
-        "one: the answer ends the reasoning; two: a second call extracts it (zero-shot, no demonstrations)",
+        "one: one call reasons and answers; two: a second call extracts the answer from the reasoning (zero-shot, no demonstrations)",
     )
-    shots: int = option(4, "proposed", "demonstrations before the question, with calls=one; the paper shows several")
-    max_tokens: int = option(256, "proposed", "tokens of the reasoning, its answer included", minimum=1)
-    answer_tokens: int = option(32, "proposed", "tokens of the answer, with calls=two", minimum=1)
+    shots: int = option(4, "proposed", "number of demonstrations, with calls=one; the paper shows several")
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of the reasoning, including its answer", minimum=1)
+    answer_tokens: int = option(32, "proposed", "maximum number of tokens of the answer, with calls=two", minimum=1)
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:

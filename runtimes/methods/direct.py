@@ -15,8 +15,8 @@ from .written_answers import parse_answer
 class DirectOptions:
     """Options of direct prompting."""
 
-    shots: int = option(0, "proposed", "demonstrations before the question")
-    max_tokens: int = option(64, "proposed", "tokens of the answer", minimum=1)
+    shots: int = option(0, "proposed", "number of demonstrations in the prompt")
+    max_tokens: int = option(64, "proposed", "maximum number of tokens of the answer", minimum=1)
 
 
 def direct(question: str, options: DirectOptions) -> Run[Answer]:
@@ -28,7 +28,7 @@ def direct(question: str, options: DirectOptions) -> Run[Answer]:
 
 METHOD = Method(
     name="direct",
-    summary="the question alone, no retrieval",
+    summary="answer the question from the model's own knowledge; no retrieval",
     source="the papers' no-retrieval baseline",
     roles=("answer",),
     options=DirectOptions,

@@ -22,12 +22,12 @@ from .written_answers import parse_answer
 class GenReadOptions:
     """Options of GenRead."""
 
-    documents: int = option(1, "paper", "documents that are written: one greedily, or several drawn at random", minimum=1)
-    temperature: float = option(1.0, "proposed", "of several documents", minimum=0.01, maximum=100)
-    top_p: float = option(0.95, "proposed", "of several documents, by nucleus sampling", minimum=0.01, maximum=1)
-    document_tokens: int = option(300, "paper", "tokens of a document", minimum=1)
-    shots: int = option(0, "paper", "demonstrations before each prompt")
-    max_tokens: int = option(10, "paper", "tokens of the answer", minimum=1)
+    documents: int = option(1, "paper", "number of generated documents; one is decoded greedily, several are sampled", minimum=1)
+    temperature: float = option(1.0, "proposed", "temperature of several documents", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "proposed", "top_p of several documents (nucleus sampling)", minimum=0.01, maximum=1)
+    document_tokens: int = option(300, "paper", "maximum number of tokens of a document", minimum=1)
+    shots: int = option(0, "paper", "number of demonstrations in each prompt")
+    max_tokens: int = option(10, "paper", "maximum number of tokens of the answer", minimum=1)
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
@@ -48,7 +48,7 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
 
 METHOD = Method(
     name="genread",
-    summary="write a background document, answer from it; no retrieval",
+    summary="generate background documents, and answer from them; no retrieval",
     source="GenRead, arXiv 2209.10063",
     roles=("answer", "document"),
     options=GenReadOptions,

@@ -28,28 +28,28 @@ _CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE
 class IrcotOptions:
     """Options of IRCoT."""
 
-    k: int = option(6, "paper", "passages of a search; the paper tries 2, 4, 6 and 8", minimum=1)
-    max_passages: int = option(15, "paper", "passages that are collected in all", minimum=1)
-    passage_words: int = option(350, "paper", "words of a passage that are read, from its start; 0: all")
-    max_sentences: int = option(10, "paper", "sentences of the chain", minimum=1)
+    k: int = option(6, "paper", "number of passages per search; the paper tries 2, 4, 6 and 8", minimum=1)
+    max_passages: int = option(15, "paper", "maximum number of collected passages", minimum=1)
+    passage_words: int = option(350, "paper", "maximum number of words of a passage in the prompt; 0: no limit")
+    max_sentences: int = option(10, "paper", "maximum number of sentences of the chain of thought", minimum=1)
     conclusions: Literal["skip", "search"] = option(
         "skip",
         "paper",
-        "a sentence that begins with thus, so, therefore or the like: skip it and search with the preceding sentence, or search with it",
+        "sentences that begin with thus, so, therefore or the like; skip: search with an earlier sentence; search: search with them",
     )
     if_repeated: Literal["skip", "add"] = option(
         "skip",
         "proposed",
-        "a sentence that is in the chain already: skip it and take the next one, which ends the chain where there is none; or add it",
+        "generated sentences that the chain already has; skip: ignore them, and end the chain if no other is generated; add: add them",
     )
     reader: Literal["cot", "direct", "none"] = option(
         "cot",
         "paper",
-        "who answers at the end: a reader by chain of thought, a reader without it, or none: the chain's own conclusion",
+        "final answer; cot: a reader's, by chain of thought; direct: a reader's, without reasoning; none: the conclusion of the chain",
     )
-    shots: int = option(3, "proposed", "demonstrations before each prompt; the paper shows up to 20 with longer contexts")
-    sentence_tokens: int = option(100, "proposed", "tokens that are generated for a sentence", minimum=1)
-    max_tokens: int = option(256, "proposed", "tokens of the reader's reasoning and answer", minimum=1)
+    shots: int = option(3, "proposed", "number of demonstrations in each prompt; the paper shows up to 20 with longer contexts")
+    sentence_tokens: int = option(100, "proposed", "maximum number of tokens generated for a sentence", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of the reader's reasoning and answer", minimum=1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _identity(passage: Passage) -> tuple[str, int]:
 
 METHOD = Method(
     name="ircot",
-    summary="retrieve with each sentence of a chain of thought, then read all that was found",
+    summary="retrieve with each sentence of a chain of thought, then answer from all retrieved passages",
     source="IRCoT, arXiv 2212.10509",
     roles=("answer",),
     options=IrcotOptions,

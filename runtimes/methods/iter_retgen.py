@@ -22,14 +22,16 @@ from .written_answers import Draft, parse_draft
 class IterRetGenOptions:
     """Options of Iter-RetGen."""
 
-    rounds: int = option(3, "paper", "times that is retrieved and answered, as in RA-ISF's comparison", minimum=1)
-    k: int = option(5, "proposed", "passages of a round, in place of the last one's", minimum=1)
-    form: Literal["cot", "answer"] = option("cot", "paper", "output: a chain of thought that ends in an answer, or the answer alone")
-    query: Literal["text", "answer"] = option(
-        "text", "paper", "what follows the question in a query: the last output as a whole, or its answer"
+    rounds: int = option(3, "paper", "number of rounds of retrieval and answering, as in RA-ISF's comparison", minimum=1)
+    k: int = option(5, "proposed", "number of passages per round; each round replaces the passages of the previous one", minimum=1)
+    form: Literal["cot", "answer"] = option(
+        "cot", "paper", "output; cot: a chain of thought that ends with the answer; answer: the answer alone"
     )
-    shots: int = option(3, "proposed", "demonstrations before the question; the paper shows several")
-    max_tokens: int = option(256, "proposed", "tokens of an output", minimum=1)
+    query: Literal["text", "answer"] = option(
+        "text", "paper", "text after the question in a query; text: the whole previous output; answer: its answer"
+    )
+    shots: int = option(3, "proposed", "number of demonstrations in the prompt; the paper shows several")
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of an output", minimum=1)
 
 
 def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
@@ -55,7 +57,7 @@ def _round(question: str, query: str, options: IterRetGenOptions) -> Run[tuple[t
 
 METHOD = Method(
     name="iter_retgen",
-    summary="retrieve with question and last answer, answer again, for some rounds",
+    summary="retrieve with question and previous output, answer, and repeat",
     source="Iter-RetGen, arXiv 2305.15294",
     roles=("answer",),
     options=IterRetGenOptions,

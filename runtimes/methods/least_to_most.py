@@ -22,10 +22,10 @@ from .written_answers import parse_answer
 class LeastToMostOptions:
     """Options of least-to-most prompting."""
 
-    max_sub_questions: int = option(5, "proposed", "parts besides the question itself, the first of the list")
-    shots: int = option(4, "proposed", "demonstrations before each prompt; the paper shows several")
-    max_tokens: int = option(64, "proposed", "tokens of an answer", minimum=1)
-    list_tokens: int = option(256, "proposed", "tokens of the list of parts", minimum=1)
+    max_sub_questions: int = option(5, "proposed", "maximum number of sub-questions, without the question itself; further ones are ignored")
+    shots: int = option(4, "proposed", "number of demonstrations in each prompt; the paper shows several")
+    max_tokens: int = option(64, "proposed", "maximum number of tokens of an answer", minimum=1)
+    list_tokens: int = option(256, "proposed", "maximum number of tokens of the list of sub-questions", minimum=1)
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
@@ -56,7 +56,7 @@ def _answer_one(question: str, answered: Sequence[tuple[str, str]], options: Lea
 
 METHOD = Method(
     name="least_to_most",
-    summary="break the question down, answer part by part; no retrieval",
+    summary="decompose the question, answer its sub-questions in order; no retrieval",
     source="Least-to-most, arXiv 2205.10625",
     roles=("answer", "decompose"),
     options=LeastToMostOptions,

@@ -34,18 +34,18 @@ _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\
 class ReactOptions:
     """Options of ReAct."""
 
-    max_steps: int = option(7, "paper", "steps of a thought, an action and an observation", minimum=1)
+    max_steps: int = option(7, "paper", "maximum number of steps; a step has a thought, an action and an observation", minimum=1)
     at_limit: Literal["empty", "answer"] = option(
         "empty",
         "paper",
-        "when the steps are used up: the answer is empty, or requested from the model",
+        "answer after max_steps; empty: the empty answer; answer: an answer requested from the model",
     )
-    page_sentences: int = option(5, "paper", "sentences that Search shows of a page, from its start", minimum=1)
-    similar_titles: int = option(5, "paper", "similar titles that Search names where there is no page", minimum=1)
-    k: int = option(20, "proposed", "passages whose titles are the similar ones", minimum=1)
-    fold_titles: bool = option(True, "proposed", "a similar title that differs in case and punctuation alone is the page's")
-    shots: int = option(6, "paper", "demonstrations before the question")
-    max_tokens: int = option(100, "paper", "tokens of a thought with its action", minimum=1)
+    page_sentences: int = option(5, "paper", "number of sentences that Search shows from the start of a page", minimum=1)
+    similar_titles: int = option(5, "paper", "maximum number of similar titles that Search lists if there is no page", minimum=1)
+    k: int = option(20, "proposed", "number of retrieved passages whose titles count as similar", minimum=1)
+    fold_titles: bool = option(True, "proposed", "open the page of a similar title that differs only in case and punctuation")
+    shots: int = option(6, "paper", "number of demonstrations in the prompt")
+    max_tokens: int = option(100, "paper", "maximum number of tokens of a thought and its action", minimum=1)
 
 
 class _Step(NamedTuple):
@@ -211,7 +211,7 @@ def _prompt(instructions: Chat, steps: Sequence[_Step], ending: str) -> Chat:
 
 METHOD = Method(
     name="react",
-    summary="think, open pages and look words up in them, in turns, until an answer is found",
+    summary="alternate thoughts and actions (open a page, look up a word in it) until the model answers",
     source="ReAct, arXiv 2210.03629",
     roles=("answer",),
     options=ReactOptions,

@@ -37,19 +37,19 @@ class SelfAskOptions:
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
         "proposed",
-        "who answers a follow-up question: a reader of the passages that it finds; the model itself, with the passages in front of the "
-        "question (context) or without any (model: the paper's Self-Ask without search engine)",
+        "who answers a follow-up question; reader: a reader model, from passages retrieved for that question; context: the model "
+        "itself, with these passages in its prompt; model: the model itself, without passages (the paper's Self-Ask without search engine)",
     )
-    k: int = option(5, "proposed", "passages for a follow-up question", minimum=1)
-    max_follow_ups: int = option(5, "proposed", "follow-up questions before the final answer is requested")
+    k: int = option(5, "proposed", "number of passages for a follow-up question", minimum=1)
+    max_follow_ups: int = option(5, "proposed", "maximum number of follow-up questions; then the final answer is requested")
     if_repeated: Literal["conclude", "again"] = option(
         "conclude",
         "proposed",
-        "a follow-up question that was asked before: ask for the final answer, or answer it again",
+        "rule for a repeated follow-up question; conclude: request the final answer; again: answer it again",
     )
-    shots: int = option(4, "proposed", "demonstrations before the question, none for the reader; the paper shows several")
-    max_tokens: int = option(256, "proposed", "tokens per generation, and of the final answer", minimum=1)
-    reader_tokens: int = option(64, "proposed", "tokens of the reader's answer", minimum=1)
+    shots: int = option(4, "proposed", "number of demonstrations in the prompt; the reader gets none; the paper shows several")
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of each output of the model, including the final answer", minimum=1)
+    reader_tokens: int = option(64, "proposed", "maximum number of tokens of the reader's answer", minimum=1)
 
 
 class _FollowUp(NamedTuple):
@@ -195,7 +195,7 @@ def _final_answer(text: str) -> str:
 
 METHOD = Method(
     name="self_ask",
-    summary="ask follow-up questions, answer each from search results, then conclude",
+    summary="ask follow-up questions, answer each from retrieved passages, then conclude",
     source="Self-Ask, arXiv 2210.03350",
     roles=("answer", "reader"),
     options=SelfAskOptions,

@@ -42,28 +42,30 @@ _DESCRIPTIONS = {
 class CollectOptions:
     """Options for collecting the models' replies."""
 
-    per_set: int = option(1000, "paper", "questions drawn from each set", minimum=1)
+    per_set: int = option(1000, "paper", "maximum number of questions drawn from each set", minimum=1)
     know: Literal["answers", "asked", "off"] = option(
         "answers",
         "paper",
-        "labels of self-knowledge: compare the model's own answers with the gold answers (appendix A.1), or ask a model whether it knows "
-        "(section 4.5, with labels by GPT-4); off: no set for this sub-model",
+        "labels of self-knowledge; answers: compare the model's own answers with the gold answers (appendix A.1); asked: ask a model "
+        "whether it knows the answer (section 4.5, with labels by GPT-4); off: no training set for this sub-model",
     )
     relevance: bool = option(True, "paper", "judge each retrieved passage (appendix A.2)")
     decompose: bool = option(True, "paper", "decompose each question (appendix A.3)")
-    k: int = option(5, "paper", "passages judged for a question, as in appendix E", minimum=1)
-    max_query_tokens: int = option(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
+    k: int = option(5, "paper", "number of passages judged for a question, as in appendix E", minimum=1)
+    max_query_tokens: int = option(
+        64, "paper", "maximum number of tokens of a search query; the last tokens of the question are kept; 0: no limit"
+    )
     remove_question: bool = option(True, "paper", "leave out passages that contain the question (section 4.3)")
-    shots: int = option(4, "proposed", "demonstrations before each prompt; few-shot in the paper, without a number")
+    shots: int = option(4, "proposed", "number of demonstrations in each prompt; the paper says few-shot, but no number")
     answer_form: Literal["short", "yes_no"] = option(
         "short",
         "proposed",
-        "form of the model's own answers: short, or yes or no as in StrategyQA",
+        "form of the model's own answers; short: short answers; yes_no: yes or no, as in StrategyQA",
     )
     refer_back: bool = option(
-        False, "proposed", "sub-questions may refer to earlier answers as #1, #2; set the method's option to the same value"
+        False, "proposed", "sub-questions may refer to earlier answers as #1, #2; set the method's option of this name to the same value"
     )
-    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer, and of a list of sub-questions", minimum=1)
 
 
 @options
@@ -73,11 +75,15 @@ class BuildOptions:
     labels: Literal["words", "code"] = option(
         "words",
         "proposed",
-        "targets: words, as the method's prompts request (yes, no, a numbered list); code, as in the paper's code (know, unknow, "
-        'relevance, irrelevance, {"query": [...]}), which the method parses too, except with verdicts by choice or probability',
+        "form of the targets; words: as the method's prompts request (yes, no, a numbered list); code: as in the authors' code (know, "
+        'unknow, relevance, irrelevance, {"query": [...]}). The method parses both, but verdicts=choice and probability need words',
     )
-    prompt_shots: int = option(0, "proposed", "demonstrations in the training prompts; set the method's option 'shots' to the same value")
-    max_sub_questions: int = option(5, "proposed", "first sub-questions kept per question, as the method does", minimum=1)
+    prompt_shots: int = option(
+        0, "proposed", "number of demonstrations in the training prompts; set the method's option 'shots' to the same value"
+    )
+    max_sub_questions: int = option(
+        5, "proposed", "maximum number of sub-questions per question; further ones are dropped, as by the method", minimum=1
+    )
 
 
 def _method_options(collect_options: CollectOptions) -> RaIsfOptions:

@@ -12,47 +12,52 @@ from wikidx.runtimes.methods.base import option
 class RaIsfOptions:
     """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
 
-    know: bool = option(True, "paper", "ask whether the model knows the answer; False: No-SKM, always retrieve")
+    know: bool = option(True, "paper", "ask whether the model knows the answer; False: always retrieve (No-SKM)")
     relevance: Literal["each", "joint", "off"] = option(
         "each",
         "paper",
-        "each: one call a passage (Algorithm 1); joint: one call, relevant and sufficient (appendix E); off: No-PRM, no retrieval",
+        "each: one call per passage (Algorithm 1); joint: one call names all relevant passages, or none if together they do not suffice "
+        "(appendix E); off: no retrieval (No-PRM)",
     )
-    decompose: bool = option(True, "paper", "break the question down if no passage is relevant; False: No-QDM, the answer is unknown")
-    k: int = option(5, "paper", "passages retrieved for a question, as in appendix E", minimum=1)
-    max_depth: int = option(3, "paper", "D_th; the question asked has depth 0, its sub-questions 1")
+    decompose: bool = option(True, "paper", "decompose the question if no passage is relevant; False: the answer is unknown (No-QDM)")
+    k: int = option(5, "paper", "number of passages retrieved for a question, as in appendix E", minimum=1)
+    max_depth: int = option(3, "paper", "D_th, the depth limit; the original question has depth 0, its sub-questions have depth 1")
     depth_test: Literal["exceeded", "reached", "leaf"] = option(
         "exceeded",
         "paper",
-        "unknown is what is deeper than D_th (exceeded: Algorithm 1, 'iter > D_th', so D_th + 1 decompositions), or at D_th (reached: the "
-        "text), or at D_th and neither known nor found (leaf: the text, and No-QDM as D_th = 0)",
+        "exceeded: questions deeper than D_th are unknown (Algorithm 1, 'iter > D_th', so D_th + 1 decompositions); reached: questions at "
+        "depth D_th are unknown (the paper's text); leaf: questions at depth D_th are answered but not decomposed (the paper's text, and "
+        "No-QDM with D_th = 0)",
     )
     answer_from: Literal["relevant", "all"] = option(
         "relevant",
         "paper",
-        "passages that are read: relevant (equation 3), or all if one is relevant (Algorithm 1, line 18)",
+        "passages to answer from if any is relevant; relevant: only these (equation 3); all: all retrieved ones (Algorithm 1, line 18)",
     )
-    max_query_tokens: int = option(64, "paper", "tokens of a search query, taken from the question's end; 0: no limit")
-    remove_question: bool = option(True, "paper", "leave out passages that contain the question asked (section 4.3)")
+    max_query_tokens: int = option(
+        64, "paper", "maximum number of tokens of a search query; the last tokens of the question are kept; 0: no limit"
+    )
+    remove_question: bool = option(True, "paper", "leave out passages that contain the original question (section 4.3)")
     if_none_answered: Literal["synthesise", "unknown", "closed_book", "passages"] = option(
         "synthesise",
         "paper",
-        "where there is no sub-question or all are unknown: combine them anyway, answer unknown, or answer closed-book or from "
-        "the passages that were found irrelevant",
+        "rule if no sub-question is answered; synthesise: answer from the sub-questions anyway; unknown: the answer is unknown; "
+        "closed_book: answer without passages; passages: answer from the retrieved passages, although none is relevant",
     )
-    max_sub_questions: int = option(5, "proposed", "sub-questions of a question, the first of the list")
-    refer_back: bool = option(False, "paper", "solve sub-questions in order, with the answer to the first in place of #1, and so on")
+    max_sub_questions: int = option(5, "proposed", "maximum number of sub-questions of a question; further ones in the reply are ignored")
+    refer_back: bool = option(False, "paper", "solve sub-questions in order; #1 in a later one is replaced by the first answer, and so on")
     verdicts: Literal["words", "choice", "probability"] = option(
         "words",
         "paper",
-        "form of yes or no: in words, in words by structured output, or by the next token's probability",
+        "form of yes/no verdicts; words: free text; choice: structured output, either yes or no; probability: P(yes) of the next token",
     )
-    know_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a question that is known", maximum=1)
-    relevance_threshold: float = option(0.5, "proposed", "with verdicts by probability: least P(yes) of a relevant passage", maximum=1)
+    know_threshold: float = option(0.5, "proposed", "with verdicts=probability: minimum P(yes) of a known question", maximum=1)
+    relevance_threshold: float = option(0.5, "proposed", "with verdicts=probability: minimum P(yes) of a relevant passage", maximum=1)
     answer_form: Literal["short", "sentence", "yes_no"] = option(
         "short",
         "proposed",
-        "short, a sentence as in appendix E, or yes_no: yes or no to the question asked, short answers to its sub-questions",
+        "short: short answers; sentence: sentences, as in appendix E; yes_no: yes or no to the original question, short answers to its "
+        "sub-questions",
     )
-    shots: int = option(0, "proposed", "demonstrations before each prompt")
-    max_tokens: int = option(256, "proposed", "tokens of an answer, and of a list of sub-questions", minimum=1)
+    shots: int = option(0, "proposed", "number of demonstrations in each prompt")
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer, and of a list of sub-questions", minimum=1)

@@ -14,7 +14,7 @@ from .options import RefeedOptions
 
 METHOD = Method(
     name="refeed",
-    summary="answer from memory, retrieve with question and answers, refine, keep the likelier answer",
+    summary="answer from memory, retrieve with question and answers, refine, and keep the likelier answer",
     source="ReFeed, arXiv 2305.14002",
     roles=("answer",),
     options=RefeedOptions,

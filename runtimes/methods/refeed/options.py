@@ -13,35 +13,36 @@ from wikidx.runtimes.methods.base import option
 class RefeedOptions:
     """Hyper-parameters and ablations of the paper, and choices that the paper leaves open."""
 
-    diverse: bool = option(True, "paper", "draw several initial answers; False: w/o diversifying generation, one greedy answer")
-    ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: w/o ensemble, the refined one")
+    diverse: bool = option(True, "paper", "sample several initial answers; False: one greedy answer (w/o diversifying generation)")
+    ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: keep the refined one (w/o ensemble)")
     form: Literal["answer", "cot", "dialogue"] = option(
         "answer",
         "paper",
-        "output: an answer, a chain of thought with the answer at its end (section 4.3.3), or a conversation's next turn (WoW)",
+        "output; answer: the answer alone; cot: a chain of thought that ends with the answer (section 4.3.3); dialogue: the next turn of a "
+        "conversation (Wizard of Wikipedia)",
     )
-    k: int = option(10, "paper", "documents, also after those of several queries are merged", minimum=1)
-    samples: int = option(10, "proposed", "initial answers that are drawn", minimum=1)
-    temperature: float = option(1.0, "proposed", "of the initial answers that are drawn", minimum=0.01, maximum=100)
-    top_p: float = option(0.95, "proposed", "of the initial answers that are drawn, by nucleus sampling", minimum=0.01, maximum=1)
+    k: int = option(10, "paper", "number of documents, after the results of all queries are merged", minimum=1)
+    samples: int = option(10, "proposed", "number of sampled initial answers", minimum=1)
+    temperature: float = option(1.0, "proposed", "temperature of the sampled initial answers", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "proposed", "top_p of the sampled initial answers (nucleus sampling)", minimum=0.01, maximum=1)
     merge: MergeRule = option(
         "max",
         "paper",
-        "how the documents of several queries are ranked: by their best score, or as the rule of that name says",
+        "how the results of several queries are merged, as in the search option 'merge'; max: by best score",
     )
-    dedup: DedupRule = option("row", "paper", "documents that are one: the same, or of the same text")
-    search_question: bool = option(False, "paper", "search with the question by itself too, as the group's primary query")
+    dedup: DedupRule = option("row", "paper", "how duplicate documents are recognised; row: the same passage; text: the same text")
+    search_question: bool = option(False, "paper", "also search with the question alone, as the primary query of the group")
     initial_candidate: Literal["best", "greedy"] = option(
         "best",
         "proposed",
-        "initial answer that may be kept, of several: the answer of the lowest mean NLL, or the greedy answer",
+        "initial answer that is compared with the refined one; best: the sample with the lowest mean NLL; greedy: the greedy answer",
     )
     nll: Literal["output", "text", "answer"] = option(
         "output",
         "proposed",
-        "tokens whose NLL is averaged: as generated, with the end of text if the model gives it; of the stripped text, scored anew; or "
-        "of the answer in it, scored anew",
+        "tokens whose NLL is averaged; output: as generated, with the end of text if the model returns it; text: the stripped text, scored "
+        "by a second call; answer: the answer in that text, scored by a second call",
     )
-    shots: int = option(0, "proposed", "demonstrations before each prompt")
-    max_tokens: int = option(64, "proposed", "tokens of an answer or a turn", minimum=1)
-    max_reasoning_tokens: int = option(256, "proposed", "tokens of a chain of thought with its answer", minimum=1)
+    shots: int = option(0, "proposed", "number of demonstrations in each prompt")
+    max_tokens: int = option(64, "proposed", "maximum number of tokens of an answer or a turn", minimum=1)
+    max_reasoning_tokens: int = option(256, "proposed", "maximum number of tokens of a chain of thought and its answer", minimum=1)

@@ -16,7 +16,7 @@ __all__ = ["METHOD", "RetroRAGOptions", "retrorag"]
 
 METHOD = Method(
     name="retrorag",
-    summary="evidence collected, inferred from and searched for again until the answer agrees with itself",
+    summary="rounds of retrieval, inference and answering until an answer is consistent",
     source="Xiao et al. 2025, Retrieval-Augmented Generation by Evidence Retroactivity in LLMs, arXiv 2501.05475",
     roles=("answer", "monitor", "consistency", "evidence", "entities", "inference", "relevance", "attribution", "query", "assessor"),
     options=RetroRAGOptions,

@@ -17,7 +17,7 @@ __all__ = ["METHOD", "SelfReasoningOptions", "self_reasoning"]
 
 METHOD = Method(
     name="self_reasoning",
-    summary="one pass: judge the passages, cite from them, analyse, answer",
+    summary="in one pass, judge the passages, cite from them, analyse, and answer",
     source="Xia et al. 2024, Improving Retrieval Augmented Language Model with Self-Reasoning, arXiv 2407.19813",
     roles=("answer", "trajectory"),
     options=SelfReasoningOptions,

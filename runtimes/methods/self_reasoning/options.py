@@ -17,39 +17,45 @@ class SelfReasoningOptions:
         InputError: the values contradict one another.
     """
 
-    k: int = option(5, "paper", "passages that are read", minimum=1)
+    k: int = option(5, "paper", "number of passages", minimum=1)
     task: Literal["short", "long", "fever"] = option(
         "short",
         "paper",
-        "short answers, long ones with citations (ASQA), or verdicts on claims (FEVER)",
+        "form of the answer; short: a short answer; long: a long answer with citations (ASQA); fever: a verdict on a claim (FEVER)",
     )
-    max_tokens: int = option(2048, "paper", "tokens of the trajectory and its answer", minimum=1)
-    temperature: float = option(0.0, "paper", "the paper says both 'greedy in all experiments' and 'set to 0.2'", maximum=100)
+    max_tokens: int = option(2048, "paper", "maximum number of tokens of the trajectory and its answer", minimum=1)
+    temperature: float = option(0.0, "paper", "temperature of all outputs; the paper states both greedy decoding and 0.2", maximum=100)
 
-    rap: bool = option(True, "paper", "False is 'w/o RAP': relevance is not judged (the fields are left out; the paper trained anew)")
-    eap: bool = option(True, "paper", "False is 'w/o EAP': nothing is cited")
-    tap: bool = option(True, "paper", "False is 'w/o TAP': no analysis")
+    rap: bool = option(True, "paper", "judge relevance; False: without its fields (w/o RAP, for which the paper retrained)")
+    eap: bool = option(True, "paper", "cite evidence; False: without citations (w/o EAP)")
+    tap: bool = option(True, "paper", "analyse the citations; False: without analysis (w/o TAP)")
 
     irrelevant: Literal["rule", "closed-book", "as-written"] = option(
         "rule",
         "paper",
-        "nothing relevant: the pass's answer from the model's own knowledge and, for claims, NOT ENOUGH INFO whatever is written; "
-        "or a question asked again without passages; or everything as written",
+        "answer if no passage is relevant; rule: the generated answer, but NOT ENOUGH INFO for claims; closed-book: as rule, but questions "
+        "are asked again without passages; as-written: the generated answer",
     )
-    relevance: Literal["set", "passage"] = option("set", "proposed", "relevance is judged for the passages together, or for each one")
-    structured: bool = option(True, "proposed", "hold the model to the fields' JSON schema, where it can be held")
-    shots: int = option(1, "proposed", "demonstrations before the question")
-    max_citations: int = option(10, "proposed", "citations that are read, the rest of an endless list being left out", minimum=1)
+    relevance: Literal["set", "passage"] = option(
+        "set", "proposed", "relevance is judged once for the set of passages, or for each passage"
+    )
+    structured: bool = option(True, "proposed", "constrain the output to the JSON schema of the fields, if the model's backend can")
+    shots: int = option(1, "proposed", "number of demonstrations in the prompt")
+    max_citations: int = option(10, "proposed", "maximum number of citations; further ones are ignored", minimum=1)
 
-    reader: bool = option(False, "paper", "hand the trajectory to another model, which answers (the paper's table 3)")
-    reader_tokens: int = option(256, "proposed", "tokens of the reader's answer, and of an answer without passages", minimum=1)
+    reader: bool = option(False, "paper", "let another model answer from passages and trajectory (the paper's table 3)")
+    reader_tokens: int = option(
+        256, "proposed", "maximum number of tokens of an answer by the reader, without passages, or on a second request", minimum=1
+    )
 
     shuffle: bool = option(False, "paper", "put the passages in random order (the paper's figure 3)")
     noise: float = option(
-        0.0, "paper", "share of the passages replaced by another question's, a half rounded up (figure 3: 0.5)", maximum=1
+        0.0, "paper", "fraction of the passages replaced by passages of another question; halves are rounded up (figure 3: 0.5)", maximum=1
     )
-    noise_questions: tuple[str, ...] = option((), "proposed", "the questions whose passages are the noise, such as all of the data set")
-    seed: int = option(0, "proposed", "of the order and the noise, together with the question")
+    noise_questions: tuple[str, ...] = option(
+        (), "proposed", "questions whose passages serve as noise; idx run takes all questions of its file"
+    )
+    seed: int = option(0, "proposed", "random seed of order and noise, combined with the question")
 
     def __post_init__(self) -> None:
         """Check combinations of values."""

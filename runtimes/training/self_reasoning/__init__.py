@@ -17,7 +17,7 @@ from .teacher import draw, make_method
 
 BUILDER = Builder(
     name="self_reasoning",
-    summary="a teacher's trajectories after quality control, in three stages; w/o GL, w/o QC and LLaMA2-FT",
+    summary="a teacher's trajectories after quality control, in three stages; also w/o GL, w/o QC, and LLaMA2-FT",
     source="Xia et al. 2024, arXiv 2407.19813, sections on data generation, quality control and training, and Algorithm 1",
     collect_options=CollectOptions,
     build_options=BuildOptions,

@@ -25,8 +25,8 @@ from .tasks import PROGRAM, has_gold, task_of_set
 _FILES: dict[Stage, str] = {"rap": "stage1_rap", "rap_eap": "stage2_rap_eap", "rap_eap_tap": "stage3_rap_eap_tap"}
 DESCRIPTIONS = {
     "stage1_rap": "gradual learning, stage 1: relevance and its reason",
-    "stage2_rap_eap": "gradual learning, stage 2: and the citations",
-    "stage3_rap_eap_tap": "gradual learning, stage 3: and analysis and answer",
+    "stage2_rap_eap": "gradual learning, stage 2: the fields of stage 1, and the citations",
+    "stage3_rap_eap_tap": "gradual learning, stage 3: the fields of stage 2, the analysis and the answer",
     "wo_gl": "w/o gradual learning: the whole trajectories in one stage; the examples of stage 3",
     "wo_qc_stage1_rap": "w/o quality control, stage 1",
     "wo_qc_stage2_rap_eap": "w/o quality control, stage 2",

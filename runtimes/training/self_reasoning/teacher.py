@@ -81,4 +81,4 @@ def make_method(question_set: QuestionSet, seed: int) -> Method:
     def run(question: str, collect_options: CollectOptions) -> Run[Answer]:
         return trajectory(question, collect_options, question_set, seed)
 
-    return replace(METHOD, summary="writes trajectories to train on", roles=("teacher",), options=CollectOptions, run=run)
+    return replace(METHOD, summary="write trajectories for training", roles=("teacher",), options=CollectOptions, run=run)

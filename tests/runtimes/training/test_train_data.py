@@ -269,7 +269,7 @@ def test_what_would_be_asked_and_what_can_be_set(idx: Command, tmp_path: Path) -
     assert "teacher" in output
     assert "Write one JSON object and nothing else" in output
     explained = idx("train-data", "self_reasoning")
-    assert "citation_recall=0.8  [paper] least ALCE citation recall of a long answer (delta_r)" in explained
+    assert "citation_recall=0.8  [paper] minimum ALCE citation recall of a long answer (delta_r)" in explained
     data = json.loads(idx("train-data", "ra_isf", "--json"))
     assert [one["name"] for one in data["options"]["collect"]][:2] == ["per_set", "know"]
 
