@@ -77,6 +77,12 @@ class PlanOptions:
     ] = None
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of an endpoint and of the server at --url, in seconds.")] = 120.0
     retries: Annotated[int, typer.Option(min=0, help="Maximum number of retries of a request to an endpoint.")] = 5
+    thinking: Annotated[str, typer.Option(metavar="off|on|N", help="Whether models think before they answer; N: for at most N tokens.")] = (
+        "off"
+    )
+    extra_body: Annotated[
+        list[str] | None, typer.Option("--extra-body", metavar="NAME=VALUE", help="A field of every request to an endpoint; JSON or text.")
+    ] = None
     context: Annotated[
         int | None, typer.Option(min=1, help="Context length of an endpoint's model in tokens, if the endpoint does not report it.")
     ] = None
@@ -94,7 +100,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.execution.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
-    from wikidx.runtimes.llms.options import ConnectionOptions
+    from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
 
     given = SearchTarget(
         corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker
@@ -107,9 +113,14 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         llms=options.llm or (),
         target=target,
         connection=ConnectionOptions(
-            concurrency=options.concurrency, timeout=options.timeout, retries=options.retries, context=options.context
+            concurrency=options.concurrency,
+            timeout=options.timeout,
+            retries=options.retries,
+            context=options.context,
+            extra_body=parse_extra_body(options.extra_body or ()),
         ),
         device=options.device,
+        thinking=parse_thinking(options.thinking),
         is_dry=dry_run,
     )
     plan.check()

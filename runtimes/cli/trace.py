@@ -112,7 +112,10 @@ def _results(result: Result) -> Iterator[str]:
         case str():
             yield f"→ {result}"
         case tuple() | list():
-            yield from (f"→ {_format_item(item)}" for item in result[:_SHOWN_RESULTS])
+            for item in result[:_SHOWN_RESULTS]:
+                if isinstance(item, Gen) and item.reasoning:
+                    yield f"thought: {item.reasoning}"
+                yield f"→ {_format_item(item)}"
             if not result:
                 yield "→ no passage"
             if len(result) > _SHOWN_RESULTS:

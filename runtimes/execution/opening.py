@@ -15,6 +15,7 @@ from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.wave import Services, TitleLookup
+from wikidx.runtimes.llms.base import Thinking
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
@@ -59,6 +60,7 @@ class Plan:
         target: the search target; None: no search.
         connection: options of endpoints; the timeout also applies to searches on a server.
         device: device of local models, encoders and indexes.
+        thinking: whether the models think before they answer, or for how many tokens.
         is_dry: whether stand-ins replace all models except scripted ones, and the searcher if there is no target.
     """
 
@@ -68,6 +70,7 @@ class Plan:
     target: SearchTarget | None = None
     connection: ConnectionOptions = ConnectionOptions()
     device: str = "auto"
+    thinking: Thinking = "off"
     is_dry: bool = False
 
     def check(self) -> None:
@@ -176,7 +179,7 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
         replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind == "endpoint" for spec in given.values()) else None
         if replies is not None:
             stack.callback(replies.close)
-        llms = open_llms(given, Settings(plan.connection, replies, plan.device))
+        llms = open_llms(given, Settings(plan.connection, replies, plan.device, plan.thinking))
         stack.callback(close_llms, llms.values())
         options = plan.target.options if plan.target else SearchOptions()
         yield Services(

@@ -205,4 +205,5 @@ def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
 
 
 def _gen(gen: Gen) -> dict[str, Any]:
-    return {"text": gen.text, "finish": gen.finish, "mean_nll": gen.mean_nll, "degraded": list(gen.degraded)}
+    record = {"text": gen.text, "finish": gen.finish, "mean_nll": gen.mean_nll, "degraded": list(gen.degraded)}
+    return {**record, "reasoning": gen.reasoning} if gen.reasoning else record

@@ -85,13 +85,15 @@ class ResumableRun(NamedTuple):
 
     def settings(self) -> dict[str, Any]:
         """Return all settings that affect the results, as JSON values; raises as ``describe`` does."""
-        context = self.plan.connection.context
+        context, thinking, extra_body = self.plan.connection.context, self.plan.thinking, dict(self.plan.connection.extra_body)
         return {
             **self.extra_settings,
             **describe(self.plan),
             "seed": self.options.seed,
             "context": context,
             "steps": self.options.with_steps,
+            **({"thinking": thinking} if thinking != "off" else {}),
+            **({"extra_body": extra_body} if extra_body else {}),
         }
 
     def run(

@@ -15,7 +15,8 @@ fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text
 repetition             texts that repeat themselves until the token limit
 cache                  replies stored on disk
-text                   words of yes/no answers, removal of thinking
+text                   words of yes/no answers, stop texts
+thinking               thoughts in texts, tokens for them
 json_shape             type checks of external JSON
 options                options of backends
 naming                 ``[ROLE=]BACKEND:MODEL[@URL]`` -> LLMs by role

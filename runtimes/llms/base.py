@@ -88,6 +88,9 @@ class Regex(NamedTuple):
 
 Schema = Choice | JsonSchema | Regex
 
+Thinking = Literal["off", "on"] | int
+"""Whether a model thinks before its answer; a number: it thinks for at most so many tokens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
@@ -98,6 +101,7 @@ class Decoding:
         temperature: 0 is greedy decoding.
         top_p: nucleus sampling: tokens are sampled from the smallest set whose total probability reaches this value.
         stop: texts that end the generation; the result excludes them.
+        thinking: whether the model thinks first, in tokens beyond ``max_tokens``; None: as set for the run.
         seed: sampling seed; equal calls with equal seeds have equal results. None: the executor of a method derives a seed.
     """
 
@@ -105,6 +109,7 @@ class Decoding:
     temperature: float = 0.0
     top_p: float = 1.0
     stop: tuple[str, ...] = ()
+    thinking: Thinking | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -119,6 +124,8 @@ class Decoding:
             raise ValueError(f"temperature is {self.temperature}: it must lie between 0 and 100")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}: it must be above 0 and at most 1")
+        if isinstance(self.thinking, int) and self.thinking < 1:
+            raise ValueError(f"thinking is {self.thinking}: a budget must be at least 1 token")
         if "" in self.stop:
             raise ValueError("an empty text cannot end a generation: take '' out of stop")
 
@@ -202,6 +209,7 @@ class Gen:
         logprobs: natural log-probability of each generated token, before temperature; includes the end-of-text token if the backend
             returns it. None: not requested or not available.
         token_ids: the generated tokens; None: not available.
+        reasoning: the model's thoughts before the text; None: there are none, or the endpoint hides them.
         degraded: fallbacks used for capabilities that the backend lacks.
     """
 
@@ -209,6 +217,7 @@ class Gen:
     finish: Literal["stop", "length"] = "stop"
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
+    reasoning: str | None = None
     degraded: tuple[str, ...] = ()
 
     @property

@@ -6,16 +6,19 @@ that the template refuses are folded (``turns``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from wikidx.runtimes.errors import PromptTooLong
+from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, TokenIds
+from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
 from .fitting import fit
 from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
+from .thinking import is_thought_mark, lacks_room, make_room, opens_thought, split_thinking
 from .turns import FOLDS, adapt_to_text, as_text, fold_turns
 
+_END_TOKENS = 12  # tokens at the end of a prompt that are searched for the beginning of a thought
 _NO_FORM = "the chat template refuses the conversation: the turns are one text"
 
 
@@ -25,6 +28,8 @@ class PreparedCall(NamedTuple):
     Attributes:
         call: the call.
         ids: the prompt, cut to fit the context.
+        stop: texts that end the answer; where a thought is expected, the call itself has none.
+        is_open: whether the chat template opens a thought, which cannot be switched off.
         continuation: ids of the text that a ``MeanNll`` scores; empty for other calls.
         degraded: fallbacks used for the prompt.
     """
@@ -33,6 +38,8 @@ class PreparedCall(NamedTuple):
     ids: tuple[int, ...]
     continuation: tuple[int, ...]
     degraded: tuple[str, ...]
+    stop: tuple[str, ...] = ()
+    is_open: bool = False
 
 
 class CheckpointLLM:
@@ -42,6 +49,7 @@ class CheckpointLLM:
         name: backend and model, as named by the user.
         tokenizer: a tokenizer of transformers.
         top_logprobs, structured, context: see ``Capabilities``.
+        thinking: way of thinking of calls that name none.
     """
 
     def __init__(
@@ -52,8 +60,10 @@ class CheckpointLLM:
         top_logprobs: int | None,
         structured: frozenset[str],
         context: int | None,
+        thinking: Thinking = "off",
     ) -> None:
         self.name, self._tokenizer = name, tokenizer
+        self._thinking, self._thinks = thinking, False  # as set; although switched off
         self._known_answer_ids: dict[tuple[str, ...], list[int]] = {}
         self.capabilities = Capabilities(
             chat=bool(tokenizer.chat_template),
@@ -66,6 +76,42 @@ class CheckpointLLM:
             token_ids=True,
             context=context,
         )
+
+    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+        """Answer a batch of calls. Texts that end within unexpected thoughts are generated again, with room for thoughts.
+
+        A call whose prompt does not fit the context has an error in place of a reply.
+
+        Raises:
+            IdxError: no call can be answered, for instance because the device runs out of memory.
+        """
+        replies = self._run(calls)
+        if self._thinks:
+            return replies
+        short = [number for number, reply in enumerate(replies) if isinstance(reply, Reply) and lacks_room(reply)]
+        unexpected = [number for number in short if self._mode(calls[number]) == "off"]
+        self._thinks = bool(unexpected)
+        for number, again in zip(unexpected, self._run([calls[number] for number in unexpected]) if unexpected else (), strict=True):
+            replies[number] = again
+        return replies
+
+    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+        raise NotImplementedError
+
+    def _mode(self, call: Call) -> Thinking:
+        own = call.decoding.thinking if isinstance(call, Generate) else "off"
+        return self._thinking if own is None else own
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Return the text of generated ids without special tokens, except for those around thoughts."""
+        text = str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        if split_thinking(text).reasoning is None and not set(self._tokenizer.all_special_ids).isdisjoint(ids):
+            whole = str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+            if split_thinking(whole).reasoning is not None:
+                for special in self._tokenizer.all_special_tokens:
+                    whole = whole if is_thought_mark(special) else whole.replace(special, "")
+                return whole
+        return text
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -99,10 +145,7 @@ class CheckpointLLM:
         """Return whether a token is white space. A tokenizer that strips texts shows this in the vocabulary only."""
         return is_blank(self._token_texts[token] or str(self._tokenizer.convert_ids_to_tokens(token)))
 
-    def _prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        return self._encode_prompt(prompt)[0]
-
-    def _encode_prompt(self, prompt: Prompt) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    def _encode_prompt(self, prompt: Prompt, mode: Thinking) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Return a prompt as token ids, and the fallbacks used."""
         if isinstance(prompt, TokenIds):
             return prompt.ids, ()
@@ -110,19 +153,23 @@ class CheckpointLLM:
         if not isinstance(prompt, str):
             for folds in FOLDS if self.capabilities.chat else ():
                 folded, folded_notes = fold_turns(prompt, folds)
-                if (text := self._render(folded)) is not None:
+                if (text := self._render(folded, mode)) is not None:
                     return tuple(self._ids(text)), folded_notes
             notes = (_NO_FORM if self.capabilities.chat else NO_TEMPLATE,)
         text = prompt if isinstance(prompt, str) else as_text(prompt)
         return tuple(self._tokenizer.encode(text)) or (padding_id(self._tokenizer),), notes
 
-    def _render(self, prompt: Chat) -> str | None:
+    def _render(self, prompt: Chat, mode: Thinking) -> str | None:
         """Return a conversation in the chat template's form; None if the template refuses it or drops a system turn."""
         turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
         continues = prompt[-1].role == "assistant"
         try:
             text = self._tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=not continues, continue_final_message=continues, enable_thinking=False
+                turns,
+                tokenize=False,
+                add_generation_prompt=not continues,
+                continue_final_message=continues,
+                enable_thinking=mode != "off",
             )
         except Exception:  # noqa: BLE001 - a template is a program of the checkpoint's authors, which may raise anything
             return None
@@ -132,15 +179,27 @@ class CheckpointLLM:
         """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
         if not self.capabilities.chat and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
+        mode, is_open, stop = self._mode(call), False, tuple[str, ...]()
+        if isinstance(call, Generate):
+            is_open = self._opens_thought(call.prompt, mode)
+            stop = call.decoding.stop
+            call = make_room(call, mode, thinks=self._thinks or is_open, context=self.capabilities.context)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
         n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1 + MAX_BLANKS
         budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved
         try:
-            fitted = fit(call.prompt, budget, lambda prompt: len(self._prompt_ids(prompt)))
+            fitted = fit(call.prompt, budget, lambda prompt: len(self._encode_prompt(prompt, mode)[0]))
         except PromptTooLong as error:
             return error
-        ids, degraded = self._encode_prompt(fitted.prompt)
-        return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded))
+        ids, degraded = self._encode_prompt(fitted.prompt, mode)
+        return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded), stop, is_open)
+
+    def _opens_thought(self, prompt: Prompt, mode: Thinking) -> bool:
+        """Return whether the chat template opens a thought at the end of a prompt."""
+        if isinstance(prompt, str | TokenIds) or not self.capabilities.chat:
+            return False
+        end = self._encode_prompt(prompt, mode)[0][-_END_TOKENS:]
+        return opens_thought(str(self._tokenizer.decode(list(end), skip_special_tokens=False)))
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from .base import Choice, JsonSchema, Regex, Schema
+from .base import Choice, JsonSchema, Regex, Schema, Thinking
 
 Body = dict[str, Any]
 Fields = Mapping[str, Any]
@@ -57,6 +57,8 @@ class Dialect:
         neutral: sampling fields with the values that change nothing; otherwise the server's defaults apply.
         continuation: fields for a conversation whose last turn is to be continued; empty: the server continues it by itself; None: unknown.
         no_thinking: fields that switch thinking off, for chat.
+        thinking: fields that switch it on, for chat.
+        budget: name of the field for the number of tokens of thoughts; None: there is none.
         choices: texts -> fields that restrict the answer to them; None: impossible.
         regex: pattern -> fields that restrict the answer to it; None: impossible.
         json: schema -> fields that restrict a plain completion to it; None: impossible. Chat has a standard field.
@@ -69,12 +71,20 @@ class Dialect:
     neutral: Fields = field(default_factory=dict)
     continuation: Fields | None = None
     no_thinking: Fields = field(default_factory=dict)
+    thinking: Fields = field(default_factory=dict)
+    budget: str | None = None
     choices: Callable[[tuple[str, ...]], Body] | None = None
     regex: Callable[[str], Body] | None = None
     json: Callable[[str], Body] | None = None
     has_response_format: bool = True
     has_n: bool = True
     tokenizer: Tokenizer | None = None
+
+    def thinking_fields(self, mode: Thinking) -> Body:
+        """Return the fields for a way of thinking."""
+        if mode == "off":
+            return dict(self.no_thinking)
+        return {**self.thinking, **({self.budget: mode} if self.budget and not isinstance(mode, str) else {})}
 
     def structure(self, schema: Schema, *, is_chat: bool) -> Body | None:
         """Return the fields that express a constraint; None if the server cannot enforce it."""
@@ -114,6 +124,7 @@ def _alternatives(texts: tuple[str, ...]) -> str:
 
 
 _TEMPLATE_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+_TEMPLATE_ON = {"chat_template_kwargs": {"enable_thinking": True}}
 _LLAMA_NEUTRAL = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 
 VLLM = Dialect(
@@ -121,6 +132,8 @@ VLLM = Dialect(
     neutral={"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
     continuation={"add_generation_prompt": False, "continue_final_message": True},
     no_thinking=_TEMPLATE_OFF,
+    thinking=_TEMPLATE_ON,
+    budget="thinking_token_budget",
     choices=lambda texts: {"structured_outputs": {"choice": list(texts)}},
     regex=lambda pattern: {"structured_outputs": {"regex": pattern}},
     json=lambda schema: {"structured_outputs": {"json": json.loads(schema)}},
@@ -131,6 +144,7 @@ SGLANG = Dialect(
     neutral={"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
     continuation={"continue_final_message": True},
     no_thinking=_TEMPLATE_OFF,
+    thinking=_TEMPLATE_ON,
     choices=lambda texts: {"regex": _alternatives(texts)},
     regex=lambda pattern: {"regex": pattern},
     json=lambda schema: {"json_schema": schema},
@@ -141,6 +155,7 @@ LLAMA_CPP = Dialect(
     neutral=_LLAMA_NEUTRAL,
     continuation=_NONE,
     no_thinking=_TEMPLATE_OFF,
+    thinking=_TEMPLATE_ON,
     choices=lambda texts: {"grammar": _grammar(texts)},
     json=lambda schema: {"json_schema": json.loads(schema)},
     tokenizer=Tokenizer(text="content", joined="content"),
@@ -153,6 +168,7 @@ WEB_UI = Dialect(
     neutral={"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
     continuation={"continue_": True},
     no_thinking={"enable_thinking": False},
+    thinking={"enable_thinking": True},
     choices=lambda texts: {"grammar_string": _grammar(texts)},
     has_response_format=False,
     has_n=False,

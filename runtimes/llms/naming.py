@@ -7,6 +7,7 @@ A model with a role serves only that role; a model without a role serves all rem
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Literal, NamedTuple
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import unknown_name_error
 
-from .base import LLM
+from .base import LLM, Thinking
 from .cache import ReplyCache
 from .options import ConnectionOptions, EngineOptions
 
@@ -55,11 +56,13 @@ class Settings(NamedTuple):
         connection: options of endpoints.
         cache: cache of the endpoints' replies; None: replies are not cached.
         device: device of ``hf`` checkpoints.
+        thinking: way of thinking of calls that name none.
     """
 
     connection: ConnectionOptions = ConnectionOptions()
     cache: ReplyCache | None = None
     device: str = "auto"
+    thinking: Thinking = "off"
 
 
 def parse_spec(text: str) -> ModelSpec:
@@ -137,19 +140,20 @@ def assign_models(specs: Sequence[str], roles: Iterable[str], default: ModelSpec
 def _openai(spec: ModelSpec, settings: Settings) -> LLM:
     from .openai_http import OpenAIHttp
 
-    return OpenAIHttp(spec.model, spec.url, options=settings.connection, cache=settings.cache)
+    options = dataclasses.replace(settings.connection, thinking=settings.thinking)
+    return OpenAIHttp(spec.model, spec.url, options=options, cache=settings.cache)
 
 
 def _hf(spec: ModelSpec, settings: Settings) -> LLM:
     from .transformers_engine import TransformersEngine
 
-    return TransformersEngine(spec.model, options=EngineOptions(device=settings.device))
+    return TransformersEngine(spec.model, options=EngineOptions(device=settings.device, thinking=settings.thinking))
 
 
 def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
     from .vllm_engine import VllmEngine
 
-    return VllmEngine(spec.model)
+    return VllmEngine(spec.model, thinking=settings.thinking)
 
 
 def _scripted(spec: ModelSpec, settings: Settings) -> LLM:

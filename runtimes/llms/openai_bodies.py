@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import islice, zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
 from .dialects import OPENAI, UNKNOWN, Dialect
-from .text import FREE_TEXT, NO_THINKING, NextToken, cut_at_stop, is_blank, replace_surrogates, strip_thinking, yes_no_from_tokens
+from .text import FREE_TEXT, NextToken, is_blank, replace_surrogates, yes_no_from_tokens
+from .thinking import finish_text, split_thinking
 from .turns import Fold
 
 Body = dict[str, Any]
@@ -45,6 +46,9 @@ _CONTEXT = re.compile(r"context (?:length|size|window)(?: is| of)?(?: only)? \(?
 _PROMPT_TOKENS = re.compile(
     r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|prompt is (\d+) tokens|request \((\d+) tokens", re.IGNORECASE
 )
+
+
+_QWEN3 = re.compile(r"qwen-?3(?![.\d])(?!.*2507)", re.IGNORECASE)
 
 
 class Refusal(NamedTuple):
@@ -90,6 +94,33 @@ class Refusal(NamedTuple):
         return "logprobs" if "logprobs" in body and "logprob" in self.message.casefold() else None
 
 
+class Answer(NamedTuple):
+    """An endpoint's answer, and the fallbacks used for the request."""
+
+    data: dict[str, Any]
+    degraded: tuple[str, ...]
+
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """The texts, with their finish and logprobs."""
+        choices: list[dict[str, Any]] = self.data["choices"]
+        return choices
+
+    @property
+    def hidden_tokens(self) -> int:
+        """Number of tokens of thoughts, as the endpoint counts them."""
+        details = (self.data.get("usage") or {}).get("completion_tokens_details")
+        n_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else None
+        return n_tokens if isinstance(n_tokens, int) else 0
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Numbers of tokens read and generated."""
+        usage = self.data.get("usage") or {}
+        n_read, n_written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        return n_read if isinstance(n_read, int) else 0, n_written if isinstance(n_written, int) else 0
+
+
 def parse_refusal(status: int, body: object) -> Refusal:
     """Parse an answer with a status of 300 or more."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
@@ -122,7 +153,10 @@ def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN
         body["messages"] = [{"role": turn.role, "content": turn.content} for turn in call.prompt]
         if call.prompt[-1].role == "assistant":
             body |= dialect.continuation or {}
-        body |= dialect.no_thinking
+        mode = call.decoding.thinking if isinstance(call, Generate) else None
+        body |= dialect.thinking_fields(mode or "off")
+        if not mode or mode == "off":
+            _ask_not_to_think(body, dialect)
     body |= dialect.neutral
     if isinstance(call, Generate):
         structure = dialect.structure(call.schema, is_chat=is_chat) if call.schema else None
@@ -133,6 +167,13 @@ def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN
         | {"max_tokens": answer_tokens, "temperature": 0.0, "top_p": 1.0}
         | ({"logprobs": True, "top_logprobs": top} if is_chat else {"logprobs": top})
     )
+
+
+def _ask_not_to_think(body: Body, dialect: Dialect) -> None:
+    """Append Qwen3's own word for no thinking to the user's last turn, if the server has no field for it."""
+    asked = [turn for turn in body["messages"] if turn["role"] == "user"]
+    if asked and not dialect.no_thinking and _QWEN3.search(body["model"]):
+        asked[-1]["content"] += " /no_think"
 
 
 def build_echo_body(call: MeanNll, prompt: str, model: str) -> Body:
@@ -173,6 +214,14 @@ def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
     return remaining
 
 
+def extend(body: Body, extra: Mapping[str, Any]) -> Body:
+    """Return a body with the user's fields; objects are merged."""
+    merged = {
+        name: {**body[name], **value} for name, value in extra.items() if isinstance(value, dict) and isinstance(body.get(name), dict)
+    }
+    return {**body, **extra, **merged}
+
+
 def describe_fallbacks(call: Generate | AskYesNo, dialect: Dialect, body: Body, sent: Body) -> tuple[str, ...]:
     """Return descriptions of what a request lacks: fields that the dialect has not, and fields of ``body`` that ``sent`` lacks."""
     notes = [_FALLBACKS[name] for name in body if name in _FALLBACKS and name not in sent]
@@ -191,8 +240,8 @@ def _is_sent(fields: Mapping[str, Any] | None, sent: Body) -> bool:
     return fields is not None and fields.keys() <= sent.keys()
 
 
-def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...]) -> Gen:
-    """Parse one generated text of an answer."""
+def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...], *, is_open: bool = False) -> Gen:
+    """Parse one generated text of an answer. ``is_open``: the chat template opens a thought."""
     text = _choice_text(choice)
     finish = choice.get("finish_reason")
     if text is None:
@@ -203,12 +252,32 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
     text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
     if is_echo:
         degraded = tuple(note for note in degraded if note != BEGINS_ANEW)
-    text, has_thought = strip_thinking(text)
-    if has_thought:
-        degraded = (*degraded, NO_THINKING)
-    text, is_cut = cut_at_stop(text, call.decoding.stop)
-    finish_reason: Literal["stop", "length"] = "length" if finish == "length" and not is_cut else "stop"
-    return Gen(text=text, finish=finish_reason, logprobs=logprobs, degraded=degraded)
+    written = finish_text(text, call.decoding.stop, is_cut=finish == "length", reasoning=_own_reasoning(choice), is_open=is_open)
+    return Gen(
+        text=written.text,
+        finish=written.finish,
+        logprobs=logprobs,
+        reasoning=written.reasoning,
+        degraded=tuple(dict.fromkeys((*degraded, *written.notes))),
+    )
+
+
+def _own_reasoning(choice: Mapping[str, Any]) -> str | None:
+    """Return the thoughts that come in a field of their own."""
+    message = choice.get("message") or {}
+    thoughts = [message.get(name) for name in ("reasoning_content", "reasoning")]
+    return next((replace_surrogates(thought) for thought in thoughts if isinstance(thought, str) and thought.strip()), None)
+
+
+def begins_thought(choice: Mapping[str, Any]) -> bool:
+    """Return True if a text begins with a thought in place of an answer."""
+    return _own_reasoning(choice) is not None or split_thinking(_choice_text(choice) or "").reasoning is not None
+
+
+def closes_thought(choice: Mapping[str, Any]) -> bool:
+    """Return True if a text closes a thought that it does not open: the chat template does."""
+    text = _choice_text(choice) or ""
+    return split_thinking(text).reasoning is not None and not text.lstrip().startswith(("<", "[", "◁", "analysis"))
 
 
 def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:

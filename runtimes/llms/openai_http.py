@@ -10,11 +10,12 @@ refusal, else with a quarter fewer tokens.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
@@ -25,6 +26,7 @@ from .base import (
     Capabilities,
     Choice,
     Decoding,
+    Gen,
     Generate,
     JsonSchema,
     MeanNll,
@@ -42,7 +44,8 @@ from .fitting import fit
 from .openai_connection import Connection, Refused, Unreachable
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
-from .text import BY_WORD, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
+from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
+from .thinking import lacks_room, make_room
 from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
@@ -50,24 +53,6 @@ CLOUD = "https://api.openai.com/v1"
 _WORD_TOKENS = 8  # enough for a word after a quote or line break
 _ONLY_CHAT = "no plain completions: the text is a user's turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
-
-
-class _Answer(NamedTuple):
-    """An endpoint's answer, and the fallbacks used for the request."""
-
-    data: dict[str, Any]
-    degraded: tuple[str, ...]
-
-    @property
-    def choices(self) -> list[dict[str, Any]]:
-        choices: list[dict[str, Any]] = self.data["choices"]
-        return choices
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        usage = self.data.get("usage") or {}
-        n_read, n_written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        return n_read if isinstance(n_read, int) else 0, n_written if isinstance(n_written, int) else 0
 
 
 class OpenAIHttp:
@@ -91,7 +76,9 @@ class OpenAIHttp:
         self.name = f"openai:{model}@{url}"
         self._model, self._options, self._cache = model, options, cache
         # Prompts are cut to the context, so replies depend on it.
-        self._cache_name = f"{self.name} context {options.context}" if options.context else self.name
+        others = {"context": options.context, "thinking": options.thinking, "extra": dict(options.extra_body) or None}
+        differing = {name: value for name, value in others.items() if value not in (None, "off")}
+        self._cache_name = " ".join([self.name, *(f"{name} {json.dumps(value)}" for name, value in differing.items())])
         self._is_cloud = url == CLOUD
         self._connection = Connection(self.name, url, options)
         n_threads = options.concurrency or DEFAULT_CONCURRENCY
@@ -99,6 +86,7 @@ class OpenAIHttp:
         self._slots = threading.BoundedSemaphore(n_threads)
         self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
         self._dialect, self._tokens = UNKNOWN, ServedTokens(self._connection, model, options.context)
+        self._thinks = self._opens_thoughts = False  # although thinking is off; by the chat template
         self._max_n: int | None = None  # maximum number of texts in one request; None: unlimited
         self._refused = set[str]()
         self._folds: frozenset[Fold] = frozenset()
@@ -194,39 +182,69 @@ class OpenAIHttp:
                 return self._nll(call)
 
     def _generate(self, call: Generate) -> Reply:
-        answer = self._send(call)
+        """Generate texts. If it turns out that the model thinks and has no room for it, repeat the call with room for thoughts."""
+        reply, has_thought = self._generate_once(call)
+        if not has_thought or self._thinks or call.decoding.thinking not in (None, "off"):
+            return reply
+        self._thinks = True
+        if not lacks_room(reply):
+            return reply
+        again, _ = self._generate_once(call)
+        return Reply(again.result, reply.prompt_tokens + again.prompt_tokens, reply.completion_tokens + again.completion_tokens)
+
+    def _generate_once(self, call: Generate) -> tuple[Reply, bool]:
+        """Return a reply, and whether the model has thought."""
+        asked = make_room(call, self._options.thinking, thinks=self._thinks, context=self._tokens.context)
+        try:
+            answer = self._send(asked)
+        except PromptTooLong:  # with less room for thoughts, the prompt may fit the context that is known by now
+            smaller = make_room(call, self._options.thinking, thinks=self._thinks, context=self._tokens.context or 0)
+            if smaller == asked:
+                raise
+            asked, answer = smaller, self._send(smaller)
         if NO_TEMPLATE in answer.degraded and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
-        gens = [bodies.parse_gen(choice, call, answer.degraded) for choice in answer.choices[: call.n]]
+        self._opens_thoughts = self._opens_thoughts or any(map(bodies.closes_thought, answer.choices))
+        gens = [self._parse(choice, call, answer) for choice in answer.choices[: call.n]]
         if any(gen.logprobs is not None for gen in gens):
             self._has_returned_logprobs = True
         elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
             self._has_logprobs = False
         n_read, n_written = answer.tokens
         one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
-        jobs = [self._draws.submit(self._send, _single(call, number)) for number in range(len(gens), call.n)]
+        jobs = [self._draws.submit(self._send, _single(asked, number)) for number in range(len(gens), call.n)]
         for more in (job.result() for job in jobs):
-            gens.append(bodies.parse_gen(more.choices[0], call, tuple(dict.fromkeys(more.degraded + one_by_one))))
+            gens.append(self._parse(more.choices[0], call, more._replace(degraded=more.degraded + one_by_one)))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
-        return Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written)
+        return Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written), any(gen.reasoning is not None for gen in gens)
+
+    def _parse(self, choice: dict[str, Any], call: Generate, answer: bodies.Answer) -> Gen:
+        """Parse a text. Thoughts that the endpoint counts but hides are an empty text."""
+        gen = bodies.parse_gen(choice, call, answer.degraded, is_open=self._opens_thoughts)
+        return dataclasses.replace(gen, reasoning="") if gen.reasoning is None and answer.hidden_tokens else gen
 
     def _yes_no(self, call: AskYesNo) -> Reply:
         n_read = n_written = 0
-        if self._has_logprobs and "logprobs" not in self._refused:
+        if self._has_logprobs and "logprobs" not in self._refused and not self._thinks:
             answer = self._send_yes_no(call)
             n_read, n_written = answer.tokens
-            if yes_no := bodies.parse_yes_no(answer.choices[0], call, answer.degraded):
+            yes_no = bodies.parse_yes_no(answer.choices[0], call, answer.degraded)
+            if bodies.begins_thought(answer.choices[0]) and (yes_no is None or yes_no.mass < LOW_MASS):
+                self._thinks, yes_no = True, None
+            if yes_no:
                 self._has_returned_logprobs = True
                 return Reply(yes_no, n_read, n_written)
-            if not self._has_returned_logprobs and bodies.has_text(answer.choices[0]):  # an answer without text has no logprobs either
+            if (
+                not self._has_returned_logprobs and not self._thinks and bodies.has_text(answer.choices[0])
+            ):  # an answer without text has no logprobs either
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
-        answer = self._send(word)
-        text = bodies.parse_gen(answer.choices[0], word, ()).text
-        yes_no = yes_no_from_word(text, call.positive, call.negative, degraded=(*answer.degraded, BY_WORD))
-        return Reply(yes_no, n_read + answer.tokens[0], n_written + answer.tokens[1])
+        reply = self._generate(dataclasses.replace(word, decoding=dataclasses.replace(word.decoding, thinking="off")))
+        gen: Gen = reply.result[0]  # type: ignore[index]
+        yes_no = yes_no_from_word(gen.text, call.positive, call.negative, degraded=(*gen.degraded, BY_WORD))
+        return Reply(yes_no, n_read + reply.prompt_tokens, n_written + reply.completion_tokens)
 
-    def _send_yes_no(self, call: AskYesNo) -> _Answer:
+    def _send_yes_no(self, call: AskYesNo) -> bodies.Answer:
         """Send a yes/no question. If the model begins with white space, ask again for more tokens, and for as many from then on."""
         n_tokens = self._answer_tokens
         answer = self._send(call)
@@ -246,7 +264,7 @@ class OpenAIHttp:
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
-            answer = _Answer(self._connection.post("/completions", bodies.build_echo_body(call, prompt, self._model)), degraded)
+            answer = bodies.Answer(self._connection.post("/completions", bodies.build_echo_body(call, prompt, self._model)), degraded)
         except Refused as error:
             if error.refusal.is_too_long:
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
@@ -258,7 +276,7 @@ class OpenAIHttp:
             return unknown
         return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0)
 
-    def _send(self, call: Generate | AskYesNo) -> _Answer:
+    def _send(self, call: Generate | AskYesNo) -> bodies.Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else self._answer_tokens
         self._tokens.compare(call.prompt)
@@ -276,7 +294,7 @@ class OpenAIHttp:
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
             sent, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
             full_body = bodies.build_body(sent, self._model, self._dialect, answer_tokens=self._answer_tokens)
-            body = bodies.drop_refused(full_body, self._refused, top=self._top)
+            body = bodies.extend(bodies.drop_refused(full_body, self._refused, top=self._top), self._options.extra_body)
             try:
                 with self._slots:
                     data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
@@ -289,7 +307,7 @@ class OpenAIHttp:
                 continue
             self._folds |= folds  # learned only from an accepted request
             self._learn_context()
-            return _Answer(data, (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body)))
+            return bodies.Answer(data, (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body)))
 
     def _learn_context(self) -> None:
         """Ask Ollama, after its first answer, for the context with which it has loaded the model: it cuts longer prompts silently."""
@@ -330,7 +348,9 @@ class OpenAIHttp:
             return self._tokens.shorter_budget(refusal, prompt, n_generated=n_generated, budget=budget)
         if refusal.is_model_missing:
             raise error
-        if (name := refusal.refused_parameter(body)) == "n":
+        if (name := refusal.refused_parameter(body)) in self._options.extra_body:
+            raise error
+        if name == "n":
             self._max_n = min(bodies.largest_n(refusal.message), body["n"] - 1)
         elif name is not None:
             self._drop_parameter(name, body)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.errors import InputError
+
+from .base import Thinking
+
+_OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "stream"})
 
 DEFAULT_CONCURRENCY = 16
 
@@ -17,6 +26,8 @@ class ConnectionOptions:
         retries: maximum number of retries of a request.
         first_pause: maximum pause before the first retry, in seconds; doubled for each further retry.
         api_key: the API key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
+        thinking: way of thinking of calls that name none.
+        extra_body: further fields of every request, as JSON values.
         context: maximum number of tokens of prompt and answer together; None: as the endpoint reports (vLLM does), else unknown.
     """
 
@@ -25,6 +36,8 @@ class ConnectionOptions:
     retries: int = 5
     first_pause: float = 0.5
     api_key: str | None = None
+    thinking: Thinking = "off"
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
     context: int | None = None
 
 
@@ -36,10 +49,45 @@ class EngineOptions:
         device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
         dtype: "auto" (float32 on the CPU, the checkpoint's dtype on a GPU), "float32", "float16", "bfloat16".
         revision: revision of a repository on the Hugging Face hub.
+        thinking: way of thinking of calls that name none.
         batch_tokens: maximum number of tokens per batch, including padding and generated tokens; None: a default for the device.
     """
 
     device: str = "auto"
     dtype: str = "auto"
     revision: str | None = None
+    thinking: Thinking = "off"
     batch_tokens: int | None = None
+
+
+def parse_thinking(text: str) -> Thinking:
+    """Parse "off", "on", or a number of tokens.
+
+    Raises:
+        InputError: the text is none of these.
+    """
+    if text in ("off", "on"):
+        return "on" if text == "on" else "off"
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise InputError(f"--thinking is {text!r:.40}: give off, on, or the maximum number of tokens of a thought")
+
+
+def parse_extra_body(assignments: Iterable[str]) -> dict[str, Any]:
+    """Parse fields ``NAME=VALUE`` of a request; a value that is not JSON is a text.
+
+    Raises:
+        InputError: an assignment has another form, or sets a field of idx's own.
+    """
+    fields = dict[str, Any]()
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name:
+            raise InputError(f"{assignment!r} sets no field of a request: write NAME=VALUE")
+        if name in _OWN_FIELDS:
+            raise InputError(f"--extra-body cannot set '{name}', which every request has of its own")
+        try:
+            fields[name] = parse_json(text)
+        except ValueError:
+            fields[name] = text
+    return fields

@@ -13,7 +13,6 @@ BY_WORD = "no logprobs: yes/no is the first word generated, scored 1 or 0"
 NO_TEMPLATE = "no chat template: the turns are one text"
 NO_SINGLE_TOKEN = "a side has no word that is one token: its probability is 0"
 FREE_TEXT = "no structured output: the text is free"
-NO_THINKING = "the model's thinking is left out: it costs tokens, and logprobs include it"
 
 LOW_MASS = 0.5
 """Mean probability of the answers to yes/no questions below which their scores mean little."""
@@ -33,13 +32,6 @@ def cut_at_stop(text: str, stop: Iterable[str]) -> tuple[str, bool]:
     """Return the part of a text before the first stop text, and whether there is a stop text."""
     ends = [end for mark in stop if (end := text.find(mark)) >= 0]
     return (text[: min(ends)], True) if ends else (text, False)
-
-
-def strip_thinking(text: str) -> tuple[str, bool]:
-    """Return a text without a leading ``<think>…</think>``, and whether there was one. The opening tag may be missing."""
-    before, end, after = text.partition("</think>")
-    is_thought = before.lstrip().startswith("<think>") or (end and "<think>" not in before)
-    return (after.lstrip(), True) if is_thought else (text, False)
 
 
 def answer_pattern(words: Iterable[str]) -> re.Pattern[str]:

@@ -24,7 +24,8 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .options import EngineOptions
-from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_TEMPLATE, NO_THINKING, cut_at_stop, strip_thinking
+from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_TEMPLATE, cut_at_stop
+from .thinking import finish_text, split_thinking
 from .turns import end_turn, find_end, reply_end
 
 if TYPE_CHECKING:
@@ -71,14 +72,11 @@ class TransformersEngine(CheckpointLLM):
         tokenizer, self._model = _load(model, options)
         self._batch_tokens = options.batch_tokens or (_CPU_BATCH_TOKENS if self._model.device == "cpu" else _GPU_BATCH_TOKENS)
         context: int | None = getattr(self._model.forward.config, "max_position_embeddings", None)
-        super().__init__(f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context)
+        super().__init__(
+            f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context, thinking=options.thinking
+        )
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls. A call whose prompt does not fit has an error in place of a reply.
-
-        Raises:
-            IdxError: the device runs out of memory or fails.
-        """
+    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
         prepared_calls = list(map(self._prepare, calls))
         replies: dict[int, Reply | LLMError] = {
             number: error for number, error in enumerate(prepared_calls) if isinstance(error, PromptTooLong)
@@ -118,34 +116,34 @@ class TransformersEngine(CheckpointLLM):
         seed = None if call.decoding.seed is None else random.Random(f"{call.decoding.seed}:{number}").getrandbits(63)
         choices = tuple(tuple(self._ids(text)) for text in call.schema.texts) if isinstance(call.schema, Choice) else ()
         decoding = dataclasses.replace(call.decoding, seed=seed)
-        return Row(
-            prompt=prepared.ids,
-            decoding=decoding,
-            choices=choices,
-            ends=self._stops(decoding.stop, reply_end(call.prompt) if NO_TEMPLATE in prepared.degraded else ""),
-        )
+        return Row(prompt=prepared.ids, decoding=decoding, choices=choices, ends=self._stops(prepared))
 
-    def _stops(self, stop: tuple[str, ...], reply_end: str) -> Callable[[Sequence[int]], bool]:
-        if not stop and not reply_end:
+    def _stops(self, prepared: PreparedCall) -> Callable[[Sequence[int]], bool]:
+        stop, end = prepared.stop, reply_end(prepared.call.prompt) if NO_TEMPLATE in prepared.degraded else ""
+        if not stop and not end:
             return lambda ids: False
-        window = max(map(len, (*stop, reply_end))) + _STOP_MARGIN
+        if stop and not prepared.call.decoding.stop:  # a thought is expected: only the text after it ends
+            return lambda ids: cut_at_stop(split_thinking(self._decode(ids), is_open=prepared.is_open).answer, stop)[1]
+        window = max(map(len, (*stop, end))) + _STOP_MARGIN
 
         def is_ended(ids: Sequence[int]) -> bool:
             text = self._tokenizer.decode(list(ids[-window:]))
-            return cut_at_stop(text, stop)[1] or find_end(text, reply_end) is not None
+            return cut_at_stop(text, stop)[1] or find_end(text, end) is not None
 
         return is_ended
 
     def _gen(self, prepared: PreparedCall, row: Row) -> Gen:
         call: Generate = prepared.call
-        text, has_thought = strip_thinking(self._tokenizer.decode(row.generated, skip_special_tokens=True))
+        text = self._decode(row.generated)
+        written = finish_text(text, prepared.stop, is_cut=row.finish == "length", is_open=prepared.is_open)
         degraded = prepared.degraded if call.schema is None or isinstance(call.schema, Choice) else (*prepared.degraded, FREE_TEXT)
         gen = Gen(
-            text=cut_at_stop(text, call.decoding.stop)[0],
-            finish=row.finish or "length",
+            text=written.text,
+            finish=written.finish,
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
-            degraded=(*degraded, NO_THINKING) if has_thought else degraded,
+            reasoning=written.reasoning,
+            degraded=(*degraded, *written.notes),
         )
         return end_turn(gen, call.prompt)
 

@@ -15,9 +15,10 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, YesNo
+from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, Thinking, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall
-from .text import MAX_BLANKS, NO_SINGLE_TOKEN, NO_THINKING, strip_thinking
+from .text import MAX_BLANKS, NO_SINGLE_TOKEN
+from .thinking import finish_text, split_thinking
 from .turns import end_turn
 
 _IDS_PER_ANSWER = 64  # vLLM returns the log-probabilities of at most 128 given tokens
@@ -28,13 +29,14 @@ class VllmEngine(CheckpointLLM):
 
     Args:
         model: a directory, or a repository on the Hugging Face hub.
+        thinking: way of thinking of calls that name none.
 
     Raises:
         InputError: vLLM cannot load the model.
         MissingExtraError: vLLM is not installed.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, thinking: Thinking = "off") -> None:
         try:
             vllm: Any = importlib.import_module("vllm")
         except ImportError as error:
@@ -51,13 +53,11 @@ class VllmEngine(CheckpointLLM):
             top_logprobs=None,
             structured=frozenset({"choice", "json", "regex"}),
             context=int(config.max_model_len),
+            thinking=thinking,
         )
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls in one engine call.
-
-        A call whose prompt does not fit the context has an error in place of a reply. If the engine fails, every call has an error.
-        """
+    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+        """Answer a batch of calls in one engine call. If the engine fails, every call has an error."""
         prepared_calls = list(map(self._prepare, calls))
         fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]
         prompts = [{"prompt_token_ids": [*prepared.ids, *prepared.continuation]} for prepared in fitting]
@@ -108,7 +108,7 @@ class VllmEngine(CheckpointLLM):
         n_read = len(prepared.ids) + len(prepared.continuation)
         match call:
             case Generate():
-                gens = tuple(end_turn(_gen(text, prepared.degraded), call.prompt) for text in output.outputs)
+                gens = tuple(end_turn(self._gen(prepared, text), call.prompt) for text in output.outputs)
                 return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
             case AskYesNo():
                 return Reply(self._yes_no(prepared, output.outputs[0]), n_read, len(output.outputs[0].token_ids))
@@ -129,17 +129,19 @@ class VllmEngine(CheckpointLLM):
         degraded = prepared.degraded if all(sides) else (*prepared.degraded, NO_SINGLE_TOKEN)
         return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
+    def _gen(self, prepared: PreparedCall, output: Any) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
+        ids = tuple(output.token_ids)
+        is_cut = output.finish_reason == "length"
+        written = finish_text(self._text(output), prepared.stop, is_cut=is_cut, is_open=prepared.is_open)
+        logprobs = None
+        if output.logprobs is not None:
+            logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))
+        degraded = (*prepared.degraded, *written.notes)
+        return Gen(
+            text=written.text, finish=written.finish, logprobs=logprobs, token_ids=ids, reasoning=written.reasoning, degraded=degraded
+        )
 
-def _gen(output: Any, degraded: tuple[str, ...]) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
-    ids = tuple(output.token_ids)
-    text, has_thought = strip_thinking(output.text)
-    logprobs = None
-    if output.logprobs is not None:
-        logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))
-    return Gen(
-        text=text,
-        finish="length" if output.finish_reason == "length" else "stop",
-        logprobs=logprobs,
-        token_ids=ids,
-        degraded=(*degraded, NO_THINKING) if has_thought else degraded,
-    )
+    def _text(self, output: Any) -> str:  # noqa: ANN401 - vLLM's CompletionOutput
+        """Return a generated text, from its ids if special tokens mark thoughts in it."""
+        decoded = self._decode(output.token_ids)
+        return decoded if split_thinking(decoded).reasoning is not None else str(output.text)

@@ -18,8 +18,8 @@ from wikidx.runtimes.evaluation.by_models.judge import RULES, read_vote
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.llms import openai_bodies
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
+from wikidx.runtimes.llms.openai_bodies import Answer
 from wikidx.runtimes.llms.openai_connection import _validate
-from wikidx.runtimes.llms.openai_http import _Answer
 from wikidx.runtimes.methods import METHODS, model_output
 from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers, parse_verdict
 from wikidx.runtimes.methods.sub_questions import parse_sub_questions
@@ -100,7 +100,7 @@ def replaced(value: object) -> st.SearchStrategy[Any]:
 @given(answer=replaced({"choices": [CHAT, TEXT], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}))
 def test_answers_of_endpoints(answer: Mapping[str, Any]) -> None:
     try:
-        checked = _Answer(_validate(answer), ())
+        checked = Answer(_validate(answer), ())
     except ValueError as error:  # which is told as a failure of the endpoint's, and the call repeated
         check_refusal(LLMError(str(error)))
         return

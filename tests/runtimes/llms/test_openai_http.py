@@ -30,6 +30,7 @@ from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.llms.text import BY_WORD
+from wikidx.runtimes.llms.thinking import NO_ROOM, NO_THINKING
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 
@@ -304,10 +305,13 @@ def test_one_reply_without_logprobs_does_not_end_them(opened: Open, endpoint: En
 
 def test_thinking_is_no_answer(opened: Open, endpoint: Endpoint) -> None:
     endpoint.faults.extend(["thinking", "thinking on", "endless thinking"])
+    endpoint.context = endpoint.llm.capabilities.context  # type: ignore[assignment]
     model = opened(ConnectionOptions(concurrency=1))
     (said,), (on,), (cut,) = (gens(model.run([ASK])[0]) for _ in range(3))
     assert (said.text, on.text, cut.text, cut.finish) == ("Rome", "Rome", "", "length")
-    assert said.degraded == on.degraded == cut.degraded == ("the model's thinking is left out: it costs tokens, and logprobs include it",)
+    assert (said.reasoning, on.reasoning, cut.reasoning) == ("Paris? No.", "Paris? No.", "Paris? No.")
+    assert said.degraded == on.degraded == (NO_THINKING,)
+    assert cut.degraded == (NO_THINKING, NO_ROOM)
 
 
 def test_retry_after_can_be_a_date(opened: Open, endpoint: Endpoint) -> None:
