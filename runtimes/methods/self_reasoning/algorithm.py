@@ -19,6 +19,8 @@ from .options import SelfReasoningOptions
 from .reading import read_passages
 from .trajectory import Trajectory, parse_trajectory
 
+_END_OF_FIELD = '"}'
+
 
 class _Candidate(NamedTuple):
     """An answer before it is formatted.
@@ -92,11 +94,16 @@ def _ask_again(prompt: Chat, output: str, trajectory: Trajectory, options: SelfR
     """Request the missing field of the answer, and return the trajectory with it. The output may be cut to fit the context."""
     field = _answer_field(options)
     request = load_template("self_reasoning", "again")(field=field, description=requested_fields(options)[field]["description"])
-    decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-    reply = yield from generate((*prompt, Message("assistant", output, ((0, len(output)),)), *request), decoding)
-    fields = find_object(reply.text, (field,)).value or dict(parse_labels(reply.text, (field,)))
-    text = to_text(fields.get(field)) or ("" if "{" in reply.text else first_line(reply.text))
-    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=text)
+    beginning = f'{{"{field}": "'
+    again = (*prompt, Message("assistant", output, ((0, len(output)),)), *request, Message("assistant", beginning))
+    reply = yield from generate(again, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature, stop=(_END_OF_FIELD,)))
+    text = _parse_field(reply.text, field) or ("" if "{" in reply.text else _parse_field(beginning + reply.text, field))
+    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=first_line(text))
+
+
+def _parse_field(output: str, field: str) -> str:
+    fields = find_object(output, (field,)).value or dict(parse_labels(output, (field,)))
+    return to_text(fields.get(field))
 
 
 def _check_citations(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:

@@ -191,7 +191,9 @@ FREE = Gen(text=trajectory(answer=...), degraded=("no structured output: the tex
 @pytest.mark.parametrize(
     ("reply", "answer", "parse_ok"),
     [
-        ('{"answer": "Lord Byron"}', "Lord Byron", True),
+        ("Lord Byron", "Lord Byron", True),  # the beginning is continued
+        ('{"answer": "Lord Byron', "Lord Byron", True),  # a new object is begun
+        (r"the \"Lord\" Byron", 'the "Lord" Byron', True),
         ("```json\n{'answer': 1}\n```\nAnswer: Byron", "Byron", True),
         ("Lord Byron\nHe was a poet.", "Lord Byron", True),
         ('{"reason": "none"}', "Ada Lovelace was Lord Byron's child [1], and a programmer [2].", False),
@@ -202,12 +204,13 @@ def test_an_object_without_an_answer_is_asked_for_it_once(reply: str, answer: st
     driven = drive(self_reasoning(Q, options()), [FOUND, FREE, reply])
     assert (driven.answer.text, driven.answer.detail["parse_ok"], driven.answer.detail["asked_again"]) == (answer, parse_ok, True)
     first, again = call_of(driven, 1), call_of(driven, 2)
-    assert again.prompt[:-2] == first.prompt
-    *_, written, request = list(again.prompt)
+    assert again.prompt[:-3] == first.prompt
+    *_, written, request, beginning = list(again.prompt)
+    assert beginning == Message("assistant", '{"answer": "')
     assert written == Message("assistant", FREE.text, ((0, len(FREE.text)),))
     assert isinstance(request, Message)
     assert 'lacks the field "answer"' in request.content
-    assert again.decoding.max_tokens == 256
+    assert (again.decoding.max_tokens, again.decoding.stop) == (256, ('"}',))
 
 
 @pytest.mark.parametrize(
