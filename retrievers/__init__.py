@@ -1,12 +1,12 @@
 """Retrieval: from queries to ranked passages. This package may import ``indexer`` and ``corpora``.
 
 options       SearchOptions                                    base          protocols and results of retrievers and searchers
-bm25  dense   retrievers: queries -> rows and scores           cache         a retriever with an LRU cache of results
+bm25, dense   retrievers: queries -> rows and scores           cache         a retriever with an LRU cache of results
 naming        "bm25+minilm" -> RetrieverName                   opening       opens retrievers and searchers by name
 searcher      LocalSearcher: from queries to ranked passages   fusion        fuses, merges and deduplicates ranked lists
 rerank        reranking of candidates by the primary query     kernels       numba kernels that combine ranked lists
 cross_encoder networks that read a query with a passage        highlight     words that passages share with queries
-client        ServerClient and RemoteSearcher                  wire  errors  searches, rankings and errors as JSON
+client        ServerClient and RemoteSearcher                  wire, errors  searches, rankings and errors as JSON
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 timed_http    HTTP connections with a time limit on the whole answer

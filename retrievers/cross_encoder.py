@@ -1,7 +1,7 @@
 """Cross-encoders: networks that read a query together with a passage and score the passage's relevance.
 
 A cross-encoder is a Hugging Face sequence-classification checkpoint with one label, or two (no and yes). ``retrievers.RERANKERS`` maps
-names to functions that open a reranker on a device.
+names to the import paths of functions that open a reranker on a device.
 """
 
 from __future__ import annotations

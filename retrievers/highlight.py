@@ -1,4 +1,4 @@
-"""Highlights: words of passages that share a term with a query, after the analysis of the BM25 index."""
+"""Highlights: the words of a passage from which BM25's analyzer makes a term of the query."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def stem(word: Units, n: int) -> int:
 
 @kernel
 def _replace(word: Units, n: int, step: int) -> int:
-    """Replace the suffix of the first matching rule of a step, if the measure of the word before it exceeds the step's limit."""
+    """Apply the first matching rule of a step, if the measure of the word without the rule's suffix exceeds the step's limit."""
     if n < 2 or word[n - 2] < _A or word[n - 2] > _Z:
         return n
     group = step * _N_LETTERS + word[n - 2] - _A

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """A value and its origin: "paper", "code" (the authors' repository), or "proposed" if paper and code give no value."""
+    """A value and its origin: "paper", "code" (the authors' repository), or "proposed" if neither gives a suitable value."""
 
     value: Any
     origin: str
 
 
 Recipe = Mapping[str, Setting]
-"""``begins_from`` (a model, or the file of an earlier stage), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
+"""``begins_from`` (a base model, or an earlier stage to continue), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
 
 _PAPER, _CODE, _PROPOSED = "paper", "code", "proposed"
 
@@ -28,7 +28,8 @@ _SUB_MODEL: Recipe = {
     "max_length": Setting(1024, _PROPOSED),
     "dtype": Setting("bfloat16", _PROPOSED),
 }
-"""RA-ISF, section 4.5. Its README has a learning rate of 2e-5, and 512 tokens, too few for a 100-word passage with demonstrations."""
+"""RA-ISF, section 4.5. The README of the authors' code has a learning rate of 2e-5 and a maximum of 512 tokens, which are too few for a
+100-word passage with demonstrations."""
 
 
 def _stage(learning_rate: float, begins_from: Setting, origin: str = _PAPER) -> Recipe:
@@ -59,7 +60,8 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "llama2_ft": _stage(5e-5, _LLAMA, _PROPOSED),
     },
 }
-"""Method -> file -> recipe. Self-Reasoning's appendix does not say whether its 3 epochs are per stage; here they are."""
+"""Method -> file -> recipe. Self-Reasoning's appendix does not say whether its 3 epochs are per stage or in
+total; these recipes train 3 epochs per stage."""
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:

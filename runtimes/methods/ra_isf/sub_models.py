@@ -51,7 +51,8 @@ def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
 def _search(question: str, original_question: str, options: RaIsfOptions) -> Run[tuple[Passage, ...]]:
     """Search with the last ``max_query_tokens`` tokens of a question, and return at most ``k`` passages (section 4.3).
 
-    With ``remove_question``, passages that contain ``original_question`` are replaced by the next passages among the first 2k.
+    With ``remove_question``, passages that contain ``original_question`` are replaced by the passages that follow, up to rank
+    ``2 * k``.
     """
     query = question
     if options.max_query_tokens:
