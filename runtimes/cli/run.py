@@ -106,6 +106,7 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
                 "answered": n_questions - n_failed,
                 "failed": [{"questions": n, "error": error} for n, error in reasons],
                 "degraded": [{"questions": n, "rule": fallback} for n, fallback in degraded],
+                "models": summary.models,
                 "yes_no": yes_no,
                 "cost": dataclasses.asdict(summary.cost),
                 "seconds": round(summary.seconds, 3),
@@ -119,6 +120,9 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
             print_line(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
         for n, fallback in degraded:
             note(f"note: {pluralize(n, 'question')}: {fallback}")
+        named = sorted({spec.model for spec in job.plan.specs().values()})
+        if others := [model for model in summary.models if not any(name in model or model in name for name in named)]:
+            note(f"note: the endpoint calls the model that answered {' and '.join(map(repr, others))}, not {' or '.join(map(repr, named))}")
         if yes_no and yes_no["mass"] < LOW_MASS:
             asked = pluralize(len(summary.yes_no_masses), "yes/no question")
             note(f"note: {asked}: yes and no together have a probability of {yes_no['mass']:.2f} on average; their scores mean little")

@@ -150,6 +150,7 @@ def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...
             error=None if outcome.error is None else _error_text(outcome.error),
             prompt_tokens=outcome.prompt_tokens,
             completion_tokens=outcome.completion_tokens,
+            model=outcome.model,
         )
         for request, outcome in zip(state.pending, outcomes, strict=True)
     ]

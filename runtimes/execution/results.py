@@ -23,6 +23,7 @@ class Step:
         result: the result; None for a note or after an error.
         error: class and message of the error; None: no error.
         prompt_tokens, completion_tokens: the cost, also counted if the result of an equal request was reused.
+        model: the model that answered, as its endpoint names it; empty: unknown.
     """
 
     wave: int
@@ -31,6 +32,7 @@ class Step:
     error: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,11 @@ class Prediction:
     error: str | None = None
 
     @property
+    def models(self) -> list[str]:
+        """The models that answered, as their endpoints name them."""
+        return sorted({step.model for step in self.steps if step.model})
+
+    @property
     def yes_no_masses(self) -> list[float]:
         """Total probabilities of the two answers, for each yes/no question to a model."""
         return [step.result.mass for step in self.steps if isinstance(step.result, YesNo)]
@@ -137,6 +144,8 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
     }
     if masses := prediction.yes_no_masses:
         record["yes_no"] = {"asked": len(masses), "mass": math.fsum(masses) / len(masses)}
+    if prediction.models:
+        record["models"] = prediction.models
     if with_steps:
         record["steps"] = [step_to_json(step) for step in prediction.steps]
     return record

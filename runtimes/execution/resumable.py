@@ -51,6 +51,7 @@ class RunSummary(NamedTuple):
         errors: errors of all failed questions, including those of earlier starts.
         cost: total cost of the questions asked in this start.
         degraded: fallbacks for capabilities that models lack, once per question asked in this start.
+        models: the models that answered in this start, as their endpoints name them.
         yes_no_masses: total probabilities of the two answers, for each yes/no question asked in this start.
         seconds: duration of this start, without the opening of the models.
     """
@@ -59,6 +60,7 @@ class RunSummary(NamedTuple):
     errors: list[str]
     cost: Cost
     degraded: list[str]
+    models: list[str]
     yes_no_masses: list[float]
     seconds: float
 
@@ -136,10 +138,11 @@ class ResumableRun(NamedTuple):
                 costs.append(prediction.cost)
                 degraded += prediction.degraded
                 masses += prediction.yes_no_masses
+                log.models.update(prediction.models)
                 n_done += 1
                 progress(n_done, total)
         errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
-        return RunSummary(settings, errors, Cost.total(costs), degraded, masses, time.monotonic() - started)
+        return RunSummary(settings, errors, Cost.total(costs), degraded, sorted(log.models), masses, time.monotonic() - started)
 
     def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
         """Yield each prediction after writing it."""

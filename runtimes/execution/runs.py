@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,11 +34,13 @@ class RunLog:
     Attributes:
         done: id of a finished question -> its error; None if the question was answered.
         n_cut: size in bytes of the incomplete last line that was cut off.
+        models: the models that answered, as their endpoints name them; recorded in ``run.json`` at the end.
     """
 
     def __init__(self, file: int, done: dict[str, str | None], n_cut: int) -> None:
         self._file, self._synced = file, time.monotonic()
         self.done, self.n_cut = done, n_cut
+        self.models = set[str]()
 
     def is_open(self, question: str, *, retry_failed: bool) -> bool:
         """Return whether a question must be asked: it is not finished, or it failed and failed questions are retried."""
@@ -83,15 +85,22 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         n_cut = os.fstat(file).st_size - n_whole
         os.ftruncate(file, n_whole)
         sessions = [*earlier, {**session, "predictions_before": len(done)}]
-        record = {"format": FORMAT, "settings": settings, "sessions": sessions}
-        write_durably(folder / RUN, json.dumps(record, ensure_ascii=False, indent=1).encode())
+        _write_run(folder, settings, sessions)
+        log = RunLog(file, done, n_cut)
         try:
-            yield RunLog(file, done, n_cut)
+            yield log
         finally:
             os.fsync(file)
+            if log.models:
+                _write_run(folder, settings, [*sessions[:-1], {**sessions[-1], "models": sorted(log.models)}])
             sync(folder)
     finally:
         os.close(file)
+
+
+def _write_run(folder: Path, settings: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> None:
+    record = {"format": FORMAT, "settings": settings, "sessions": sessions}
+    write_durably(folder / RUN, json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 class PredictionLines(NamedTuple):

@@ -55,6 +55,7 @@ class Outcome(NamedTuple):
         result: the result for the method.
         error: the error of a failed request; None: no error.
         prompt_tokens, completion_tokens: the cost, also if the result is reused.
+        model: the model that answered, as its endpoint names it; empty: unknown.
         is_reused: whether the result is that of an earlier equal request.
     """
 
@@ -62,6 +63,7 @@ class Outcome(NamedTuple):
     error: IdxError | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    model: str = ""
     is_reused: bool = False
 
 
@@ -178,7 +180,7 @@ class Waves:
 
 def _ask(llm: LLM, calls: list[Call]) -> list[Outcome]:
     return [
-        Outcome(_cut_loops(reply.result), None, reply.prompt_tokens, reply.completion_tokens)
+        Outcome(_cut_loops(reply.result), None, reply.prompt_tokens, reply.completion_tokens, reply.model)
         if isinstance(reply, Reply)
         else Outcome(error=reply)
         for reply in llm.run(calls)

@@ -276,11 +276,19 @@ class Nll:
 
 
 class Reply(NamedTuple):
-    """The result of a call, and its cost. ``completion_tokens`` counts the tokens of all ``n`` texts."""
+    """The result of a call, and its cost.
+
+    Attributes:
+        result: the result.
+        prompt_tokens: number of tokens read.
+        completion_tokens: number of tokens generated, in all ``n`` texts.
+        model: the model that answered, as the endpoint names it; empty: it does not say.
+    """
 
     result: tuple[Gen, ...] | YesNo | Nll
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

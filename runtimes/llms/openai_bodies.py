@@ -44,7 +44,8 @@ _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt 
 
 _CONTEXT = re.compile(r"context (?:length|size|window)(?: is| of)?(?: only)? \(?(\d+)|n_ctx\W+(\d+)", re.IGNORECASE)
 _PROMPT_TOKENS = re.compile(
-    r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|prompt is (\d+) tokens|request \((\d+) tokens", re.IGNORECASE
+    r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|first (\d+) tokens|prompt is (\d+) tokens|request \((\d+) tokens",
+    re.IGNORECASE,
 )
 
 
@@ -105,6 +106,12 @@ class Answer(NamedTuple):
         """The texts, with their finish and logprobs."""
         choices: list[dict[str, Any]] = self.data["choices"]
         return choices
+
+    @property
+    def model(self) -> str:
+        """The model that answered, as the endpoint names it; empty: it does not say."""
+        name = self.data.get("model")
+        return replace_surrogates(name) if isinstance(name, str) else ""
 
     @property
     def hidden_tokens(self) -> int:

@@ -183,14 +183,16 @@ class OpenAIHttp:
 
     def _generate(self, call: Generate) -> Reply:
         """Generate texts. If it turns out that the model thinks and has no room for it, repeat the call with room for thoughts."""
+        has_room = self._thinks or (call.decoding.thinking or self._options.thinking) != "off"
         reply, has_thought = self._generate_once(call)
-        if not has_thought or self._thinks or call.decoding.thinking not in (None, "off"):
+        if not has_thought or has_room:
             return reply
         self._thinks = True
         if not lacks_room(reply):
             return reply
         again, _ = self._generate_once(call)
-        return Reply(again.result, reply.prompt_tokens + again.prompt_tokens, reply.completion_tokens + again.completion_tokens)
+        n_tokens = (reply.prompt_tokens + again.prompt_tokens, reply.completion_tokens + again.completion_tokens)
+        return Reply(again.result, *n_tokens, again.model)
 
     def _generate_once(self, call: Generate) -> tuple[Reply, bool]:
         """Return a reply, and whether the model has thought."""
@@ -216,7 +218,8 @@ class OpenAIHttp:
         for more in (job.result() for job in jobs):
             gens.append(self._parse(more.choices[0], call, more._replace(degraded=more.degraded + one_by_one)))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
-        return Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written), any(gen.reasoning is not None for gen in gens)
+        reply = Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written, answer.model)
+        return reply, any(gen.reasoning is not None for gen in gens)
 
     def _parse(self, choice: dict[str, Any], call: Generate, answer: bodies.Answer) -> Gen:
         """Parse a text. Thoughts that the endpoint counts but hides are an empty text."""
@@ -233,7 +236,7 @@ class OpenAIHttp:
                 self._thinks, yes_no = True, None
             if yes_no:
                 self._has_returned_logprobs = True
-                return Reply(yes_no, n_read, n_written)
+                return Reply(yes_no, n_read, n_written, answer.model)
             if (
                 not self._has_returned_logprobs and not self._thinks and bodies.has_text(answer.choices[0])
             ):  # an answer without text has no logprobs either
@@ -242,7 +245,7 @@ class OpenAIHttp:
         reply = self._generate(dataclasses.replace(word, decoding=dataclasses.replace(word.decoding, thinking="off")))
         gen: Gen = reply.result[0]  # type: ignore[index]
         yes_no = yes_no_from_word(gen.text, call.positive, call.negative, degraded=(*gen.degraded, BY_WORD))
-        return Reply(yes_no, n_read + reply.prompt_tokens, n_written + reply.completion_tokens)
+        return Reply(yes_no, n_read + reply.prompt_tokens, n_written + reply.completion_tokens, reply.model)
 
     def _send_yes_no(self, call: AskYesNo) -> bodies.Answer:
         """Send a yes/no question. If the model begins with white space, ask again for more tokens, and for as many from then on."""
@@ -274,7 +277,7 @@ class OpenAIHttp:
         if scored is None:
             self._has_echo = False
             return unknown
-        return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0)
+        return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0, answer.model)
 
     def _send(self, call: Generate | AskYesNo) -> bodies.Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""

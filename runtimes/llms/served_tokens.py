@@ -51,8 +51,8 @@ class ServedTokens:
         n_tokens = self.count_prompt(prompt)
         if refusal.context:
             self.context = min(self.context or refusal.context, refusal.context)
-        if refusal.prompt_tokens and refusal.context and not isinstance(prompt, TokenIds):
-            self._per_estimate *= max(1.0, refusal.prompt_tokens / max(n_tokens, 1))
+        if refusal.context and not isinstance(prompt, TokenIds):
+            self._per_estimate *= max(1.0, (refusal.prompt_tokens or 0) / max(n_tokens, 1))
             if self.count_prompt(prompt) > refusal.context - n_generated:
                 return refusal.context - n_generated
         return int(_LEFT_BY_A_CUT * (n_tokens if budget is None else min(budget, n_tokens)))

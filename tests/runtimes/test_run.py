@@ -225,6 +225,18 @@ def test_yes_and_no_of_little_mass_are_told_by_the_run_and_by_its_evaluation(idx
     assert "below 0.5 on average: the scores mean little" in idx("eval", "answers", out)
 
 
+def test_the_model_that_answered_is_recorded_and_told_if_it_has_another_name(tmp_path: Path) -> None:
+    """Fake servers that call their model 'fake', whatever name is asked for."""
+    asked = ("run", "direct", "--questions", questions(tmp_path, "one?"))
+    with fake_serving(FakeServer(lambda path, body: chat("Mercury"))) as url:
+        said = idx_process(*asked, "--llm", f"openai:gpt@{url}", "--out", tmp_path / "a").err
+        same = idx_process(*asked, "--llm", f"openai:fake-135m@{url}", "--out", tmp_path / "b").err
+    assert "note: the endpoint calls the model that answered 'fake', not 'gpt'\n" in said
+    assert "calls the model" not in same
+    assert run_record(tmp_path / "a")["sessions"][-1]["models"] == ["fake"]
+    assert lines(tmp_path / "a")[0]["models"] == ["fake"]
+
+
 @pytest.mark.usefixtures("sample_home")
 def test_more_questions_of_the_same_file_may_follow(idx: Command, script: Script, tmp_path: Path) -> None:
     asked = ("run", "rag", *SAMPLE, "--llm", script({"match": "", "text": "x"}), "--out", tmp_path / "out")

@@ -18,12 +18,17 @@ from tests.runtimes.llms.calling import FAST, TURNS, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.corpora.errors import InputError
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import StandInSearcher
+from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, Message, Reply, Thinking, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import EngineOptions, parse_extra_body, parse_thinking
 from wikidx.runtimes.llms.thinking import NO_ROOM, NO_THINKING, ROOM, finish_text, opens_thought, split_thinking
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.llms.vllm_engine import VllmEngine
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.questions import Question
 
 SHORT = Decoding(max_tokens=8)
 VLLM = {"/v1/models": {"data": [{"id": "fake", "owned_by": "vllm"}]}}
@@ -100,6 +105,32 @@ def test_a_model_that_thinks_all_the_same_is_asked_again_with_room_and_keeps_it(
     assert [body["max_tokens"] for body in server.bodies] == [8, 8 + ROOM, 8 + ROOM]
     assert ["stop" in body for body in server.bodies] == [True, False, False]  # a stop text would end the thought
     assert replies[0].prompt_tokens == 2 * replies[1].prompt_tokens
+
+
+def test_all_calls_of_the_first_batch_get_room() -> None:
+    """They are on their way before the first reply shows that the model thinks."""
+    server = FakeServer(thinker)
+    with fake_serving(server) as url:
+        model = OpenAIHttp("fake", url, options=FAST)
+        replies = model.run([Generate(prompt=f"{number}?", decoding=SHORT) for number in range(12)])
+        model.close()
+    assert {gens(reply)[0].text for reply in replies} == {"Rome\nIndeed."}
+
+
+def test_verdicts_of_eight_tokens_are_read_after_thoughts() -> None:
+    """RA-ISF's, of a model that thinks although it should not."""
+
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        return chat("Is it so?</think>Yes.") if body["max_tokens"] > 100 else chat("<think>Is it", finish="length")
+
+    method = find_method("ra_isf")
+    with fake_serving(FakeServer(answer)) as url:
+        model = OpenAIHttp("fake", url, options=FAST)
+        services = Services(llms=dict.fromkeys(method.roles, model), searcher=StandInSearcher())
+        (prediction,) = execute(lambda text: method.run(text, method.options()), [Question("1", "Is it?")], services)
+        model.close()
+    assert (prediction.answer, prediction.error) == ("Yes.", None)
+    assert prediction.detail["parse_ok"]
 
 
 def test_an_answer_that_is_empty_because_of_its_length_says_so() -> None:
