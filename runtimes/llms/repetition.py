@@ -15,29 +15,37 @@ REPEATS = "the text repeats itself up to the token limit: it is cut after the fi
 _MIN_TIMES = 3
 _MIN_CHARACTERS = 24  # minimum length of all repetitions together
 _MAX_CHARACTERS = 10_000  # length of the end of a text that is searched
+_ENDLESS_TIMES = 4
+_ENDLESS_TOKENS = 128  # number of repeated tokens after which a greedy text is not continued
+_CHECKED_TOKENS = 32  # number of tokens between two checks of a greedy text
 
 
 def cut_loop(gen: Gen) -> Gen:
     """Cut off the repetitions at the end of a text that reached the token limit; other texts are returned unchanged."""
-    end = _end_of_first(gen.text) if gen.finish == "length" else None
+    end = _end_of_first(gen.text, _MIN_TIMES, _MIN_CHARACTERS) if gen.finish == "length" else None
     return gen if end is None else replace(gen, text=gen.text[:end].rstrip(), degraded=(*gen.degraded, REPEATS))
 
 
-def _end_of_first(text: str) -> int | None:
-    """Return the offset after the first of at least three repetitions that end a text, the last of which may be incomplete; else None.
+def is_endless(tokens: Sequence[int]) -> bool:
+    """Return whether the tokens of a greedy text end in at least four repetitions of 128 tokens together; False between the checks."""
+    return len(tokens) % _CHECKED_TOKENS == 0 and _end_of_first(tokens, _ENDLESS_TIMES, _ENDLESS_TOKENS) is not None
+
+
+def _end_of_first(text: Sequence[object], min_times: int, min_length: int) -> int | None:
+    """Return the offset after the first of the repetitions that end a text, the last of which may be incomplete; None if it ends otherwise.
 
     Of several repetitions the one with the shortest unit counts.
     """
     matches = _prefix_matches(text[: -_MAX_CHARACTERS - 1 : -1])
-    for period in range(1, len(matches) // _MIN_TIMES + 1):
-        length = period + matches[period] if period < len(matches) else 0
-        if length >= max(_MIN_TIMES * period, _MIN_CHARACTERS):
+    for period in range(1, len(matches) // min_times + 1):
+        length = period + (matches[period] if period < len(matches) else 0)
+        if length >= max(min_times * period, min_length):
             return len(text) - length + period
     return None
 
 
-def _prefix_matches(text: Sequence[str]) -> list[int]:
-    """Return, for each offset, the number of characters from there that equal the start of the text (the Z function)."""
+def _prefix_matches(text: Sequence[object]) -> list[int]:
+    """Return, for each offset, the number of items from there that equal the start of the text (the Z function)."""
     matches = [0] * len(text)
     start = end = 0
     for offset in range(1, len(text)):

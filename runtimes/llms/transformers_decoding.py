@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from .base import Decoding
+from .repetition import is_endless
 
 Ids = Sequence[int]
 
@@ -30,7 +31,7 @@ class Row:
         ends: generated ids -> whether they contain a stop text.
         generated: ids generated so far.
         logprobs: log-probabilities of the generated ids.
-        finish: as in ``Gen``; None: not finished.
+        finish: as in ``Gen``, and "length" for an endless loop; None: not finished.
     """
 
     prompt: Ids
@@ -158,5 +159,5 @@ def _append_token(row: Row, token: int, logprob: float, end: frozenset[int]) -> 
     is_complete = tuple(row.generated) in row.choices and not _continuations(row)
     if token in end or is_complete or row.ends(row.generated):
         row.finish = "stop"
-    elif len(row.generated) >= row.decoding.max_tokens:
+    elif len(row.generated) >= row.decoding.max_tokens or (row.decoding.is_greedy and is_endless(row.generated)):
         row.finish = "length"

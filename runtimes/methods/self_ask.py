@@ -22,6 +22,7 @@ from .requests import Run, generate, label_trace, retrieve
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import format_passages, load_template
+from .written_answers import parse_answer
 
 _NEEDED = "Are follow up questions needed here:"
 _FOLLOW_UP, _INTERMEDIATE, _FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
@@ -122,7 +123,7 @@ def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
         return _FollowUp(question, None, passages)
     prompt = load_template("self_ask", "intermediate")(passages=format_passages(passages), question=question)
     output = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
-    return _FollowUp(question, first_line(output.text) or "unknown", passages)
+    return _FollowUp(question, first_line(parse_answer(output)) or "unknown", passages)
 
 
 def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.runtimes.methods.driving import drive, passages
 from wikidx.runtimes.execution.wave import Services, Waves
 from wikidx.runtimes.llms.base import Gen
-from wikidx.runtimes.llms.repetition import REPEATS, cut_loop
+from wikidx.runtimes.llms.repetition import REPEATS, cut_loop, is_endless
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.requests import Retrieve
@@ -45,6 +45,23 @@ def test_a_loop_is_cut_after_its_first_time(text: str, kept: str) -> None:
 )
 def test_other_texts_stay(gen: Gen) -> None:
     assert cut_loop(gen) is gen
+
+
+@pytest.mark.parametrize(
+    ("tokens", "is_loop"),
+    [
+        ([1, 2, 3, *[7, 8, 9] * 43], False),  # 132 tokens: not a multiple of 32
+        ([*range(100, 128), *[7, 8, 9, 5] * 33], True),
+        ([*range(100, 132), *[7, 8, 9, 5] * 24], False),  # 96 tokens repeat
+        (list(range(160)), False),
+        ([7] * 96, False),
+        ([7] * 128, True),
+        ([*range(60)] * 3 + [*range(12)], False),  # three times
+        ([], False),
+    ],
+)
+def test_a_greedy_text_in_a_loop_is_not_continued(tokens: list[int], is_loop: bool) -> None:
+    assert is_endless(tokens) is is_loop
 
 
 @given(st.text("ab. ", max_size=30), st.text("ab. ", min_size=1, max_size=12), st.integers(3, 9), st.integers(0, 11))

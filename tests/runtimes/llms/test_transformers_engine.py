@@ -254,3 +254,20 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     with pytest.raises(InputError, match="is no checkpoint that transformers can load"):
         TransformersEngine(str(tmp_path / "nothing"))
+
+
+def test_an_endless_greedy_text_ends_before_its_limit(tmp_path: Path) -> None:
+    """The tiny Llama is made to write one token for ever. A drawn text goes on."""
+    from transformers import LlamaForCausalLM
+
+    folder = save_tiny_llama(tmp_path / "loops")
+    model = LlamaForCausalLM.from_pretrained(folder)
+    with torch.inference_mode():
+        model.lm_head.weight.zero_()
+    model.save_pretrained(folder)
+    engine = TransformersEngine(str(folder))
+    (greedy,) = gens(engine.run([Generate(prompt="The river", decoding=Decoding(max_tokens=300))])[0])
+    assert (len(greedy.token_ids or ()), greedy.finish) == (128, "length")
+    drawn = Decoding(max_tokens=200, temperature=1.0, seed=3)
+    (text,) = gens(engine.run([Generate(prompt="The river", decoding=drawn)])[0])
+    assert len(text.token_ids or ()) == 200 or text.finish == "stop"
