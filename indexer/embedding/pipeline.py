@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _CHUNKS_AHEAD = 3 * GPU_RANGE_ROWS // CHUNK_ROWS  # limit on chunks tokenised ahead, so that other devices get the later ranges
 
 Report = Callable[[int, int], None]
-"""Called with the numbers of passages and of tokens encoded since the last call."""
+"""Function (passages, tokens) -> None, which receives the numbers encoded since the last call."""
 
 
 class Job(NamedTuple):

@@ -35,7 +35,7 @@ _HUB = "https://huggingface.co"
 _SETTLED_S = 2.0  # a file changed more recently may change again with the same time stamp
 
 RequiredFiles = tuple[tuple[str, ...], ...]
-"""Required files of a checkpoint: from each group the first that exists."""
+"""Groups of file names. A checkpoint needs one file of each group; the first that exists is used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ except ImportError as error:
 
 @component
 class Retriever:
-    """A searcher as a component: documents with id, content and score, and with the title in their meta.
+    """A searcher as a Haystack component. It returns documents with id, content and score, and with the title in meta.
 
     >>> pipeline.add_component("retriever", Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5))
 
-    A pipeline with it cannot be serialized, since a searcher is an open index.
+    A pipeline that contains the component cannot be serialized, because a searcher cannot.
 
     Args:
         searcher: a local or remote searcher.
@@ -38,7 +38,7 @@ class Retriever:
         Args:
             query: the query.
             filters: none are supported.
-            top_k: maximum number of documents; None: the searcher's option ``k``.
+            top_k: maximum number of documents; None: ``k`` of the component's options.
 
         Raises:
             InputError: filters are given.

@@ -49,7 +49,7 @@ class Shard(Protocol):
 
 
 Observe = Callable[[float, float], None]
-"""Called after a search with the seconds of its slowest shard, and the additional seconds of the whole search."""
+"""Function called after a search with two durations in seconds: of the slowest shard, and of the rest of the search."""
 
 
 class ShardedIndex:

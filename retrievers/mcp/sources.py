@@ -26,7 +26,7 @@ class Index:
     """An index of a corpus."""
 
     name: str
-    bytes: Annotated[int, Field(description="Size on disk.")]
+    bytes: Annotated[int, Field(description="Size on disk in bytes.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SearchableCorpus:
 
     corpus: str
     passages: Annotated[int, Field(description="Number of passages.")]
-    retrievers: Annotated[Sequence[str], Field(description="Valid retriever arguments of search, the default first.")]
+    retrievers: Annotated[Sequence[str], Field(description="Valid values of search's argument retriever; the first is the default.")]
     indexes: list[Index]
 
 
@@ -133,4 +133,4 @@ class RemoteSource:
 
 
 Source = LocalSource | RemoteSource
-"""Thread-safe; raises ``IdxError`` for a missing item."""
+"""Source of passages for the tools; thread-safe. A method raises ``IdxError`` if a corpus or retriever is missing."""

@@ -27,8 +27,8 @@ except ImportError as error:
     raise MissingExtraError("'idx mcp'", "mcp") from error
 
 INSTRUCTIONS = (
-    "Search over local collections of passages, such as Wikipedia. Call search with a question, or with several queries for one "
-    "information need; every passage comes with its id, text and provenance, the queries that found it. list_indexes says what there is."
+    "Search in local corpora of passages, such as Wikipedia. Call search with a question, or with several queries for one information "
+    "need. Each passage has an id, a text and its provenance: the queries that found it. list_indexes lists the corpora and retrievers."
 )
 MAX_QUERIES, MAX_K, MAX_IDS = 50, 100, 100
 
@@ -37,33 +37,31 @@ Queries = Annotated[
     Field(
         min_length=1,
         max_length=MAX_QUERIES,
-        description="Queries for ONE information need, most important first: a question, and if that helps, rephrasings, "
-        "sub-questions or guessed answers. Their results are merged into one ranking. For another need, call again.",
+        description="Queries for ONE information need, most important first: a question and, if useful, rephrasings, sub-questions or "
+        "guessed answers. Their results are merged into one ranking. Call search again for another information need.",
     ),
 ]
-CorpusName = Annotated[str | None, Field(description="A corpus that list_indexes names; by default the first.")]
+CorpusName = Annotated[str | None, Field(description="Name of a corpus from list_indexes; default: the first.")]
 RetrieverArgument = Annotated[
     str | None,
     Field(
-        description="How to search, by default the first that list_indexes names: bm25 finds passages that share words with the query, "
-        "an encoder (minilm, contriever, …) those of similar meaning, several with + between them (bm25+minilm) fuse both."
+        description="Name of a retriever from list_indexes; default: the first. bm25 finds passages that share words with the query. An "
+        "encoder (minilm, contriever, …) finds passages of similar meaning. Names joined with + (bm25+minilm) fuse their results."
     ),
 ]
 K = Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages to return.")]
 Merge = Annotated[
     Literal["max", "sum", "rrf", "interleave"],
     Field(
-        description="How the lists of several queries become one: max keeps a passage's best score, sum adds the scores, rrf adds "
-        "1 / (60 + rank), interleave takes the first of each list, then the second, and so on."
+        description="How the lists of several queries are merged. max keeps the best score of a passage. sum adds its scores. rrf adds "
+        "1 / (60 + rank). interleave takes the first passage of each list, then the second of each list, and so on."
     ),
 ]
 Rerank = Annotated[
     Literal["none", "primary"],
-    Field(
-        description="primary scores the passages that all queries found once more by the first query alone, so that it decides the order."
-    ),
+    Field(description="primary: score all found passages again for the first query alone, and order them by these scores. none: do not."),
 ]
-Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="Passage ids, as search returns them.")]
+Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_IDS, description="Ids of passages, as search returns them.")]
 
 
 class Match(BaseModel):
@@ -71,8 +69,8 @@ class Match(BaseModel):
 
     query: str
     retriever: str
-    rank: int = Field(description="Rank in that retriever's list for that query, from 1.")
-    score: float = Field(description="Comparable within one retriever only.")
+    rank: int = Field(description="Rank in the list of this retriever for this query, from 1.")
+    score: float = Field(description="Score by this retriever; not comparable with scores by other retrievers.")
 
 
 class PlainPassage(BaseModel):
@@ -87,8 +85,8 @@ class RankedPassage(PlainPassage):
     """A passage in a ranking."""
 
     rank: int = Field(description="Rank in the ranking, from 1.")
-    score: float = Field(description="Comparable within this ranking only.")
-    provenance: list[Match] = Field(description="The queries and retrievers that found it.")
+    score: float = Field(description="Score in the ranking; not comparable with scores in other rankings.")
+    provenance: list[Match] = Field(description="The queries and retrievers that found the passage.")
 
 
 class SearchResult(BaseModel):
@@ -104,14 +102,14 @@ class Passages(BaseModel):
 
     corpus: str
     passages: list[PlainPassage]
-    missing: list[str] = Field(description="Ids that the corpus does not have.")
+    missing: list[str] = Field(description="Requested ids that the corpus does not have.")
 
 
 class SearchableCorpora(BaseModel):
     """Searchable corpora with their retrievers, the defaults first."""
 
     corpora: list[SearchableCorpus]
-    can_fuse_retrievers: bool = Field(description="Whether any retrievers can be fused with +, such as bm25+minilm.")
+    can_fuse_retrievers: bool = Field(description="Whether retrievers can be fused by joining their names with +, as in bm25+minilm.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Tools:
         merge: Merge = "max",
         rerank: Rerank = "none",
     ) -> SearchResult:
-        """Search a corpus for passages that answer an information need; returns them best first, with their full text."""
+        """Search a corpus for passages that answer an information need. Return the passages with their full text, best first."""
         if not any(query.strip() for query in queries):
             raise InputError("every query is blank: write a query")
         target = self._find_corpus(corpus)

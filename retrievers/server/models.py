@@ -31,15 +31,17 @@ class SearchBody(BaseModel):
         json_schema_extra={"oneOf": [{"required": [name], "properties": {name: {"type": "array"}}} for name in ("queries", "groups")]},
     )
 
-    queries: list[str] | None = Field(None, description="Queries that get a ranking each; either these or groups.")
+    queries: list[str] | None = Field(None, description="Queries; each gets a ranking. Give either queries or groups.")
     groups: list[list[str]] | None = Field(
-        None, description="Groups of queries; each group gets one ranking, its first query is the primary one."
+        None, description="Groups of queries; each group gets one ranking. The first query of a group is its primary query."
     )
-    corpus: Name | None = Field(None, description="One that is served; by default the first.")
-    retriever: Name | None = Field(None, description="One that is served; by default the first.")
-    timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Seconds until the answer is of no more use.")
-    highlight: bool = Field(False, description="Return the words of each title and text that are among the queries' terms.")
-    partial: bool = Field(False, description="On a cluster: leave out rows of unavailable shards, and name them in unsearched_rows.")
+    corpus: Name | None = Field(None, description="A served corpus; default: the first.")
+    retriever: Name | None = Field(None, description="A served retriever; default: the first.")
+    timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout of the request in seconds.")
+    highlight: bool = Field(False, description="Return the positions of words in titles and texts that match the queries.")
+    partial: bool = Field(
+        False, description="On a cluster: leave out the rows of unavailable shards, and list these rows in unsearched_rows."
+    )
 
 
 class RetrieveBody(BaseModel):
@@ -110,7 +112,7 @@ class ScoredDocument(BaseModel):
 
 
 class RetrieveResponse(BaseModel):
-    """One list for each query."""
+    """One list of documents for each query."""
 
     result: list[list[ScoredDocument]] | list[list[Document]]
 
@@ -118,25 +120,25 @@ class RetrieveResponse(BaseModel):
 class ErrorBody(BaseModel):
     """Body of every error response."""
 
-    error: str = Field(description="The problem, with the values, and the remedy; one line.")
-    error_type: str = Field(description="The class that wikidx.retrievers.client raises.")
+    error: str = Field(description="One line: the problem with its values, and the remedy.")
+    error_type: str = Field(description="Name of the exception that wikidx.retrievers.client raises.")
 
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status.value: {"model": ErrorBody, "description": description}
     for status, description in (
-        (HTTPStatus.BAD_REQUEST, "The body is no JSON."),
+        (HTTPStatus.BAD_REQUEST, "The body is not JSON."),
         (HTTPStatus.UNAUTHORIZED, "The API key is missing or wrong."),
-        (HTTPStatus.FORBIDDEN, "A server without a key was addressed by a name that is not this machine's, or by a page elsewhere."),
-        (HTTPStatus.NOT_FOUND, "That corpus or retriever is not served."),
+        (HTTPStatus.FORBIDDEN, "The server has no API key, and the Host or Origin of the request is not this machine."),
+        (HTTPStatus.NOT_FOUND, "The corpus or the retriever is not served."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
-        (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is wrong, or asks for more than the server allows."),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid, or exceeds a limit of the server."),
         (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),
         (
             HTTPStatus.SERVICE_UNAVAILABLE,
-            "Too much is waiting, the index is not open yet, or a shard of it is lost: Retry-After says when to ask again.",
+            "The queue is full, the index is not open yet, or one of its shards is unavailable. Retry-After gives the seconds to wait.",
         ),
-        (HTTPStatus.GATEWAY_TIMEOUT, "The answer was not there in time."),
+        (HTTPStatus.GATEWAY_TIMEOUT, "The answer was not ready in time."),
     )
 }
 
@@ -160,7 +162,7 @@ def retrieval_model(settings: Settings) -> type[RetrieveBody]:
     """Return the model of the body of ``/retrieve``, with the server's limits."""
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
-    topk = Field(None, ge=1, le=limits.max_k, strict=False, description=f"Passages for each query; by default {settings.topk}.")
+    topk = Field(None, ge=1, le=limits.max_k, strict=False, description=f"Number of passages for each query; default: {settings.topk}.")
     fields: dict[str, Any] = {"queries": (list[query], Field(max_length=limits.max_queries)), "topk": (int | None, topk)}
     return create_model("RetrieveBody", __base__=RetrieveBody, __doc__="The body of Search-R1's clients.", **fields)
 

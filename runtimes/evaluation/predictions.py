@@ -39,14 +39,14 @@ NOT_A_TEXT = "answers that are no text"
 FAILED = "failed"
 NO_ANSWER = "without an answer"
 READING_RULES = {
-    ASKED_AGAIN: "lines of failed and repeated questions: the last line counts",
-    DUPLICATE: "the last one counts, as in the JSON that SQuAD's and HotpotQA's evaluators read; KILT's refuses such a file",
-    WITHOUT_ID: "cannot be joined with a question: left out",
-    SEVERAL_FIELDS: "'prediction', 'pred' or 'output', the first of them that is not null, counts; 'answer' is then the gold answer",
-    NUMBER: "their digits count, as KILT's evaluator reads them",
-    NOT_A_TEXT: "lists, objects, true and false, on which the official evaluators stop: counted as no answer",
-    FAILED: "the method gave up with an error: no answer",
-    NO_ANSWER: "null, or no field that holds one: no answer",
+    ASKED_AGAIN: "several lines for one question, after a failure and a retry: the last line counts",
+    DUPLICATE: "the last record counts, as with SQuAD's and HotpotQA's evaluators; KILT's evaluator refuses such a file",
+    WITHOUT_ID: "left out, because they match no question",
+    SEVERAL_FIELDS: "the first of 'prediction', 'pred' and 'output' that is not null counts; 'answer' is then the gold answer",
+    NUMBER: "read as text, as by KILT's evaluator",
+    NOT_A_TEXT: "lists, objects, true and false, on which the official evaluators fail: counted as no answer",
+    FAILED: "the method failed with an error: counted as no answer",
+    NO_ANSWER: "the answer is null or missing: counted as no answer",
 }
 
 _QUESTION_FIELDS = ("question", "input", "claim")

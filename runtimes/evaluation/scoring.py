@@ -29,16 +29,17 @@ EMPTY_GOLD = "golds that normalise to nothing"
 NO_ALIASES = "questions without the table of aliases"
 RULES = {
     **READING_RULES,
-    UNKNOWN_ID: "no gold to compare with: left out",
-    OTHER_QUESTION: "no answer to this question, which counts as without a prediction; texts are compared after SQuAD's normalisation",
-    UNANSWERED: "count 0, as the official evaluators have it; SQuAD 2.0's metrics and ALCE's citations leave them out, so that a run which "
-    "answers less may score higher",
-    NOT_REACHED: "the run did not come to them, and their file is missing: left out; name it with --questions",
-    EMPTY: "compared like any other text, by each metric's own rule",
-    NO_GOLD: "not defined there and left out of the mean, except by evaluators that continue: popqa_accuracy, selfrag_match and "
-    "flashrag_* count 0, squad2_* counts the empty answer as right",
-    EMPTY_GOLD: "kept: an empty answer equals such a gold, and every answer contains it; squad2_* and kilt_* drop what their origins say",
-    NO_ALIASES: "the answer alone is right, while 2WikiMultihopQA's evaluator takes aliases too: put id_aliases.json next to the questions",
+    UNKNOWN_ID: "left out, because there is no gold to compare with",
+    OTHER_QUESTION: "the question counts as one without a prediction; question texts are compared after SQuAD's normalisation",
+    UNANSWERED: "count 0, as in the official evaluators; SQuAD 2.0's metrics and ALCE's citation metrics leave them out, so that a run "
+    "with fewer answers may score higher",
+    NOT_REACHED: "left out, because the run did not reach them and their file is missing: name the file with --questions",
+    EMPTY: "scored by each metric's own rule",
+    NO_GOLD: "undefined and left out of the mean, with exceptions: popqa_accuracy, selfrag_match and flashrag_* count 0, and squad2_* "
+    "count the empty answer as right",
+    EMPTY_GOLD: "kept: an empty answer equals such a gold, and every answer contains it; squad2_* and kilt_* have rules of their own",
+    NO_ALIASES: "only the gold answer is right, while 2WikiMultihopQA's evaluator also accepts aliases: put id_aliases.json next to the "
+    "questions",
 }
 
 COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "seconds")

@@ -23,7 +23,7 @@ from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
 from wikidx.runtimes.questions import Question
 
 Ask = Callable[[str], Run[Answer]]
-"""Returns the generator of a method, with fixed options, for a question's text."""
+"""Function: text of a question -> generator of a method with fixed options."""
 
 
 @dataclass(slots=True)

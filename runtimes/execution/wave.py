@@ -28,7 +28,7 @@ from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Reque
 _MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
 
 TitleLookup = Callable[[str], Sequence[Passage]]
-"""Returns the passages with a title, in the order of the corpus."""
+"""Function: title -> passages with this title, in corpus order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Rep
 from .text import yes_no_from_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
-"""A text or texts; for a yes/no call a word or the probability of the positive answer; for an NLL call the mean; or the result itself."""
+"""A text or texts; for a yes/no call, a word or the probability of the positive answer; for an NLL call, the mean; or a result object."""
 
 Script = Callable[[Call], Scripted]
 

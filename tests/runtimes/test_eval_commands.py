@@ -58,7 +58,7 @@ def test_the_sample_corpus_from_run_to_report(idx: Command, runs: dict[str, Path
     assert 0 < em["low"] < em["mean"] < em["high"] < 1
     assert found["costs"]["calls"]["sum"] == 107
     assert found["data_issues"] == {
-        "empty answers": {"n": 1, "rule": "compared like any other text, by each metric's own rule", "examples": [sample.questions()[1].id]}
+        "empty answers": {"n": 1, "rule": "scored by each metric's own rule", "examples": [sample.questions()[1].id]}
     }
     each = [json.loads(line) for line in (tmp_path / "each.jsonl").read_text().splitlines()]
     assert [one["metrics"]["squad_em"] == 1 for one in each] == right["rag"]
@@ -83,7 +83,7 @@ def test_the_same_figures_as_text_and_markdown(idx: Command, runs: dict[str, Pat
     line = next(line for line in text.splitlines() if line.startswith("squad_em "))
     name, mean, low, high, *_ = line.split()
     assert f"| {name} | {mean} {low} {high} | 107 | 0 |" in marked.splitlines()
-    assert "SQuAD v1.1 exact_match" in text
+    assert "exact_match of SQuAD v1.1" in text
     assert marked.startswith("# rag on sample\n")
     compared = idx("eval", "compare", runs["rag"], runs["direct"], "--markdown")
     assert "| sample | squad_em | direct - rag |" in compared

@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 Versions = Mapping[str, str | None]
 
 COMPARED = ("wikidx", "ray", "numpy", "numba", "torch", "tokenizers", "safetensors", "faiss")
-"""Packages that affect results or their transfer."""
+"""Packages whose versions are compared between nodes, because they affect results or their transfer."""
 
 CODE = "code"
-"""Key of the hash of idx's own code, besides the packages: two checkouts of one version may differ."""
+"""Key of the hash of idx's own code. The hash is compared too, because two checkouts of one version may differ."""
 
 _REACHED_S = 5.0
 _NODE_S = 120.0  # limit for a node to start a process and answer

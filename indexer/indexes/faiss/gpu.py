@@ -39,7 +39,7 @@ _WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU besides the index: such 
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
 
 ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
-"""Search of an index shard on one GPU."""
+"""Function (queries, k, search parameters) -> hits in one index shard on one GPU."""
 
 
 def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:

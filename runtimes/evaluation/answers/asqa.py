@@ -55,24 +55,25 @@ def _of_groups(score: Callable[[str, Sequence[Sequence[str]]], float | None]) ->
 METRICS = (
     Metric(
         "alce_str_em",
-        "ALCE's str_em on ASQA: of the first line, without citations. A short answer that normalises to nothing is always found; an item "
-        "without readings is not defined.",
+        "ALCE's str_em on ASQA: the share of readings that the first line of the answer, without citations, answers. A short answer that "
+        "normalises to the empty string is always found. Undefined without readings.",
         _of_groups(lambda answer, groups: str_em(strip_citations(answer), groups)),
     ),
     Metric(
         "alce_str_hit",
-        "ALCE's str_hit on ASQA: every reading is answered. Otherwise as alce_str_em.",
+        "ALCE's str_hit on ASQA: 1 if every reading is answered, else 0. Otherwise as alce_str_em.",
         _of_groups(lambda answer, groups: str_hit(strip_citations(answer), groups)),
     ),
     Metric(
         "alce_rouge_lsum",
-        "ALCE's rougeLsum (package rouge_score, stemmed), the better of the first two references, of the first line, without citations; "
-        "sentences end at . ! ? before a space instead of where NLTK ends them. An empty answer scores 0; without references not defined.",
+        "ALCE's rougeLsum (package rouge_score, with stemming) of the first line, without citations, against the better of the first two "
+        "references. Sentences end at . ! ? before white space, not where NLTK ends them. An empty answer scores 0. Undefined without "
+        "references.",
         lambda answer, question: rouge_lsum_f(strip_citations(answer), question.gold.get("long_answers", ())),
     ),
     Metric(
         "asqa_str_em",
-        "ASQA's str_em as its authors compute it, of the whole answer with whatever citations it has. Otherwise as alce_str_em.",
+        "str_em as ASQA's authors compute it: on the whole answer, including its citations. Otherwise as alce_str_em.",
         _of_groups(str_em),
     ),
 )

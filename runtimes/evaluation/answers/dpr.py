@@ -17,18 +17,17 @@ exact_match, f1 = best_exact_match(normalizing.dpr), best_f1(normalizing.dpr)
 METRICS = (
     Metric(
         "dpr_em",
-        "DPR's and FiD's exact match. An empty answer matches a gold that normalises to nothing; without golds not defined.",
+        "Exact match of DPR and FiD. An empty answer matches a gold that normalises to the empty string. Undefined without golds.",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "genread_f1",
-        "GenRead's f1. 0 where answer and gold both normalise to nothing; without golds not defined.",
+        "GenRead's f1. 0 if answer and gold both normalise to the empty string. Undefined without golds.",
         lambda answer, question: f1(answer, references(question)),
     ),
     Metric(
         "genread_rouge_l",
-        "GenRead's rl: ROUGE-L as the package rouge 1.0 defines it, neither text normalised. 0 for an empty text; without golds not "
-        "defined.",
+        "GenRead's rl: ROUGE-L of the package rouge 1.0, without normalisation. An empty text scores 0. Undefined without golds.",
         lambda answer, question: max((rouge_l(answer, gold).f for gold in references(question)), default=None),
     ),
 )

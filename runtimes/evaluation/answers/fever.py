@@ -39,20 +39,19 @@ def _of_label(score: Callable[[str, str], float]) -> Callable[[str, Question], f
 METRICS = (
     Metric(
         "fever_label_accuracy",
-        "fever-scorer's label accuracy, three classes: the answer is the label, case ignored, not stripped. An empty answer is wrong; a "
-        "question without a label is not defined.",
+        "fever-scorer's label accuracy with three classes: the answer equals the label except for case; white space counts. An empty "
+        "answer is wrong. Undefined without a label.",
         _of_label(lambda answer, label: float(answer.upper() == label.upper())),
     ),
     Metric(
         "react_fever_em",
-        "ReAct's em on FEVER: answer and label are equal after SQuAD's normalisation. An empty answer is wrong; a question without a label "
-        "is not defined.",
+        "ReAct's em on FEVER: answer and label are equal after SQuAD's normalisation. An empty answer is wrong. Undefined without a label.",
         _of_label(lambda answer, label: float(normalizing.squad(answer) == normalizing.squad(label))),
     ),
     Metric(
         "genread_fever_hit",
-        "GenRead's accuracy on FEVER: the label's word (supports, yes, true; refutes, no, false) is in the answer. An empty answer is "
-        "wrong; a question without a label is not defined.",
+        "GenRead's accuracy on FEVER: the answer contains the label or a word for it (supports: yes, true; refutes: no, false). An empty "
+        "answer is wrong. Undefined without a label.",
         _of_label(lambda answer, label: genread_correct(answer, [label.lower()])),
     ),
 )

@@ -29,30 +29,31 @@ def _any_matches(match: Callable[[re.Pattern[str], str], object], answer: str, g
 METRICS = (
     Metric(
         "flashrag_em",
-        "FlashRAG's em. An empty answer matches a gold that normalises to nothing; without golds 0.",
+        "FlashRAG's em. An empty answer matches a gold that normalises to the empty string. 0 without golds.",
         lambda answer, question: squad.exact_match(answer, question.golden_answers) or 0.0,
     ),
     Metric(
         "flashrag_acc",
-        "FlashRAG's acc (sub_em), the normalised containment. A gold that normalises to nothing is always contained; without golds 0.",
+        "FlashRAG's acc (sub_em): the normalised answer contains a normalised gold. A gold that normalises to the empty string is always "
+        "contained. 0 without golds.",
         lambda answer, question: float(any(normalizing.squad(gold) in normalizing.squad(answer) for gold in question.golden_answers)),
     ),
     *overlap_metrics(
         "flashrag",
-        "FlashRAG's {figure}: HotpotQA's, the largest over the golds, whatever the other figures' gold. 0 where answer and gold both "
-        "normalise to nothing; without golds 0.",
+        "FlashRAG's {figure}, computed as by HotpotQA: the largest over the golds; f1, precision and recall may come from different golds. "
+        "0 if answer and gold both normalise to the empty string. 0 without golds.",
         lambda answer, question: hotpotqa.best_overlap(answer, question.golden_answers),
     ),
     Metric(
         "flashrag_pattern_em",
-        "FlashRAG's em on CuratedTREC: golds are regular expressions that match the whole of the normalised answer, case ignored. "
-        "Not defined where a gold is none.",
+        "FlashRAG's em on CuratedTREC: a gold, as a regular expression, matches the whole normalised answer, ignoring case. "
+        "Undefined if a gold is not a valid expression.",
         lambda answer, question: _any_matches(re.Pattern.fullmatch, answer, question.golden_answers),
     ),
     Metric(
         "flashrag_pattern_acc",
-        "FlashRAG's acc on CuratedTREC: golds are regular expressions that match a part of the normalised answer, case ignored. "
-        "Not defined where a gold is none.",
+        "FlashRAG's acc on CuratedTREC: a gold, as a regular expression, matches part of the normalised answer, ignoring case. "
+        "Undefined if a gold is not a valid expression.",
         lambda answer, question: _any_matches(re.Pattern.search, answer, question.golden_answers),
     ),
 )

@@ -33,14 +33,14 @@ def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
 METRICS = (
     Metric(
         "hotpotqa_em",
-        "HotpotQA's em, of the first gold. An empty answer matches a gold that normalises to nothing; a question without an answer "
+        "HotpotQA's em, against the first gold. An empty answer matches a gold that normalises to the empty string. An unanswered question "
         "counts 0.",
         lambda answer, question: squad.exact_match(answer, question.golden_answers[:1]),
     ),
     *overlap_metrics(
         "hotpotqa",
-        "HotpotQA's {figure}, of the first gold. 0 where answer and gold both normalise to nothing; yes, no and noanswer have no partial "
-        "credit; a question without an answer counts 0.",
+        "HotpotQA's {figure}, against the first gold. 0 if answer and gold both normalise to the empty string. yes, no and noanswer get no "
+        "partial credit. An unanswered question counts 0.",
         lambda answer, question: answer_overlap(answer, question.golden_answers[0]) if question.golden_answers else None,
     ),
 )

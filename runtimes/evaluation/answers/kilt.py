@@ -27,14 +27,14 @@ def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float
 
 
 _RULE = (
-    "An empty answer scores 0; empty golds are dropped, and without any it is not defined: KILT gives an empty answer 0 there and fails on "
-    "any other; KILT refuses a file that lacks answers."
+    "An empty answer scores 0. Empty golds are dropped. Undefined if no gold remains: KILT then gives an empty answer 0, and fails on any "
+    "other answer. KILT refuses a file that lacks answers."
 )
 
 METRICS = (
     Metric(
         "kilt_accuracy",
-        f"KILT's accuracy: the answer is a gold to the letter. {_RULE}",
+        f"KILT's accuracy: the answer equals a gold without normalisation. {_RULE}",
         _best(lambda answer, gold: float(answer == gold)),
     ),
     Metric(
@@ -44,12 +44,12 @@ METRICS = (
     ),
     Metric(
         "kilt_f1",
-        f"KILT's f1, Wizard of Wikipedia's too. {_RULE}",
+        f"KILT's f1, also used for Wizard of Wikipedia. {_RULE}",
         _best(lambda answer, gold: overlap(normalizing.squad(answer).split(), normalizing.squad(gold).split()).f1),
     ),
     Metric(
         "kilt_rouge_l",
-        f"KILT's rougel, Wizard of Wikipedia's too: ROUGE-L as the package rouge 1.0 defines it, nothing normalised. {_RULE}",
+        f"KILT's rougel, also used for Wizard of Wikipedia: ROUGE-L of the package rouge 1.0, without normalisation. {_RULE}",
         _best(lambda answer, gold: rouge_l(answer, gold).f),
     ),
 )

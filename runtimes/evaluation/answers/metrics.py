@@ -26,7 +26,7 @@ __all__ = ["METRICS", "Metric", "default_metrics"]
 _ORIGINS = (squad, dpr, triviaqa, hotpotqa, twowiki, popqa, selfrag, flashrag, strategyqa, fever, asqa, kilt)
 
 METRICS: dict[str, Metric] = {metric.name: metric for origin in _ORIGINS for metric in origin.METRICS}
-"""Name -> metric, for all metrics of one answer."""
+"""Name -> metric, for all metrics of single answers."""
 
 _SHORT_ANSWERS = ("squad_em", "squad_f1")
 _KILT = tuple(metric.name for metric in kilt.METRICS)

@@ -24,8 +24,8 @@ def is_correct(answer: str, golds: Sequence[str]) -> bool:
 METRICS = (
     Metric(
         "popqa_accuracy",
-        "PopQA's accuracy (adaptive-retrieval): a gold, its lower-case or its capitalised form is in the first line of the answer, "
-        "nothing normalised. Without golds 0; an empty gold is always right.",
+        "PopQA's accuracy (adaptive-retrieval): the first line of the answer contains a gold, its lower-case form or its capitalised "
+        "form. 0 without golds. An empty gold always matches.",
         lambda answer, question: float(is_correct(first_line(answer), question.golden_answers)),
     ),
 )

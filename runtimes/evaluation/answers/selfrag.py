@@ -44,18 +44,18 @@ def _fever_match(answer: str, question: Question) -> float | None:
 METRICS = (
     Metric(
         "selfrag_match",
-        "Self-RAG's match: the answer contains a gold, without normalisation. 0 without golds; an empty gold always matches.",
+        "Self-RAG's match: the answer contains a gold, without normalisation. 0 without golds. An empty gold always matches.",
         lambda answer, question: match(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_accuracy",
-        "Self-RAG's accuracy of baselines: the answer contains the first gold, without normalisation. Undefined without golds.",
+        "Self-RAG's accuracy for its baselines: the answer contains the first gold, without normalisation. Undefined without golds.",
         lambda answer, question: contains_first_gold(answer, question.golden_answers),
     ),
     Metric(
         "selfrag_fever_match",
-        "Self-RAG's match on FEVER: SUPPORTS in the answer means true, REFUTES false, compared with the label; undefined for NOT ENOUGH "
-        "INFO, absent from its data. An empty answer is wrong (the original fails).",
+        "Self-RAG's match on FEVER: an answer with SUPPORTS is read as true, one with REFUTES as false. Undefined for NOT ENOUGH INFO, "
+        "which Self-RAG's data lack. An empty answer is wrong; the original fails on it.",
         _fever_match,
     ),
 )

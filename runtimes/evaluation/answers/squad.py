@@ -35,27 +35,27 @@ def _golds_v2(golds: Sequence[str]) -> list[str]:
 METRICS = (
     Metric(
         "squad_em",
-        "SQuAD v1.1 exact_match. An empty answer matches a gold that normalises to nothing; without golds not defined; a question without "
-        "an answer counts 0.",
+        "exact_match of SQuAD v1.1. An empty answer matches a gold that normalises to the empty string. Undefined without golds. An "
+        "unanswered question counts 0.",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "squad_f1",
-        "SQuAD v1.1 f1. 0 where answer and gold both normalise to nothing; without golds not defined; a question without an answer "
+        "f1 of SQuAD v1.1. 0 if answer and gold both normalise to the empty string. Undefined without golds. An unanswered question "
         "counts 0.",
         lambda answer, question: f1(answer, question.golden_answers),
     ),
     Metric(
         "squad2_em",
-        "SQuAD v2.0 exact. Golds that normalise to nothing are dropped unless all do; no golds: unanswerable, the empty answer is right; "
-        "the mean is over the answered questions only.",
+        "exact of SQuAD v2.0. Golds that normalise to the empty string are dropped, unless all do. Without golds, the empty answer is "
+        "right. The mean is over the answered questions only.",
         lambda answer, question: exact_match_v2(answer, question.golden_answers),
         missing=None,
     ),
     Metric(
         "squad2_f1",
-        "SQuAD v2.0 f1. Golds as in squad2_em; 1 where answer and gold both normalise to nothing; the mean is over the answered questions "
-        "only.",
+        "f1 of SQuAD v2.0. Golds as in squad2_em. 1 if answer and gold both normalise to the empty string. The mean is over the answered "
+        "questions only.",
         lambda answer, question: f1_v2(answer, question.golden_answers),
         missing=None,
     ),

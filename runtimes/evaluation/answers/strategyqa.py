@@ -32,8 +32,8 @@ def _accuracy(answer: str, question: Question) -> float | None:
 METRICS = (
     Metric(
         "strategyqa_accuracy",
-        "StrategyQA's accuracy. Its evaluator takes true or false: an answer that is yes or true, no or false after SQuAD's normalisation "
-        "is read as that, every other is wrong; a question whose gold is not so is not defined.",
+        "StrategyQA's accuracy, whose evaluator compares booleans. After SQuAD's normalisation, yes and true are read as true, no and "
+        "false as false; any other answer is wrong. Undefined unless the only gold is one of these words.",
         _accuracy,
     ),
 )

@@ -15,13 +15,13 @@ exact_match, f1 = best_exact_match(normalizing.triviaqa), best_f1(normalizing.tr
 METRICS = (
     Metric(
         "triviaqa_em",
-        "TriviaQA's exact_match. An empty answer matches an alias that normalises to nothing; without golds not defined; a question "
-        "without an answer counts 0.",
+        "TriviaQA's exact_match. An empty answer matches an alias that normalises to the empty string. Undefined without golds. An "
+        "unanswered question counts 0.",
         lambda answer, question: exact_match(answer, question.golden_answers),
     ),
     Metric(
         "triviaqa_f1",
-        "TriviaQA's f1. 0 where answer and alias both normalise to nothing; without golds not defined; a question without an answer "
+        "TriviaQA's f1. 0 if answer and alias both normalise to the empty string. Undefined without golds. An unanswered question "
         "counts 0.",
         lambda answer, question: f1(answer, question.golden_answers),
     ),

@@ -21,14 +21,15 @@ def _names(question: Question) -> Sequence[str]:
 METRICS = (
     Metric(
         "twowiki_em",
-        "2WikiMultihopQA v1.1's em, over the answer and its aliases. An empty answer matches a name that normalises to nothing; a question "
-        "without an answer counts 0.",
+        "em of 2WikiMultihopQA v1.1, over the gold and its aliases. An empty answer matches a gold or alias that normalises to the empty "
+        "string. Undefined without golds. An unanswered question counts 0.",
         lambda answer, question: squad.exact_match(answer, _names(question)) if question.golden_answers else None,
     ),
     *overlap_metrics(
         "twowiki",
-        "2WikiMultihopQA v1.1's {figure}, the largest over the answer and its aliases, whatever the other figures' name. 0 where answer "
-        "and name both normalise to nothing; yes, no and noanswer have no partial credit; a question without an answer counts 0.",
+        "{figure} of 2WikiMultihopQA v1.1, the largest over the gold and its aliases; f1, precision and recall may come from different "
+        "ones. 0 if answer and gold both normalise to the empty string. yes, no and noanswer get no partial credit. Undefined without "
+        "golds. An unanswered question counts 0.",
         lambda answer, question: hotpotqa.best_overlap(answer, _names(question)) if question.golden_answers else None,
     ),
 )

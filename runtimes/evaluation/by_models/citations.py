@@ -37,8 +37,8 @@ from wikidx.runtimes.questions import Question
 
 RECALL, PRECISION = "alce_citation_recall", "alce_citation_precision"
 ORIGIN = (
-    "ALCE, eval.py: compute_autoais. An answer without a sentence is left out, and so is a question without an answer: a run that answers "
-    "less may score higher; an answer without a citation has precision 0."
+    "ALCE, eval.py: compute_autoais. Answers without a sentence and unanswered questions are left out, so that a run with fewer answers "
+    "may score higher. An answer without a citation has precision 0."
 )
 
 _MARK = re.compile(r"\[(\d+)")

@@ -64,7 +64,7 @@ class Rule(NamedTuple):
         return f"{self.name}_judge"
 
 
-_ORIGIN = "more than half of the votes decide; empty answers and answers without a readable vote are wrong"
+_ORIGIN = "the majority of the votes decides; empty answers and answers without a readable vote are wrong"
 
 RULES: Mapping[str, Rule] = {
     "retrorag": Rule(

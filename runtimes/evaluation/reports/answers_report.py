@@ -51,8 +51,8 @@ def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
     """Return a list with the table of costs; an empty list if the predictions record no costs."""
     means = {cost: bootstrap.interval(values) for cost, values in run.costs.items()}
     rows = [(cost, mean, float(np.nansum(run.costs[cost])), mean.n) for cost, mean in means.items() if mean.n]
-    columns = (Column("cost"), Column("mean a question", brief), Column("in all", brief), Column("questions"))
-    note = "tokens of prompts and answers; seconds from a question's first request to its answer, with all concurrent work"
+    columns = (Column("cost"), Column("mean per question", brief), Column("total", brief), Column("questions"))
+    note = "tokens: of prompts and answers; seconds: from a question's first request to its answer, including time spent on other questions"
     return [Table(columns, rows, "Cost", [note])] if rows else []
 
 
@@ -61,7 +61,7 @@ def _reply_tables(run: ScoredRun) -> list[Table]:
     tables = list[Table]()
     if run.yes_no:
         n_asked, mass = run.yes_no
-        low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither"
+        low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither yes nor no"
         columns = (Column("yes/no questions"), Column("mean probability of yes and no together", brief))
         tables.append(Table(columns, [(n_asked, mass)], "Yes/no questions", [low] if mass < LOW_MASS else []))
     if run.fallbacks:
@@ -77,7 +77,7 @@ def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
 
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return the figures of one run as JSON values; shares are unrounded, from 0 to 1."""
+    """Return the numbers of the report as JSON values; metric values are from 0 to 1, not rounded."""
     return {
         "run": run.name,
         "predictions": str(run.predictions.path),
@@ -138,11 +138,11 @@ def _types_table(by_type: Mapping[str, Mapping[str, Interval]]) -> Table:
     for kind, by_metric in by_type.items():
         rows.append([kind, max((mean.n for mean in by_metric.values()), default=0), *by_metric.values()])
     columns = (Column("type"), Column("questions"), *(Column(name, percent) for name in names))
-    return Table(columns, rows, "By the set's own types, mean in %")
+    return Table(columns, rows, "By question type of the data set, mean in %")
 
 
 def row_metric_notes(run: ScoredRun) -> list[str]:
-    """Return one line per row metric, with the metric's settings and counts."""
+    """Return one line for each metric that a model computes over the whole run (``RowMetric``), with its settings and counts."""
     return [f"{name}: {', '.join(flatten(metadata))}" for name, metadata in run.row_metrics.items()]
 
 

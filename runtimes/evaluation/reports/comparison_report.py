@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPERS_NOTE = (
-    "'the paper's' are the papers' own figures, quoted from their tables: they come from the language models, retrievers and questions "
-    "named here, ours from those named under Runs. Our figure is shown if a run uses the same method."
+    "the paper's: the value in the paper's table, measured with the language model, retriever and questions of this row; ours: the value "
+    "of a run with the same method, measured with the settings named under Runs"
 )
 _COSTS = {"tokens": "tokens per question", "calls": "model calls per question", SECONDS: "seconds per question"}
 
@@ -64,9 +64,7 @@ def comparison_report(comparison: Comparison) -> Report:
     """Return a comparison's report: tables and plots."""
     sets = group_by_dataset(comparison.runs)
     scores = [_scores(comparison, dataset, runs) for dataset, runs in sets.items()]
-    plots = [
-        Drawing("Bars: each run's mean by each metric, with its interval, and the papers' figures as marks", partial(_bars, comparison))
-    ]
+    plots = [Drawing("Bars: the mean of each run by each metric, with its interval; marks: published results", partial(_bars, comparison))]
     tradeoffs = [
         Drawing(f"Accuracy against cost on {dataset}", partial(_tradeoffs, comparison, runs))
         for dataset, runs in sets.items()
@@ -76,7 +74,7 @@ def comparison_report(comparison: Comparison) -> Report:
         Section("Runs", [_runs(comparison.runs)]),
         Section("Scores", scores, plots if metric_names(comparison.runs) else []),
         Section("Differences", _differences(comparison)),
-        Section("The papers' figures", _papers(comparison)),
+        Section("Published results", _papers(comparison)),
         Section("Cost", [_costs(comparison)], tradeoffs),
         Section("Data issues", issue_tables(comparison.runs)),
     ]
@@ -84,7 +82,7 @@ def comparison_report(comparison: Comparison) -> Report:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values; shares are unrounded, from 0 to 1."""
+    """Return a comparison as JSON values; metric values are from 0 to 1, not rounded."""
     return {
         "runs": [answers_json(run, comparison.bootstrap) for run in comparison.runs],
         "differences": [
@@ -163,9 +161,9 @@ def _differences(comparison: Comparison) -> list[Table]:
         *map(Column, names),
     )
     notes = [
-        "wins: questions on which the first run is better; 'questions' are those of both runs on which the metric is defined",
-        f"p: paired randomisation test, two-sided; not corrected for the {len(rows)} comparisons of this table",
-        "not in both: questions of one run alone; so are different questions under one id, which are not compared",
+        "questions: those of both runs on which the metric is defined; wins: questions on which the first run scores higher",
+        f"p: two-sided paired randomisation test, not corrected for the {len(rows)} comparisons of this table",
+        "not in both: questions of only one run, and different questions under the same id",
     ]
     return [Table(columns, rows, "Differences, paired by question", notes)] if rows else []
 
@@ -174,7 +172,7 @@ def _papers(comparison: Comparison) -> list[Table]:
     shares = [result for result in comparison.published if result.metric != SECONDS]
     seconds = [result for result in comparison.published if result.metric == SECONDS]
     groups = (("in %", shares, percent), ("seconds per question", seconds, brief))
-    return [_papers_table(comparison, f"The papers' figures next to ours, {unit}", quotes, show) for unit, quotes, show in groups if quotes]
+    return [_papers_table(comparison, f"Published results and ours, {unit}", quotes, show) for unit, quotes, show in groups if quotes]
 
 
 def _papers_table(comparison: Comparison, title: str, quotes: Sequence[PublishedResult], show: Callable[[Cell], str]) -> Table:
@@ -192,9 +190,10 @@ def _costs(comparison: Comparison) -> Table:
     kinds = list(comparison.runs[0].costs)
     rows: list[list[Cell]] = [[run.name, *(comparison.mean(run, kind) for kind in kinds)] for run in comparison.runs]
     note = (
-        "seconds from a question's first request to its answer, with all concurrent work: comparable only between runs with the same load"
+        "seconds: from a question's first request to its answer, including time spent on other questions; comparable only between runs "
+        "with the same load"
     )
-    return Table([Column("run"), *(Column(kind, brief) for kind in kinds)], rows, "Cost, mean a question", [note])
+    return Table([Column("run"), *(Column(kind, brief) for kind in kinds)], rows, "Cost, mean per question", [note])
 
 
 def _bars(comparison: Comparison) -> Figure:

@@ -70,8 +70,12 @@ def retrieval_report(evaluation: Evaluation) -> Report:
     pages = ["kilt_Rprec", *(f"kilt_{name}@{k}" for name in ("recall", "success_rate") for k in evaluation.scoring.cuts)]
     where = "text or title" if evaluation.scoring.with_title else "text"
     tables = [
-        (f"R@k, %: an answer in the {where} of one of the first k (DPR's has_answer, {evaluation.scoring.match})", answers, percent),
-        ("Success@k, %: a gold passage among the first k (trec_eval)", gold, percent),
+        (
+            f"R@k, %: an answer in the {where} of one of the first k passages (has_answer, match {evaluation.scoring.match})",
+            answers,
+            percent,
+        ),
+        ("Success@k, %: a gold passage among the first k passages (trec_eval)", gold, percent),
         ("Gold passages (trec_eval)", list(evaluation.scoring.measures), plain),
         ("Gold pages, by title, % (KILT)", pages, percent),
     ]
@@ -111,11 +115,11 @@ def differences(evaluation: Evaluation) -> Table | None:
             pair = evaluation.bootstrap.paired_test(result.values[name], base.values[name])
             row += [Interval(pair.difference, pair.low, pair.high, pair.n), pair.p]
         rows.append(row)
-    return Table(columns, rows, "Differences in points; p of a paired randomisation test")
+    return Table(columns, rows, "Differences in percentage points; p: paired randomisation test")
 
 
 def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the evaluation as JSON values. Shares are from 0 to 1 and not rounded."""
+    """Return the evaluation as JSON values. Metric values are from 0 to 1, not rounded."""
     compared = differences(evaluation)
     return {
         "corpus": evaluation.corpus,
@@ -169,7 +173,7 @@ def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], evalua
 
 def _plots(evaluation: Evaluation) -> list[Drawing]:
     """Return the recall curves, if there are several values of k."""
-    titles = ("Questions with an answer among the first k", "Questions with a gold passage among the first k")
+    titles = ("Questions with an answer in the first k passages", "Questions with a gold passage among the first k")
     available = [
         (title, names)
         for title, names in zip(titles, _success_names(evaluation.scoring), strict=True)

@@ -37,9 +37,9 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
     """
     ids = [question.id for question in questions]
     missing = [
-        ("without answers", [question.id for question in questions if not question.golden_answers], "misses in R@k, as DPR counts"),
-        ("without gold passages", [question.id for question in questions if question.id not in qrels], "not in the figures on these"),
-        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "not in the figures on these"),
+        ("without answers", [question.id for question in questions if not question.golden_answers], "count as misses in R@k, as in DPR"),
+        ("without gold passages", [question.id for question in questions if question.id not in qrels], "left out of the measures on these"),
+        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "left out of the measures on these"),
     ]
     issues = [
         found for issue, affected, rule in missing if len(affected) < len(ids) for found in _issues("questions", issue, affected, rule)
@@ -47,7 +47,7 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
     judged = [question for question in ids if question in qrels]
     without_relevant = [question for question in judged if max(qrels[question].values()) < 1]
     gold = {passage for question in judged for passage, relevance in qrels[question].items() if relevance > 0}
-    issues += _issues("questions", "nothing in their qrels is relevant", without_relevant, "0 in every figure, as trec_eval counts")
+    issues += _issues("questions", "nothing in their qrels is relevant", without_relevant, "0 in every measure, as in trec_eval")
     issues += _issues("qrels", "question is not asked", qrels.keys() - set(ids), "left out")
     issues += _issues("gold passages", "not in the corpus", _absent(gold, store), "never found")
     return issues
@@ -58,7 +58,7 @@ def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[st
     ids = {question.id for question in questions}
     return [
         *_issues("groups", "question is not asked", groups.keys() - ids, "left out"),
-        *_issues("groups", "none for a question", ids - groups.keys(), "the question is asked alone"),
+        *_issues("groups", "none for a question", ids - groups.keys(), "the question is searched alone"),
     ]
 
 
@@ -79,8 +79,8 @@ def run_issues(name: str, run: Run, questions: Sequence[Question], store: Passag
         )
     return [
         *_issues(name, "question is not asked", run.keys() - ids, "left out"),
-        *_issues(name, "question without a ranking", ids - run.keys(), "0 in every figure"),
-        *_issues(name, "passage is not in the corpus", absent, "keeps its place and holds no answer"),
+        *_issues(name, "question without a ranking", ids - run.keys(), "0 in every measure"),
+        *_issues(name, "passage is not in the corpus", absent, "keeps its rank and counts as a miss"),
     ]
 
 

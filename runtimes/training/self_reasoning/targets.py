@@ -26,7 +26,7 @@ _RAP, _EAP, _TAP = ("relevant", "relevant_reason", "relevance"), ("cite_list",),
 STAGES: dict[Stage, tuple[str, ...]] = {"rap": _RAP, "rap_eap": (*_RAP, *_EAP), "rap_eap_tap": (*_RAP, *_EAP, *_TAP)}
 """Stage -> the fields in its targets."""
 _WITHOUT = {"none": (), "rap": _RAP, "eap": _EAP, "tap": ("analysis",)}
-"""Ablated process -> its fields; the answer is never removed."""
+"""Ablated process -> the fields removed with it; the answer is never removed."""
 
 
 def stages_of(build_options: BuildOptions) -> list[Stage]:

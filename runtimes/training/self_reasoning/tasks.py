@@ -13,7 +13,7 @@ from wikidx.runtimes.training.sets import QuestionSet
 Task = Literal["short", "long", "fever"]
 
 PROGRAM: dict[Task, str] = {"short": "popqa_accuracy", "long": "alce_str_em", "fever": "fever_label_accuracy"}
-"""The paper's metrics: accuracy by containment (Mallen et al.), ALCE's EM recall, FEVER's three-class label accuracy."""
+"""Task -> the paper's metric: accuracy by containment (Mallen et al.), ALCE's EM recall, FEVER's three-class label accuracy."""
 
 
 def task_of(question: Question) -> Task:

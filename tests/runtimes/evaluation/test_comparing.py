@@ -74,7 +74,7 @@ def test_different_questions_under_one_id_are_not_paired() -> None:
         ("when was it?", {"test"}),
     ]
     said = to_text(comparison_report(compare([first, second], Bootstrap())))
-    assert "not in both: questions of one run alone; so are different questions under one id, which are not compared" in said
+    assert "not in both: questions of only one run, and different questions under the same id" in said
 
 
 def row_metrics(found: ScoredRun, metric: str, about: Mapping[str, Any]) -> ScoredRun:
@@ -143,7 +143,7 @@ def test_a_report_says_whose_each_figure_is() -> None:
     text = to_text(comparison_report(comparison))
     line = next(line for line in text.splitlines() if "RA-ISF, T1" in line and "llama2-13b" in line and " RAG " in line)
     assert line.split()[-8:] == ["em,", "our", "dpr_em", "21.6", "25.0", "[0.0,", "75.0]", "–"]
-    assert "'the paper's' are the papers' own figures" in text
+    assert "the paper's: the value in the paper's table" in text
     assert "other - ours  +50.0 [" in text
     values = json.loads(json.dumps(comparison_json(comparison), allow_nan=False))
     assert {item["note"] for item in values["papers"]} == {"the paper's own figure"}
