@@ -208,9 +208,17 @@ def largest_n(message: str) -> int:
     return max(1, int(found[1] or found[2])) if found else 1
 
 
-def drop_refused(body: Body, refused: Set[str], *, top: int) -> Body:
-    """Return a body without refused fields, with at most ``top`` alternatives per token."""
+def lowest_effort(message: str) -> str | None:
+    """Return the lowest effort of reasoning that a refusal of another one offers; None if it offers none."""
+    offered = set(re.findall(r"['\"`](\w+)['\"`]", message.partition("upported values")[2]))
+    return next((effort for effort in ("none", "minimal", "low") if effort in offered), None)
+
+
+def drop_refused(body: Body, refused: Set[str], *, top: int, effort: str | None = None) -> Body:
+    """Return a body without refused fields, with at most ``top`` alternatives per token and another ``effort`` if the model has it."""
     remaining = {name: value for name, value in body.items() if name not in refused}
+    if effort and "reasoning_effort" in remaining:
+        remaining["reasoning_effort"] = effort
     if "max_tokens" in refused:
         remaining["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name of the field
     if "logprobs" not in remaining:

@@ -87,6 +87,7 @@ class OpenAIHttp:
         self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
         self._dialect, self._tokens = UNKNOWN, ServedTokens(self._connection, model, options.context)
         self._thinks = self._opens_thoughts = False  # although thinking is off; by the chat template
+        self._effort: str | None = None  # the model's lowest effort of reasoning; None: the dialect's
         self._max_n: int | None = None  # maximum number of texts in one request; None: unlimited
         self._refused = set[str]()
         self._folds: frozenset[Fold] = frozenset()
@@ -297,7 +298,9 @@ class OpenAIHttp:
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
             sent, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
             full_body = bodies.build_body(sent, self._model, self._dialect, answer_tokens=self._answer_tokens)
-            body = bodies.extend(bodies.drop_refused(full_body, self._refused, top=self._top), self._options.extra_body)
+            body = bodies.extend(
+                bodies.drop_refused(full_body, self._refused, top=self._top, effort=self._effort), self._options.extra_body
+            )
             try:
                 with self._slots:
                     data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
@@ -356,17 +359,19 @@ class OpenAIHttp:
         if name == "n":
             self._max_n = min(bodies.largest_n(refusal.message), body["n"] - 1)
         elif name is not None:
-            self._drop_parameter(name, body)
+            self._drop_parameter(name, body, refusal.message)
         elif refusal.status in (404, 405, 501) or "chat template" in refusal.message:
             self._switch_api(error, body)
         else:
             raise error
         return budget
 
-    def _drop_parameter(self, name: str, body: bodies.Body) -> None:
+    def _drop_parameter(self, name: str, body: bodies.Body, message: str) -> None:
         top = body.get("top_logprobs") or (body["logprobs"] if "prompt" in body and "logprobs" in body else 0)
         if name in ("logprobs", "top_logprobs") and top > bodies.TOP_LOGPROBS[-1]:
             self._top = bodies.TOP_LOGPROBS[-1]
+        elif name == "reasoning_effort" and (effort := bodies.lowest_effort(message)) not in (None, body[name]):
+            self._effort = effort
         else:
             self._refused.add(name)
 

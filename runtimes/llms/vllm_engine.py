@@ -33,6 +33,7 @@ class VllmEngine(CheckpointLLM):
 
     Raises:
         InputError: vLLM cannot load the model.
+        LLMError: vLLM cannot start, for instance because the GPU has too little free memory.
         MissingExtraError: vLLM is not installed.
     """
 
@@ -46,6 +47,10 @@ class VllmEngine(CheckpointLLM):
             self._engine: Any = vllm.LLM(model=model, enable_prefix_caching=True, generation_config="vllm")
         except (OSError, ValueError) as error:
             raise InputError(f"vLLM cannot load '{model}': {first_line(error)}") from error
+        except Exception as error:  # the engine starts in a process of its own: RuntimeError stands for any failure there
+            raise LLMError(
+                f"vLLM cannot start with '{model}': {first_line(error)}; the lines above tell why, often too little memory"
+            ) from error
         config = getattr(self._engine, "model_config", None) or self._engine.llm_engine.model_config
         super().__init__(
             f"vllm:{model}",

@@ -313,3 +313,31 @@ def test_options_of_the_user_come_before_the_server_s() -> None:
     with opened(LLAMA_CPP, says("a"), context=77) as (model, _):
         assert model.capabilities.context == 77
     assert ConnectionOptions().concurrency is None
+
+
+def of_gpt_5(path: str, body: dict[str, Any]) -> Answer:
+    """Refuse in the words of OpenAI's cloud what its reasoning models do not take; each reply thinks unseen for 40 tokens."""
+    for name, said in (
+        ("max_tokens", "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."),
+        ("temperature", "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is supported."),
+        ("top_p", "Unsupported parameter: 'top_p' is not supported with this model."),
+        ("stop", "Unsupported parameter: 'stop' is not supported with this model."),
+    ):
+        if name in body:
+            return refusal(said)
+    if body["reasoning_effort"] == "minimal":
+        return refusal(
+            "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'none', 'low'."
+        )
+    _, said_so = chat("Mercury\nIron") if body["max_completion_tokens"] > 40 else chat("", finish="length")
+    return 200, {**said_so, "usage": {"completion_tokens_details": {"reasoning_tokens": 40}}}
+
+
+def test_gpt_5_s_refusals_are_learned_once_and_its_thoughts_get_room() -> None:
+    pages = {"/v1/models": {"data": [{"id": "fake", "owned_by": "openai"}]}}
+    call = Generate(prompt=TURNS, decoding=Decoding(max_tokens=8, stop=("\n",)))
+    with opened(pages, of_gpt_5) as (model, server):
+        texts = [one(model, call).text for _ in range(2)]
+    assert texts == ["Mercury", "Mercury"]
+    assert len(server.bodies) == 8  # five refusals, a reply without room, and two with it
+    assert {body.get("reasoning_effort") for body in server.bodies[5:]} == {"none"}

@@ -39,3 +39,14 @@ def test_a_batch_that_the_engine_fails_is_an_error_for_each_of_its_calls(failing
     for failure in others:
         assert isinstance(failure, LLMError)
         assert str(failure) == "vLLM failed on a batch of 2 prompts: RuntimeError: EngineCore encountered an issue"
+
+
+def test_an_engine_that_does_not_start_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the fake it fails in its own process, as for too little memory."""
+
+    def fail(**options: object) -> None:
+        raise RuntimeError("Engine core initialization failed. See root cause above.\ntraceback")
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=fail))
+    with pytest.raises(LLMError, match=r"vLLM cannot start with 'tiny': Engine core initialization failed.*too little memory$"):
+        VllmEngine("tiny")
