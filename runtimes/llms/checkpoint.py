@@ -19,7 +19,7 @@ from .thinking import is_thought_mark, lacks_room, make_room, opens_thought, spl
 from .turns import FOLDS, adapt_to_text, as_text, fold_turns
 
 _END_TOKENS = 12  # tokens at the end of a prompt that are searched for the beginning of a thought
-_NO_FORM = "the chat template refuses the conversation: the turns are one text"
+_NO_FORM = "the chat template refuses the conversation: the turns are joined into one text"
 
 
 class PreparedCall(NamedTuple):

@@ -18,18 +18,18 @@ from .turns import Fold
 Body = dict[str, Any]
 
 TOP_LOGPROBS = (20, 5)
-"""Numbers of alternatives to request: first the maximum of vLLM and OpenAI, then the maximum of older endpoints."""
+"""Numbers of alternative tokens to request: first the maximum of vLLM and OpenAI, then the maximum of older endpoints."""
 
 ESSENTIAL = frozenset({"model", "messages", "prompt", "echo"})
-"""Fields without which there is no request; any other field that an endpoint refuses by name is omitted from then on."""
+"""Fields that a request needs. If an endpoint refuses any other field by name, later requests omit that field."""
 
-BEGINS_ANEW = "the endpoint does not go on from a given beginning of its answer: it begins a new one"
-OWN_SAMPLING = "the endpoint's own sampling defaults stay in force, such as top_k: other endpoints draw otherwise"
+BEGINS_ANEW = "the endpoint cannot continue a given beginning of an answer: it begins a new answer"
+OWN_SAMPLING = "the endpoint applies its own sampling defaults, such as top_k: other endpoints sample differently"
 
 _FALLBACKS = {
     "logprobs": "no logprobs",
-    "seed": "no seed: the draws cannot be repeated",
-    "stop": "no stop texts at the endpoint: the text is cut when it is there",
+    "seed": "no seed: sampling cannot be repeated",
+    "stop": "the endpoint accepts no stop texts: the finished text is cut at the first one",
     "temperature": "the endpoint sets the temperature",
     "top_p": "the endpoint sets top_p",
 }
@@ -83,7 +83,7 @@ class Refusal(NamedTuple):
 
     @property
     def refused_turns(self) -> Fold | None:
-        """The fold of turns that the refusal suggests; None if the refusal is not about turns."""
+        """The ``Fold`` that avoids the refused turn (see ``turns``); None if the refusal is not about turns."""
         return "beginning" if _BEGINNING_REFUSED.search(self.message) else "system" if _TURNS_REFUSED.search(self.message) else None
 
     def refused_parameter(self, body: Collection[str]) -> str | None:
@@ -151,7 +151,7 @@ def _one_line(message: object) -> str:
 
 
 def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN, *, answer_tokens: int = 1) -> Body:
-    """Return the request body of a call, before refused fields are dropped. A yes/no question generates ``answer_tokens``."""
+    """Return the request body of a call, before refused fields are dropped; a yes/no question generates ``answer_tokens`` tokens."""
     body: Body = {"model": model}
     is_chat = not isinstance(call.prompt, str | TokenIds)
     if isinstance(call.prompt, str | TokenIds):

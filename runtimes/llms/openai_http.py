@@ -51,7 +51,7 @@ from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 CLOUD = "https://api.openai.com/v1"
 
 _WORD_TOKENS = 8  # enough for a word after a quote or line break
-_ONLY_CHAT = "no plain completions: the text is a user's turn"
+_ONLY_CHAT = "no plain completions: the prompt is sent as a user turn"
 _NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from .base import Gen
 
-REPEATS = "the text repeats itself up to the token limit: it is cut after the first time"
+REPEATS = "the text repeats itself up to the token limit: it is cut after the first occurrence"
 
 _MIN_TIMES = 3
 _MIN_CHARACTERS = 24  # minimum length of all repetitions together

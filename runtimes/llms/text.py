@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from .base import YesNo
 
-BY_WORD = "no logprobs: yes/no is the first word generated, scored 1 or 0"
-NO_TEMPLATE = "no chat template: the turns are one text"
-NO_SINGLE_TOKEN = "a side has no word that is one token: its probability is 0"
-FREE_TEXT = "no structured output: the text is free"
+BY_WORD = "no logprobs: the first generated word decides yes or no, with probability 1 or 0"
+NO_TEMPLATE = "no chat template: the turns are joined into one text"
+NO_SINGLE_TOKEN = "yes or no has no word of one token: its probability is 0"
+FREE_TEXT = "no structured output: the text is unconstrained"
 
 LOW_MASS = 0.5
-"""Mean probability of the answers to yes/no questions below which their scores mean little."""
+"""Minimum mean probability of the two answers together; below it, scores of yes/no questions mean little."""
 
 MAX_BLANKS = 2
 """Maximum number of white-space tokens before the answer to a yes/no question."""

@@ -17,7 +17,7 @@ from .text import cut_at_stop
 ROOM = 4096
 """Number of tokens for the thoughts of a model that thinks without a limit of its own, besides those of its answer."""
 
-NO_THINKING = "the model's thinking is left out: it costs tokens, and logprobs include it"
+NO_THINKING = "the model's thinking is removed from the text; its tokens count in costs and logprobs"
 NO_ROOM = "the token limit was reached before an answer"
 
 _TAGS = (

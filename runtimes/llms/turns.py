@@ -25,9 +25,9 @@ FOLDS: tuple[frozenset[Fold], ...] = (
 )
 """Combinations of folds, in the order in which they are tried."""
 
-NO_SYSTEM_TURN = "the chat template takes no system turn: it is part of the user's"
-NO_NEIGHBOURS = "the chat template takes no two turns of one speaker in a row: they are one"
-NO_BEGINNING = "the chat template continues no answer: its beginning is part of the user's turn"
+NO_SYSTEM_TURN = "the chat template has no system turn: its text is part of the user turn"
+NO_NEIGHBOURS = "the chat template allows no adjacent turns of one role: they are joined"
+NO_BEGINNING = "the chat template cannot continue an answer: its beginning is part of the user turn"
 
 _BETWEEN = "\n\n"
 _LABEL = re.compile(r"^[A-Z][\w ]*:", re.MULTILINE)

@@ -104,10 +104,10 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
     sentences = [sentence for sentence in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(sentence)]
     query = sentences[-1] if sentences else chain.question
     if normalize_words(query) in map(normalize_words, chain.queries):
-        yield from note("searched before", {"query": query})
+        yield from note("not searched again", {"query": query})
         return
     if len(chain.passages) >= options.max_passages:
-        yield from note("enough passages")
+        yield from note("not searched: max_passages are collected")
         return
     chain.queries.append(query)
     known = {_identity(passage) for passage in chain.passages}

@@ -63,7 +63,8 @@ def _search(question: str, original_question: str, options: RaIsfOptions) -> Run
     if len(passages) == options.k:
         passages = yield from retrieve(query, 2 * options.k)
     yield from note(
-        "contain the question: left out", {"ids": [passage.id for passage in passages if _contains(passage, original_question)]}
+        "left out, because they contain the question",
+        {"ids": [passage.id for passage in passages if _contains(passage, original_question)]},
     )
     return tuple(passage for passage in passages if not _contains(passage, original_question))[: options.k]
 

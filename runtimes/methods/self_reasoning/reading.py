@@ -30,7 +30,9 @@ def read_passages(question: str, options: SelfReasoningOptions) -> Run[tuple[tup
     if options.noise:
         others = [other for other in options.noise_questions if other != question]
         if not others:
-            raise InputError(f"no noise can be had: noise_questions holds nothing but '{question:.80}', give another question")
+            raise InputError(
+                f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
+            )
         queries.append(rng.choice(others))
     passages, *noise = yield from gather(retrieve(query, options.k) for query in queries)
     replacements = _draw_noise(passages, noise[0], options.noise, rng) if noise else {}

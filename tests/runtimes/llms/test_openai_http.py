@@ -93,7 +93,7 @@ def test_everything_is_said_to_a_vllm_server_and_only_the_standard_to_others(ope
     endpoint.owner = "somebody"
     (choice,) = opened().run([Generate(prompt=TURNS, decoding=SHORT, schema=Regex("a+"))])
     assert set(endpoint.bodies[1]) == {"model", "messages", "max_tokens", "temperature", "top_p"}
-    assert gens(choice)[0].degraded == ("no structured output: the text is free",)
+    assert gens(choice)[0].degraded == ("no structured output: the text is unconstrained",)
 
 
 @pytest.mark.parametrize("fault", ["500", "502", "429", "408", "cut", "empty", "no choices", "html", "half"])
@@ -165,10 +165,14 @@ def test_an_address_that_is_none_is_refused() -> None:
         (
             "seed",
             Generate(prompt=TURNS, decoding=Decoding(max_tokens=4, temperature=1.0, seed=1)),
-            ("no seed: the draws cannot be repeated",),
+            ("no seed: sampling cannot be repeated",),
         ),
         ("logprobs", Generate(prompt=TURNS, decoding=SHORT, logprobs=True), ("no logprobs",)),
-        ("response_format", Generate(prompt=TURNS, decoding=SHORT, schema=JsonSchema.of({})), ("no structured output: the text is free",)),
+        (
+            "response_format",
+            Generate(prompt=TURNS, decoding=SHORT, schema=JsonSchema.of({})),
+            ("no structured output: the text is unconstrained",),
+        ),
         ("temperature", ASK, ("the endpoint sets the temperature",)),
         ("top_k", ASK, ()),
         ("max_tokens", ASK, ()),
@@ -211,7 +215,7 @@ def test_without_logprobs_yes_no_is_a_word(tiny: TransformersEngine, refuses: bo
         assert isinstance(reply, Reply)
         assert isinstance(reply.result, YesNo)
         scores.append(reply.result.score)
-        assert "no logprobs: yes/no is the first word generated, scored 1 or 0" in reply.result.degraded
+        assert "no logprobs: the first generated word decides yes or no, with probability 1 or 0" in reply.result.degraded
     assert scores == [1.0, 0.0, None]
     assert len(endpoint.bodies) == sent + 1  # it is not asked for logprobs again
     assert isinstance(again[0], Reply)
@@ -256,10 +260,10 @@ def test_a_model_without_chat_gets_one_text_and_one_without_completions_a_turn(o
     endpoint.paths.discard("/v1/chat/completions")
     (flat,) = opened().run([ASK])
     assert endpoint.bodies[-1]["prompt"] == "Yes or No.\n\nThe river\nReply:"
-    assert gens(flat)[0].degraded == ("no chat template: the turns are one text",)
+    assert gens(flat)[0].degraded == ("no chat template: the turns are joined into one text",)
     endpoint.paths = {"/v1/chat/completions"}
     turned, ids = opened().run([Generate(prompt="The river", decoding=SHORT), Generate(prompt=TokenIds((0, 5)), decoding=SHORT)])
-    assert gens(turned)[0].degraded == ("no plain completions: the text is a user's turn",)
+    assert gens(turned)[0].degraded == ("no plain completions: the prompt is sent as a user turn",)
     assert "refuses the request (404" in error_of(ids)
 
 

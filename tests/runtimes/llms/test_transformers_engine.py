@@ -193,7 +193,7 @@ def test_stop_texts_cut_and_end(tiny: TransformersEngine) -> None:
 def test_thinking_is_no_answer(tiny: TransformersEngine, before: str) -> None:
     call = Generate(prompt="The river", decoding=Decoding(max_tokens=60, stop=("Nile",)), schema=Choice((f"{before}Rome",)))
     (gen,) = gens(tiny.run([call])[0])
-    assert (gen.text, gen.degraded[-1]) == ("Rome", "the model's thinking is left out: it costs tokens, and logprobs include it")
+    assert (gen.text, gen.degraded[-1]) == ("Rome", "the model's thinking is removed from the text; its tokens count in costs and logprobs")
 
 
 def test_a_choice_is_held_to_and_a_schema_is_not(tiny: TransformersEngine) -> None:
@@ -207,7 +207,7 @@ def test_a_choice_is_held_to_and_a_schema_is_not(tiny: TransformersEngine) -> No
         )
         assert chosen.text in choice.texts
         assert (chosen.finish, chosen.degraded) == ("stop", ())
-        assert free.degraded == ("no structured output: the text is free",)
+        assert free.degraded == ("no structured output: the text is unconstrained",)
 
 
 def test_turns_go_through_the_template(tiny: TransformersEngine, tmp_path: Path, reference: tuple[Any, Any]) -> None:
@@ -226,7 +226,7 @@ def test_turns_go_through_the_template(tiny: TransformersEngine, tmp_path: Path,
         [Generate(prompt=prompt, decoding=Decoding(max_tokens=8)) for prompt in (turns, "Yes or No.\n\nThe river\nReply:")]
     )
     assert gens(flat)[0].text == gens(text)[0].text
-    assert gens(flat)[0].degraded == ("no chat template: the turns are one text",)
+    assert gens(flat)[0].degraded == ("no chat template: the turns are joined into one text",)
 
 
 def test_a_prompt_longer_than_the_context_loses_passages_or_is_refused(tiny: TransformersEngine) -> None:

@@ -61,7 +61,7 @@ def test_folding_keeps_every_text_in_order() -> None:
         ("mistral", (NO_SYSTEM_TURN,), BOTH, (NO_NEIGHBOURS,)),
         ("prefill", (), (NO_BEGINNING,), ()),
         ("dropping", (NO_SYSTEM_TURN,), (NO_SYSTEM_TURN,), ()),
-        ("broken", *[("the chat template refuses the conversation: the turns are one text",)] * 3),
+        ("broken", *[("the chat template refuses the conversation: the turns are joined into one text",)] * 3),
     ],
 )
 def test_a_checkpoint_whose_template_refuses_turns(

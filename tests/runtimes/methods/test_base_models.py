@@ -73,7 +73,7 @@ def test_a_conversation_as_one_text_and_its_ends(prompt: Chat, ending: str, stop
 def test_a_reply_of_one_line_ends_after_its_first_word(text: str, kept: str, finish: str) -> None:
     """Some models begin with a line break."""
     prompt = shots("direct", "answer", 0)
-    gen = Gen(text=text, finish="length", degraded=("no chat template: the turns are one text",))
+    gen = Gen(text=text, finish="length", degraded=("no chat template: the turns are joined into one text",))
     assert (end_turn(gen, prompt).text, end_turn(gen, prompt).finish) == (kept, finish)
     assert end_turn(gen, "Answer:") is gen
     assert end_turn(Gen(text=text), prompt).text == text  # it went through a template

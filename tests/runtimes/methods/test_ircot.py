@@ -67,7 +67,7 @@ def test_a_conclusion_is_not_searched_with() -> None:
     driven = run([FOUND, "Ada wrote it.", FOUND, "Thus it is old.", "The answer is Ada.", "Answer: Ada"])
     assert driven.outline == [["retrieve"], ["answer"], ["retrieve"], ["answer"], ["answer"], ["answer"]]
     assert driven.queries == [("Who?",), ("Ada wrote it.",)]
-    assert [one.text for one in driven.notes] == ["searched before"]
+    assert [one.text for one in driven.notes] == ["not searched again"]
     driven = run([FOUND, "Therefore it is old.", FOUND, "The answer is Ada.", "Answer: Ada"], conclusions="search")
     assert driven.queries == [("Who?",), ("Therefore it is old.",)]
 
@@ -104,7 +104,7 @@ def test_fifteen_passages_are_enough() -> None:
     many = [[other(number) for number in range(start, start + 6)] for start in (0, 3, 9, 30)]
     driven = run([many[0], "A.", many[1], "Be it.", many[2], "Cee it.", "Dee it.", "Answer: Ada"], max_sentences=4)
     assert driven.answer.passages == tuple(other(number) for number in range(15))
-    assert [one.text for one in driven.notes] == ["enough passages"]
+    assert [one.text for one in driven.notes] == ["not searched: max_passages are collected"]
     driven = run([many[0], "A.", "Answer: Ada"], max_passages=4, max_sentences=1)
     assert driven.answer.passages == tuple(other(number) for number in range(4))
 

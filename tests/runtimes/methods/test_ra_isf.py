@@ -270,7 +270,7 @@ def test_passages_that_contain_the_question_are_replaced_by_the_next() -> None:
     assert driven.outline == [["know"], ["retrieve"], ["retrieve"], ["relevance"] * 2, ["answer"]]
     assert [request.k for request in driven.requests if isinstance(request, Retrieve)] == [2, 4]
     assert [verdict["id"] for verdict in tree(driven)["verdicts"]] == ["1", "2"]
-    assert [(said.text, dict(said.data)) for said in driven.notes] == [("contain the question: left out", {"ids": ["9", "8"]})]
+    assert [(said.text, dict(said.data)) for said in driven.notes] == [("left out, because they contain the question", {"ids": ["9", "8"]})]
 
 
 def test_nothing_is_searched_again_where_there_is_no_more_to_find() -> None:

@@ -185,7 +185,7 @@ def test_output_in_any_state_is_read_strictly_first_then_leniently(written: str,
     assert (driven.answer.detail["parse"], driven.answer.detail["parse_ok"]) == (parse, ok)
 
 
-FREE = Gen(text=trajectory(answer=...), degraded=("no structured output: the text is free",))
+FREE = Gen(text=trajectory(answer=...), degraded=("no structured output: the text is unconstrained",))
 
 
 @pytest.mark.parametrize(
