@@ -21,8 +21,8 @@ _ROUNDS = 5
 def main() -> None:
     """Time the analysis of a file of passages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.analysis", description=__doc__)
-    parser.add_argument("--passages", type=Path, help="the file; otherwise wiki_intro")
-    parser.add_argument("--n", type=int, default=100_000, help="how many of its passages")
+    parser.add_argument("--passages", type=Path, help="a file of passages; default: wiki_intro")
+    parser.add_argument("--n", type=int, default=100_000, help="number of passages to read from it")
     options = parser.parse_args()
     passages = real_passages(options.passages or data_folder() / "wiki_intro" / "passages.jsonl.gz")[: options.n]
     texts = [f"{passage.title}\n{passage.text}" for passage in passages]

@@ -48,24 +48,24 @@ def _assumed(value: float, description: str) -> float:
 class Figures:
     """Inputs of the plan, for vectors of 768 float16 components."""
 
-    passage_bytes: float = _measured(400, "bytes of title and text, 'How fast is a store built'")
-    store_bytes: float = _measured(290, "a passage in the store, 'How fast is a store built'")
-    bm25_bytes: float = _measured(162.3, "a passage in BM25's index, 'Size, build and memory'")
-    vector_bytes: float = _measured(1536, "a vector of float16, 'What does each kind of index', flat-fp16")
-    ivfpq_disk_bytes: float = _measured(110.4, "a vector in ivfpq on disk, 'What does each kind of index'")
-    ivfpq_memory_bytes: float = _measured(131.7, "a vector in ivfpq in memory, 'What does each kind of index'")
+    passage_bytes: float = _measured(400, "bytes of a passage's title and text, 'How fast is a store built'")
+    store_bytes: float = _measured(290, "bytes of a passage in the store, 'How fast is a store built'")
+    bm25_bytes: float = _measured(162.3, "bytes of a passage in BM25's index, 'Size, build and memory'")
+    vector_bytes: float = _measured(1536, "bytes of a float16 vector, 'What does each kind of index', flat-fp16")
+    ivfpq_disk_bytes: float = _measured(110.4, "bytes of a vector in ivfpq on disk, 'What does each kind of index'")
+    ivfpq_memory_bytes: float = _measured(131.7, "bytes of a vector in ivfpq in memory, 'What does each kind of index'")
     bm25_rate: float = _measured(816.9 * 2_500_000, "passages x questions per second, 1 thread, k 100, 'How fast is BM25'")
     exact_rate: float = _measured(1307 * 100_000, "vectors x questions per second, 2 threads, batch 512, 'exact search over vectors'")
     scan_rate: float = _measured(23e9, "bytes per second for one question, 2 threads, 'Where the time goes'")
     ivfpq_rate: float = _measured(846.9, "questions per second over 1,000,000 vectors, 2 threads, 'What does each kind of index'")
-    gpu_passages_per_s: float = _assumed(5000, "a bert-base on one GPU: 40 % of 312 TFLOP/s, 140 tokens per passage; not measured yet")
-    node_scan_rate: float = _assumed(150e9, "bytes per second that a node's memory gives at most")
-    gpus: float = _assumed(8, "GPUs that embed: two nodes of four")
-    node_gb: float = _assumed(128, "memory of a node")
-    node_cores: float = _assumed(32, "cores of a node")
-    usable: float = _assumed(0.75, "share of a node's memory for an index")
-    replicas: float = _assumed(2, "copies of each shard")
-    depth: float = _assumed(100, "results of each shard for a question")
+    gpu_passages_per_s: float = _assumed(5000, "passages per second of a bert-base on one GPU: 40 % of 312 TFLOP/s, 140 tokens per passage")
+    node_scan_rate: float = _assumed(150e9, "memory bandwidth of a node in bytes per second")
+    gpus: float = _assumed(8, "number of GPUs that embed: two nodes of four")
+    node_gb: float = _assumed(128, "memory of a node in GB")
+    node_cores: float = _assumed(32, "number of cores of a node")
+    usable: float = _assumed(0.75, "fraction of a node's memory for indexes")
+    replicas: float = _assumed(2, "number of copies of each shard")
+    depth: float = _assumed(100, "number of results of each shard per question")
 
 
 def build_estimate(n: int, figures: Figures) -> dict[str, Figure]:

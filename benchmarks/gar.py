@@ -32,7 +32,7 @@ def _lines(path: Path) -> list[str]:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gar")
-    parser.add_argument("folder", type=Path, help="the expansions")
+    parser.add_argument("folder", type=Path, help="folder of GAR's expansions")
     parser.add_argument("questions", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()

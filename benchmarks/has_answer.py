@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.has_answer")
     parser.add_argument("corpus", help="a built corpus with BM25")
     parser.add_argument("--questions", type=Path, required=True)
-    parser.add_argument("--plain", type=int, default=100, help="questions for the definition")
+    parser.add_argument("--plain", type=int, default=100, help="number of questions matched by the plain definition")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     questions = read_questions(options.questions)

@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store")
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--split", help="splitting rule for files of articles")
-    parser.add_argument("--runs", type=int, default=3, help="builds of each file; the build of median time is shown")
+    parser.add_argument("--runs", type=int, default=3, help="number of builds of each file; the build with the median time is shown")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", choices=["build", "read"], help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -235,11 +235,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.synthetic", description="Write a synthetic corpus, or compare it with real text."
     )
-    parser.add_argument("--n", type=int, required=True, help="passages")
+    parser.add_argument("--n", type=int, required=True, help="number of passages")
     parser.add_argument("--seed", type=int, default=0)
     output = parser.add_mutually_exclusive_group(required=True)
-    output.add_argument("--out", type=Path, help="FILE.jsonl or FILE.jsonl.gz")
-    output.add_argument("--histograms", action="store_true", help="print lengths and document frequencies, also of real passages")
+    output.add_argument("--out", type=Path, help="output file, .jsonl or .jsonl.gz")
+    output.add_argument("--histograms", action="store_true", help="print lengths and document frequencies, also those of real passages")
     options = parser.parse_args()
     return exit_status(lambda: _run(options))
 

@@ -117,17 +117,19 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bm25")
     parser.add_argument("--passages", nargs="+", type=Path, default=[], help="files of passages; default: wiki_intro, split at 100 words")
     parser.add_argument("--synthetic", nargs="+", type=int, default=[], metavar="N", help="numbers of synthetic passages")
-    parser.add_argument("--growth", action="store_true", help="builds and openings only; default: dpr_union, wiki_intro, 2.5 M synthetic")
-    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
+    parser.add_argument(
+        "--growth", action="store_true", help="measure builds and openings only; default data: dpr_union, wiki_intro, 2.5 M synthetic"
+    )
+    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: HybridQA's questions in wiki_intro")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="builds use the most of them")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads; builds use the largest")
     parser.add_argument("--k", nargs="+", type=int, default=[10, 100, 1000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of one turn of a slow engine")
-    parser.add_argument("--sample", type=int, default=200, help="questions whose results are compared")
-    parser.add_argument("--rebuild", nargs="+", choices=ENGINES, default=[], help="build these again, though they are there")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-bm25", help="folder that is kept")
-    parser.add_argument("--json", type=Path, help="where to write all figures")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of one turn of a slow engine")
+    parser.add_argument("--sample", type=int, default=200, help="number of questions whose results are compared")
+    parser.add_argument("--rebuild", nargs="+", choices=ENGINES, default=[], help="build these again, although they exist")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-bm25", help="work folder; it is kept")
+    parser.add_argument("--json", type=Path, help="output file for all figures")
     return parser.parse_args()
 
 

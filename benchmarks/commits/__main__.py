@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.commits")
     parser.add_argument("other", type=Path, help="a checkout of the commit to compare with")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each search and each order to a server")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each search and of each load on a server")
     parser.add_argument("--passages", type=Path, help="JSON Lines; default: dpr_union of the test data")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -201,11 +201,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--retrievers", nargs="+", choices=("bm25", "dense"), default=["bm25", "dense"])
     parser.add_argument("--passages", type=Path, help="a file of passages; default: wiki_intro, split at 100 words")
-    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: those of HybridQA in wiki_intro")
+    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: HybridQA's questions in wiki_intro")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-serve", help="folder that is kept")
-    parser.add_argument("--json", type=Path, help="where to write all figures")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-serve", help="work folder; it is kept")
+    parser.add_argument("--json", type=Path, help="output file for all figures")
     return parser.parse_args()
 
 
