@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
+from .base import Call, Capabilities, Chat, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
 from .fitting import fit
 from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
-from .thinking import is_thought_mark, lacks_room, make_room, opens_thought, split_thinking
+from .thinking import is_thought_mark, lacks_room, limit_answer, make_room, opens_thought, split_thinking
 from .turns import FOLDS, adapt_to_text, as_text, fold_turns
 
 _END_TOKENS = 12  # tokens at the end of a prompt that are searched for the beginning of a thought
@@ -29,6 +29,7 @@ class PreparedCall(NamedTuple):
         call: the call.
         ids: the prompt, cut to fit the context.
         stop: texts that end the answer; where a thought is expected, the call itself has none.
+        max_tokens: maximum number of tokens of the answer; the call's own also covers thoughts.
         is_open: whether the chat template opens a thought, which cannot be switched off.
         continuation: ids of the text that a ``MeanNll`` scores; empty for other calls.
         degraded: fallbacks used for the prompt.
@@ -39,6 +40,7 @@ class PreparedCall(NamedTuple):
     continuation: tuple[int, ...]
     degraded: tuple[str, ...]
     stop: tuple[str, ...] = ()
+    max_tokens: int = 0
     is_open: bool = False
 
 
@@ -97,6 +99,10 @@ class CheckpointLLM:
 
     def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
         raise NotImplementedError
+
+    def _limit_answer(self, gen: Gen, prepared: PreparedCall) -> Gen:
+        has_room = prepared.call.decoding.max_tokens > prepared.max_tokens
+        return limit_answer(gen, prepared.max_tokens, self.truncate) if has_room else gen
 
     def _mode(self, call: Call) -> Thinking:
         own = call.decoding.thinking if isinstance(call, Generate) else "off"
@@ -179,10 +185,10 @@ class CheckpointLLM:
         """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
         if not self.capabilities.chat and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
-        mode, is_open, stop = self._mode(call), False, tuple[str, ...]()
+        mode, is_open, stop, max_tokens = self._mode(call), False, tuple[str, ...](), 0
         if isinstance(call, Generate):
             is_open = self._opens_thought(call.prompt, mode)
-            stop = call.decoding.stop
+            stop, max_tokens = call.decoding.stop, call.decoding.max_tokens
             call = make_room(call, mode, thinks=self._thinks or is_open, context=self.capabilities.context)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
         n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1 + MAX_BLANKS
@@ -192,7 +198,7 @@ class CheckpointLLM:
         except PromptTooLong as error:
             return error
         ids, degraded = self._encode_prompt(fitted.prompt, mode)
-        return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded), stop, is_open)
+        return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded), stop, max_tokens, is_open)
 
     def _opens_thought(self, prompt: Prompt, mode: Thinking) -> bool:
         """Return whether the chat template opens a thought at the end of a prompt."""

@@ -45,7 +45,7 @@ from .openai_connection import Connection, Refused, Unreachable
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
-from .thinking import lacks_room, make_room
+from .thinking import lacks_room, limit_answer, make_room
 from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 
 CLOUD = "https://api.openai.com/v1"
@@ -208,7 +208,7 @@ class OpenAIHttp:
         if NO_TEMPLATE in answer.degraded and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
         self._opens_thoughts = self._opens_thoughts or any(map(bodies.closes_thought, answer.choices))
-        gens = [self._parse(choice, call, answer) for choice in answer.choices[: call.n]]
+        gens = [self._parse(choice, call, asked, answer) for choice in answer.choices[: call.n]]
         if any(gen.logprobs is not None for gen in gens):
             self._has_returned_logprobs = True
         elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
@@ -217,14 +217,16 @@ class OpenAIHttp:
         one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
         jobs = [self._draws.submit(self._send, _single(asked, number)) for number in range(len(gens), call.n)]
         for more in (job.result() for job in jobs):
-            gens.append(self._parse(more.choices[0], call, more._replace(degraded=more.degraded + one_by_one)))
+            gens.append(self._parse(more.choices[0], call, asked, more._replace(degraded=more.degraded + one_by_one)))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
         reply = Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written, answer.model)
         return reply, any(gen.reasoning is not None for gen in gens)
 
-    def _parse(self, choice: dict[str, Any], call: Generate, answer: bodies.Answer) -> Gen:
-        """Parse a text. Thoughts that the endpoint counts but hides are an empty text."""
+    def _parse(self, choice: dict[str, Any], call: Generate, asked: Generate, answer: bodies.Answer) -> Gen:
+        """Parse a text of a call as it was asked. Thoughts that the endpoint counts but hides are an empty text."""
         gen = bodies.parse_gen(choice, call, answer.degraded, is_open=self._opens_thoughts)
+        if asked.decoding.max_tokens > call.decoding.max_tokens:
+            gen = limit_answer(gen, call.decoding.max_tokens, self.truncate)
         return dataclasses.replace(gen, reasoning="") if gen.reasoning is None and answer.hidden_tokens else gen
 
     def _yes_no(self, call: AskYesNo) -> Reply:

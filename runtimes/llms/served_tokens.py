@@ -98,6 +98,8 @@ def estimate(text: str) -> int:
 
 
 def _truncate_words(text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
+    if estimate(text) <= max_tokens:
+        return text
     words = text.split()
     while words and estimate(" ".join(words)) > max_tokens:
         words.pop(-1 if keep == "start" else 0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from .base import Generate, Reply, Thinking
+from .base import Gen, Generate, Reply, Thinking
 from .text import cut_at_stop
 
 ROOM = 4096
@@ -134,6 +134,12 @@ def make_room(call: Generate, default: Thinking, *, thinks: bool, context: int |
     room = room if context is None else min(room, context // 4)
     settled = dataclasses.replace(decoding, thinking=mode, max_tokens=decoding.max_tokens + room, stop=())
     return dataclasses.replace(call, decoding=settled)
+
+
+def limit_answer(gen: Gen, max_tokens: int, truncate: Callable[[str, int], str]) -> Gen:
+    """Return a text of at most ``max_tokens`` tokens, for a call with room for thoughts: the answer must not use this room."""
+    text = truncate(gen.text, max_tokens)
+    return gen if text == gen.text else dataclasses.replace(gen, text=text, finish="length")
 
 
 def lacks_room(reply: Reply) -> bool:

@@ -145,7 +145,7 @@ class TransformersEngine(CheckpointLLM):
             reasoning=written.reasoning,
             degraded=(*degraded, *written.notes),
         )
-        return end_turn(gen, call.prompt)
+        return end_turn(self._limit_answer(gen, prepared), call.prompt)
 
     def _yes_no(self, calls: list[PreparedCall]) -> list[Reply]:
         answers = [_NextAnswer(prepared, prepared.ids) for prepared in calls]

@@ -113,7 +113,7 @@ class VllmEngine(CheckpointLLM):
         n_read = len(prepared.ids) + len(prepared.continuation)
         match call:
             case Generate():
-                gens = tuple(end_turn(self._gen(prepared, text), call.prompt) for text in output.outputs)
+                gens = tuple(end_turn(self._limit_answer(self._gen(prepared, text), prepared), call.prompt) for text in output.outputs)
                 return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
             case AskYesNo():
                 return Reply(self._yes_no(prepared, output.outputs[0]), n_read, len(output.outputs[0].token_ids))

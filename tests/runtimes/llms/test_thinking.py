@@ -192,6 +192,22 @@ def test_thinking_is_a_field_of_the_request_and_a_setting_of_the_run(thinking: T
         assert server.bodies[0]["max_tokens"] == max_tokens
 
 
+@pytest.mark.parametrize("before", ["", "<think>Paris? No.</think>"])
+def test_room_for_thoughts_is_not_for_the_answer(before: str) -> None:
+    """A model that does not think, or briefly, must not write a longer answer for it."""
+    answer = "Rome is the capital of Italy, and has been so for a long time."
+    (reply,), _ = run(lambda path, body: chat(before + answer), Generate(prompt=TURNS, decoding=SHORT), thinking="on")
+    assert (gens(reply)[0].text, gens(reply)[0].finish) == ("Rome is the capital of Italy,", "length")
+
+
+def test_room_for_a_checkpoint_s_thoughts_is_not_for_its_answer(tiny: TransformersEngine, tiny_llama: Path) -> None:
+    """The tiny Llama does not think; its bytes are other tokens when they are read again, so that their number is not exact."""
+    call = Generate(prompt=(Message("user", "The river"),), decoding=SHORT)
+    (gen,) = gens(TransformersEngine(str(tiny_llama), options=EngineOptions(thinking="on")).run([call])[0])
+    assert tiny.count_tokens(gen.text) < 20 < len(gen.token_ids or ())
+    assert gen.finish == "length"
+
+
 def test_room_for_thoughts_leaves_room_for_the_prompt() -> None:
     """Of a context of 800 tokens, thoughts get a quarter; a server that tells its context by a refusal is asked again."""
     known = {"/v1/models": {"data": [{"id": "fake", "owned_by": "vllm", "max_model_len": 800}]}}
