@@ -128,7 +128,7 @@ def _explain(method: Method, *, as_json: bool) -> None:
 def print_options(options: Sequence[Option]) -> None:
     """Print options with their defaults, in the syntax of ``--set``."""
     for option in options:
-        choices = f"; one of {', '.join(map(str, option.choices))}" if option.choices else ""
+        choices = f". One of {', '.join(map(str, option.choices))}" if option.choices else ""
         line = f"{option.name}={format_value(option.default)}  [{option.origin}] {option.description}{choices}"
         print_line(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
 

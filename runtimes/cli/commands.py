@@ -132,7 +132,7 @@ def _options(
 _groups = {
     "": app,
     "import": _group("Import an existing Lucene index or published embeddings."),
-    "eval": _group("Score answers and rankings as the official evaluators do, with confidence intervals."),
+    "eval": _group("Score answers and rankings by the official metrics."),
 }
 for _path, (_, _summary) in COMMANDS.items():
     _group_name, _, _name = _path.rpartition(" ")

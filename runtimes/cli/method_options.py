@@ -73,15 +73,21 @@ class PlanOptions:
     ] = None
     device: Annotated[str, typer.Option(help="Device of local models, encoders and indexes: auto, cpu, cuda, cuda:1, mps.")] = "auto"
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: its slots, at most 16.")
+        int | None,
+        typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: the number of its slots, at most 16."),
     ] = None
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of an endpoint and of the server at --url, in seconds.")] = 120.0
     retries: Annotated[int, typer.Option(min=0, help="Maximum number of retries of a request to an endpoint.")] = 5
-    thinking: Annotated[str, typer.Option(metavar="off|on|N", help="Whether models think before they answer; N: for at most N tokens.")] = (
-        "off"
-    )
+    thinking: Annotated[
+        str, typer.Option(metavar="off|on|N", help="Whether models think before they answer; N: with at most N tokens.")
+    ] = "off"
     extra_body: Annotated[
-        list[str] | None, typer.Option("--extra-body", metavar="NAME=VALUE", help="A field of every request to an endpoint; JSON or text.")
+        list[str] | None,
+        typer.Option(
+            "--extra-body",
+            metavar="NAME=VALUE",
+            help="A field to add to every request to an endpoint; VALUE is JSON or text; may be repeated.",
+        ),
     ] = None
     context: Annotated[
         int | None, typer.Option(min=1, help="Context length of an endpoint's model in tokens, if the endpoint does not report it.")

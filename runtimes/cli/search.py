@@ -26,7 +26,7 @@ Queries = Annotated[
 ]
 QueryFile = Annotated[
     Path | None,
-    typer.Option("--queries", help='A file of queries, one per line: text, or JSON with "question". Prints one JSON line per query.'),
+    typer.Option("--queries", help='Instead of QUERY, a file of queries, one per line: text, or JSON with "question". Prints JSON Lines.'),
 ]
 Retriever = Annotated[
     str,

@@ -12,14 +12,14 @@ from wikidx.runtimes.methods.base import option
 class RaIsfOptions:
     """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
 
-    know: bool = option(True, "paper", "ask whether the model knows the answer; False: always retrieve (No-SKM)")
+    know: bool = option(True, "paper", "ask whether the model knows the answer; false: always retrieve (No-SKM)")
     relevance: Literal["each", "joint", "off"] = option(
         "each",
         "paper",
         "each: one call per passage (Algorithm 1); joint: one call names all relevant passages, or none if together they do not suffice "
         "(appendix E); off: no retrieval (No-PRM)",
     )
-    decompose: bool = option(True, "paper", "decompose the question if no passage is relevant; False: the answer is unknown (No-QDM)")
+    decompose: bool = option(True, "paper", "decompose the question if no passage is relevant; false: the answer is unknown (No-QDM)")
     k: int = option(5, "paper", "number of passages retrieved for a question, as in appendix E", minimum=1)
     max_depth: int = option(3, "paper", "D_th, the depth limit; the original question has depth 0, its sub-questions have depth 1")
     depth_test: Literal["exceeded", "reached", "leaf"] = option(

@@ -13,8 +13,8 @@ from wikidx.runtimes.methods.base import option
 class RefeedOptions:
     """Hyper-parameters and ablations of the paper, and choices that the paper leaves open."""
 
-    diverse: bool = option(True, "paper", "sample several initial answers; False: one greedy answer (w/o diversifying generation)")
-    ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; False: keep the refined one (w/o ensemble)")
+    diverse: bool = option(True, "paper", "sample several initial answers; false: one greedy answer (w/o diversifying generation)")
+    ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; false: keep the refined one (w/o ensemble)")
     form: Literal["answer", "cot", "dialogue"] = option(
         "answer",
         "paper",

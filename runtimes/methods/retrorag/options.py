@@ -22,13 +22,13 @@ class RetroRAGOptions:
     monitor_temperature: float = option(1.0, "paper", "temperature of the monitoring answer", maximum=100)
 
     answer_evaluation: bool = option(
-        True, "paper", "score each answer's consistency, and stop when one is accepted; False: run all rounds (w/o AE)"
+        True, "paper", "score each answer's consistency, and stop when one is accepted; false: run all rounds (w/o AE)"
     )
-    ellery: bool = option(True, "paper", "collect evidence in rounds; False: answer once, without evidence (w/o ELLERY)")
-    source_evidence: bool = option(True, "paper", "show the answerer the source evidence; False: only inferential evidence (w/o SE)")
-    inferential_evidence: bool = option(True, "paper", "infer statements from the passages; False: no inference (w/o IE)")
-    update_evidence: bool = option(True, "paper", "keep only the most useful evidence; False: keep all, unscored (w/o UoE)")
-    evaluate_evidence: bool = option(True, "paper", "apply the gate to inferred statements; False: no gate (w/o EoE)")
+    ellery: bool = option(True, "paper", "collect evidence in rounds; false: answer once, without evidence (w/o ELLERY)")
+    source_evidence: bool = option(True, "paper", "show the answerer the source evidence; false: only inferential evidence (w/o SE)")
+    inferential_evidence: bool = option(True, "paper", "infer statements from the passages; false: no inference (w/o IE)")
+    update_evidence: bool = option(True, "paper", "keep only the most useful evidence; false: keep all, unscored (w/o UoE)")
+    evaluate_evidence: bool = option(True, "paper", "apply the gate to inferred statements; false: no gate (w/o EoE)")
 
     entities: Literal["llm", "capitals", "none"] = option(
         "llm",

@@ -26,9 +26,9 @@ class SelfReasoningOptions:
     max_tokens: int = option(2048, "paper", "maximum number of tokens of the trajectory and its answer", minimum=1)
     temperature: float = option(0.0, "paper", "temperature of all outputs; the paper states both greedy decoding and 0.2", maximum=100)
 
-    rap: bool = option(True, "paper", "judge relevance; False: without its fields (w/o RAP, for which the paper retrained)")
-    eap: bool = option(True, "paper", "cite evidence; False: without citations (w/o EAP)")
-    tap: bool = option(True, "paper", "analyse the citations; False: without analysis (w/o TAP)")
+    rap: bool = option(True, "paper", "judge relevance; false: without its fields (w/o RAP, for which the paper retrained)")
+    eap: bool = option(True, "paper", "cite evidence; false: without citations (w/o EAP)")
+    tap: bool = option(True, "paper", "analyse the citations; false: without analysis (w/o TAP)")
 
     irrelevant: Literal["rule", "closed-book", "as-written"] = option(
         "rule",
@@ -37,7 +37,7 @@ class SelfReasoningOptions:
         "are asked again without passages; as-written: the generated answer",
     )
     relevance: Literal["set", "passage"] = option(
-        "set", "proposed", "relevance is judged once for the set of passages, or for each passage"
+        "set", "proposed", "set: judge the relevance of all passages together; passage: judge each passage"
     )
     structured: bool = option(True, "proposed", "constrain the output to the JSON schema of the fields, if the model's backend can")
     shots: int = option(1, "proposed", "number of demonstrations in the prompt")

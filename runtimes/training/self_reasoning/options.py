@@ -27,7 +27,7 @@ class CollectOptions:
         "gold data of each set decide (answer groups: long; FEVER's labels: fever; otherwise: short)",
     )
     relevance: Literal["set", "passage"] = option(
-        "set", "proposed", "relevance is judged once for the set of documents, or for each document"
+        "set", "proposed", "set: judge the relevance of all documents together; passage: judge each document"
     )
     structured: bool = option(True, "proposed", "constrain the output to the JSON schema of the fields, if the teacher's backend can")
     shots: int = option(1, "proposed", "number of demonstrations in the teacher's prompt")
