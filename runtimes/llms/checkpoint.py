@@ -148,8 +148,11 @@ class CheckpointLLM:
         return self._known_answer_ids[words]
 
     def _is_blank(self, token: int) -> bool:
-        """Return whether a token is white space. A tokenizer that strips texts shows this in the vocabulary only."""
-        return is_blank(self._token_texts[token] or str(self._tokenizer.convert_ids_to_tokens(token)))
+        """Return whether a token is white space. A tokenizer that strips texts shows this in the vocabulary only.
+
+        Models may have more ids than their tokenizer, for padding; these have no text.
+        """
+        return token < len(self._token_texts) and is_blank(self._token_texts[token] or str(self._tokenizer.convert_ids_to_tokens(token)))
 
     def _encode_prompt(self, prompt: Prompt, mode: Thinking) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Return a prompt as token ids, and the fallbacks used."""

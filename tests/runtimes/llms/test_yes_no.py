@@ -95,6 +95,18 @@ def test_a_checkpoint_sums_every_spelling_and_looks_past_white_space(tmp_path: P
     assert [found.p_positive, found.p_negative] == pytest.approx(expected, rel=1e-4)
 
 
+def test_an_id_beyond_the_tokenizer_is_no_white_space(tmp_path: Path) -> None:
+    """Models are padded to a round number of ids; here one of these is the likeliest."""
+    folder = spelling_llama(tmp_path / "llama", "Yes")
+    model = LlamaForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(1024)
+    with torch.inference_mode():
+        hidden = model.model(torch.tensor([list(ASKED.prompt.ids)])).last_hidden_state[0, -1]  # type: ignore[union-attr]
+        model.lm_head.weight[1000] = 10 * hidden
+    model.save_pretrained(folder)
+    assert answer(TransformersEngine(str(folder))).mass < 0.01
+
+
 def fake_vllm(folder: Path, probabilities: list[dict[str, float]], asked: list[dict[str, Any]]) -> SimpleNamespace:
     """Return a fake of vLLM's module whose model generates the likeliest token of each position."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
