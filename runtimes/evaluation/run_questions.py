@@ -67,8 +67,8 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
     if not predictions.questions:
         raise InputError(f"{predictions.path} does not tell its questions: name their file with --questions")
     n_asked = _n_asked(run_json) or len(predictions.questions)
-    absent = f", as {file} is not here" if file else ""
-    return RunQuestions(predictions.questions, file, f"the predictions themselves{absent}", max(0, n_asked - len(predictions.questions)))
+    absent = f", because {file} is missing" if file else ""
+    return RunQuestions(predictions.questions, file, f"the predictions{absent}", max(0, n_asked - len(predictions.questions)))
 
 
 def is_same_text(text: str, other: str) -> bool:

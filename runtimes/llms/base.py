@@ -89,7 +89,7 @@ class Regex(NamedTuple):
 Schema = Choice | JsonSchema | Regex
 
 Thinking = Literal["off", "on"] | int
-"""Whether a model thinks before its answer; a number: it thinks for at most so many tokens."""
+"""Thinking before an answer: "off", "on", or the maximum number of tokens for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from .base import Gen, Generate, Reply, Thinking
 from .text import cut_at_stop
 
 ROOM = 4096
-"""Number of tokens for the thoughts of a model that thinks without a limit of its own, besides those of its answer."""
+"""Number of tokens for thinking, in addition to the tokens of the answer, if the model's thinking has no limit of its own."""
 
 NO_THINKING = "the model's thinking is removed from the text; its tokens count in costs and logprobs"
 NO_ROOM = "the token limit was reached before an answer"

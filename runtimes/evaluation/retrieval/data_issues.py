@@ -38,8 +38,8 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
     ids = [question.id for question in questions]
     missing = [
         ("without answers", [question.id for question in questions if not question.golden_answers], "count as misses in R@k, as in DPR"),
-        ("without gold passages", [question.id for question in questions if question.id not in qrels], "left out of the measures on these"),
-        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "left out of the measures on these"),
+        ("without gold passages", [question.id for question in questions if question.id not in qrels], "left out of passage measures"),
+        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "left out of page measures"),
     ]
     issues = [
         found for issue, affected, rule in missing if len(affected) < len(ids) for found in _issues("questions", issue, affected, rule)

@@ -252,7 +252,7 @@ def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path:
     run = a_run(tmp_path / "run", "gone/hotpot_dev.json", numbered(6), 6)
     source = run_questions(run)
     assert (len(source.questions), source.n_missing, source.dataset) == (2, 4, "HotpotQA")
-    assert source.origin == "the predictions themselves, as gone/hotpot_dev.json is not here"
+    assert source.origin == "the predictions, because gone/hotpot_dev.json is missing"
     assert score_run("run", run, source, metrics("squad_em")).data_issues == {NOT_REACHED: Occurrences(4)}
 
 
