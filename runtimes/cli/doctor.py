@@ -20,7 +20,7 @@ from .screen import print_json, print_line
 _WIDTH = 20
 _VARIABLES = ("IDX_HOME", "IDX_MIRROR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NUMBA_CACHE_DIR", "HF_HOME")  # none has a secret
 _REQUIREMENT = re.compile(r"(?P<package>[\w.-]+)[^;]*(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?")
-_DEVELOPERS_EXTRAS = {"bench", "dev", "test-full"}
+_DEVELOPERS_EXTRAS = {"bench", "dev", "docs", "test-full"}
 
 Section = dict[str, str]
 

@@ -147,7 +147,7 @@ def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None
 
 def _one_line(message: object) -> str:
     text = message if isinstance(message, str) else json.dumps(message, default=str)
-    return " ".join(text.split())[:500]
+    return " ".join(text.split())[:500] or "no reason given"
 
 
 def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN, *, answer_tokens: int = 1) -> Body:

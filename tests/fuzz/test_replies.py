@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import check_refusal, examples, mutations
@@ -116,6 +116,7 @@ def test_answers_of_endpoints(answer: Mapping[str, Any]) -> None:
 
 @examples()
 @given(status=st.integers(400, 599), body=replaced({"error": {"message": "too long", "code": "c", "param": "p"}}))
+@example(status=400, body="\n")
 def test_refusals_of_endpoints(status: int, body: object) -> None:
     said = openai_bodies.parse_refusal(status, body)
     check_refusal(LLMError(said.message))

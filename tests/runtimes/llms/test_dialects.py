@@ -174,23 +174,30 @@ def test_react_gets_on_with_a_server_that_repeats_the_beginning() -> None:
 
 
 def test_no_more_requests_are_sent_at_once_than_a_server_has_slots() -> None:
-    lock, busy = threading.Lock(), [0, 0]
+    arrived = threading.Condition()
+    n_arrived = n_answered = most = 0
 
     def complete(path: str, body: dict[str, Any]) -> Answer:
-        with lock:
-            busy[0] += 1
-            busy[1] = max(busy)
-        time.sleep(0.05)
-        with lock:
-            busy[0] -= 1
+        """Answer once as many requests as expected have come in, so that they are all in progress at once."""
+        nonlocal n_arrived, n_answered
+        with arrived:
+            n_arrived += 1
+            excess.append(n_arrived - n_answered > most)
+            last_of_wave = -(-n_arrived // most) * most
+            arrived.notify_all()
+            assert arrived.wait_for(lambda: n_arrived >= last_of_wave, timeout=30)
+        time.sleep(0.02)  # time in which one request too many would arrive
+        with arrived:
+            n_answered += 1
         return chat("a")
 
     calls = [Generate(prompt=f"{number}") for number in range(24)]
-    for concurrency, most in ((None, 4), (8, 8)):
-        busy[1] = 0
+    for concurrency, n_slots in ((None, 4), (8, 8)):
+        n_arrived, n_answered, most = 0, 0, n_slots
+        excess: list[bool] = []
         with opened(LLAMA_CPP, complete, concurrency=concurrency) as (model, _):
             model.run(calls)
-        assert busy[1] == most
+        assert excess == [False] * 24
 
 
 def at_most_four(path: str, body: dict[str, Any]) -> Answer:
