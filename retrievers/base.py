@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpack, overload
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
@@ -113,6 +113,14 @@ class Ranking(list[ScoredPassage]):
         super().__init__(hits)
         self.queries = tuple(queries)
 
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> ScoredPassage: ...
+    @overload
+    def __getitem__(self, index: slice) -> Ranking: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> ScoredPassage | Ranking:
+        """Return one passage, or a ranking of several for the same queries."""
+        return Ranking(super().__getitem__(index), self.queries) if isinstance(index, slice) else super().__getitem__(index)
+
     def __repr__(self) -> str:
         return rendering.to_text(self.queries, self)
 
@@ -136,6 +144,14 @@ class Rankings(list[Ranking]):
     """
 
     __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Ranking: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rankings: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Ranking | Rankings:
+        """Return one ranking, or the rankings of several queries."""
+        return Rankings(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def __repr__(self) -> str:
         return "\n\n".join(map(repr, self)) or "no rankings"
@@ -246,6 +262,12 @@ def check_groups(groups: Sequence[Sequence[str]]) -> None:
                 query.encode()
             except UnicodeEncodeError:  # a lone surrogate, which breaks tokenizers
                 raise ValueError(f"a query of group {number} contains a lone surrogate, half a character: {query!a:.80}") from None
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Raise ``TypeError`` if passage ids are not a list of strings."""
+    if not _is_list_of_strings(ids):
+        raise TypeError(f"ids of passages are texts, in a list: {ids!r:.80}")
 
 
 def _is_list_of_strings(group: object) -> bool:

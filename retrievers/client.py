@@ -24,7 +24,7 @@ from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 
-from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, check_groups
+from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, check_groups, check_ids
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .timed_http import TIMED_POOLS
@@ -289,8 +289,10 @@ class RemoteSearcher(Searcher):
 
         Raises:
             UnknownNameError: no passage has one of the ids.
+            TypeError: the ids are not a list of strings.
             ServiceError, IdxError: see ``ServerClient.search``.
         """
+        check_ids(ids)
         if not ids:
             return []
         corpus = self._corpus or self._served().corpus

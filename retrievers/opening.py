@@ -126,7 +126,7 @@ def open_searcher(
     return opened.searcher(corpus, name, open_reranker(reranker, device=device) if reranker else None)
 
 
-def open_reranker(name: str, *, device: str = "cpu") -> Reranker:
+def open_reranker(name: str, *, device: str = "auto") -> Reranker:
     """Open a reranker.
 
     Args:

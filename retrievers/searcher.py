@@ -25,7 +25,7 @@ from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
-from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups
+from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups, check_ids
 from .fusion import Fusion, fuse, make_targets, merge, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
@@ -89,10 +89,12 @@ class LocalSearcher(Searcher):
 
         Raises:
             UnknownNameError: no passage has one of the ids.
+            TypeError: the ids are not a list of strings.
             ValueError: the searcher is closed.
             ArtifactCorrupt: a passage is corrupt.
         """
         self._check_open()
+        check_ids(ids)
         rows = self._store.rows_of(ids).tolist()
         for name, row in zip(ids, rows, strict=True):
             if row < 0:

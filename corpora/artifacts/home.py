@@ -40,6 +40,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def check_new_name(name: str) -> str:
+    """Validate and return a user's name for a new corpus; raises as ``check_name``, and for a name like those of unnamed corpora."""
+    if UNNAMED.fullmatch(name):
+        raise InputError(f"'{name}' cannot be a name: idx gives such names to corpora without one, and deletes them; choose another one")
+    return check_name(name)
+
+
 def split_name(name: str) -> tuple[str, int | None]:
     """Return the corpus and the limit in a name on disk: ``<corpus>@<limit>`` for a subset, else ``<corpus>`` (limit None).
 

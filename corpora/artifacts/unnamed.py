@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from wikidx.corpora.errors import LockedError
 
 from .building import discard, lock
-from .home import corpus_path, home
+from .home import UNNAMED, corpus_path, home
 
 _PREFIX = "unnamed-"
 
@@ -39,7 +39,7 @@ class UnnamedCorpus:
 
 def _delete_abandoned() -> None:
     for path in (home() / ".locks").glob(f"{_PREFIX}*"):
-        if "+" not in path.name:  # a '+' marks the lock of an artifact in the corpus's folder
+        if UNNAMED.fullmatch(path.name):  # not the lock of an artifact in the corpus's folder
             with suppress(LockedError), lock(home() / path.name):
                 _delete(path.name)
 

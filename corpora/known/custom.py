@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikidx.corpora.artifacts.home import check_name
+from wikidx.corpora.artifacts.home import check_new_name
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad
@@ -46,7 +46,7 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
     Raises:
         InputError: the name or the file cannot be used.
     """
-    check_name(name)
+    check_new_name(name)
     chosen_format = reading.file_format or detect_format(path)
     chosen_split = reading.split or ("words" if chosen_format in ARTICLE_FORMATS else NO_SPLIT)
 

@@ -187,9 +187,14 @@ def test_those_of_a_killed_process_are_deleted_by_the_next_one(home: Path) -> No
     killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
     (left,) = (path.name for path in home.glob("unnamed-*"))
-    with lock(home / "unnamed-of-mine"):  # in use
+    (home / "unnamed-of-mine").mkdir()  # a user's
+    with lock(home / "unnamed-of-mine"):
+        pass
+    with lock(home / "unnamed-01234567"):  # in use
         idx.build(CAPITALS).close()
-        assert names(home) == {"unnamed-of-mine"}
+        assert names(home) == {"unnamed-of-mine", "unnamed-01234567"}
+    idx.build(CAPITALS).close()
+    assert names(home) == {"unnamed-of-mine"}
     assert left not in names(home)
 
 

@@ -48,6 +48,16 @@ def test_passages_are_read_by_id(searcher: idx.LocalSearcher) -> None:
     assert [passage.id for passage in searcher.passages(["c d", "a", "c d"])] == ["c d", "a", "c d"]
     with pytest.raises(UnknownNameError, match="no passage of 'made' has the id 'z'"):
         searcher.passages(["a", "z"])
+    for ids in ([0], "a"):
+        with pytest.raises(TypeError, match="ids of passages are texts, in a list"):
+            searcher.passages(ids)  # type: ignore[arg-type]
+
+
+def test_parts_of_rankings_are_rankings(rankings: Rankings) -> None:
+    assert isinstance(rankings[:2], Rankings)
+    assert rankings[:2].to_dict()["rankings"] == rankings.to_dict()["rankings"][:2]
+    assert (rankings[0][:1].queries, rankings[0][:1].to_dict()) == (("red fox", "fox"), rankings[0].to_dict())
+    assert (rankings[0][:0].to_dict(), rankings[0][0].id) == ({"queries": ["red fox", "fox"], "passages": []}, "a")
 
 
 def test_options_are_given_by_their_names(searcher: idx.LocalSearcher) -> None:

@@ -195,6 +195,7 @@ def test_bad_records_are_named_or_left_out(tmp_path: Path) -> None:
         (["build", "nothing/here.jsonl"], "there is no file nothing/here.jsonl"),
         (["build", "{file}", "--name", "../x"], "'../x' cannot be a name"),
         (["build", "{file}", "--name", "passages"], "'passages' is a reserved name"),
+        (["build", "{file}", "--name", "unnamed-0123abcd"], "idx gives such names to corpora without one"),
         (["build", "{file}", "--name", "sample"], "'sample' is the name of a corpus that idx knows"),
         (["build", "{file}", "--encoder", "minilmm"], "unknown encoder 'minilmm': did you mean 'minilm'"),
         (["build", "{file}", "--encoder", "bm25"], "unknown encoder 'bm25'"),
