@@ -133,7 +133,7 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
     def on_start(self, event: object) -> None:
         if not self.has_logged:
             self.has_logged = True
-            logger.warning("compiling inner loops, once: this takes up to a minute")
+            logger.warning("compiling inner loops, once: this takes some seconds, at most a minute")
 
     def on_end(self, event: object) -> None:
         pass

@@ -154,4 +154,4 @@ def test_compilation_is_announced_once_in_a_process(caplog: pytest.LogCaptureFix
     listener = compiled._CompilationListener()
     for _ in range(2):
         listener.on_start(None)
-    assert [record.message for record in caplog.records] == ["compiling inner loops, once: this takes up to a minute"]
+    assert [record.message for record in caplog.records] == ["compiling inner loops, once: this takes some seconds, at most a minute"]
