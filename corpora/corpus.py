@@ -25,6 +25,7 @@ class Corpus:
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
         article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ";
             None if there are no such addresses.
+        unkept_fields: fields of records given in Python that passages do not keep.
         reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """
 
@@ -36,4 +37,5 @@ class Corpus:
     path: Path | None = None
     estimate: tuple[int, int] | None = None
     article_url: str | None = None
+    unkept_fields: tuple[str, ...] = ()
     reading: Mapping[str, str | int] = field(default_factory=dict)

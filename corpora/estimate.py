@@ -26,7 +26,7 @@ class CorpusEstimate:
         passage_bytes: mean UTF-8 bytes per passage.
         download_bytes: bytes still to be downloaded.
         sample: the first passages, at most 2,000; empty if the estimate comes from published figures.
-        unkept_fields: fields that occur in the first 2,000 records of a user's file, but that passages do not keep.
+        unkept_fields: fields that passages do not keep, of the first 2,000 records of a user's file or of records given in Python.
     """
 
     n_passages: int
@@ -62,7 +62,7 @@ def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
             sum(sizes) for sizes in zip(*(estimate_sizes(path, last_lines.get(str(path), 0)) for path in paths), strict=True)
         )
         n_passages = round(n_all / n_sampled * len(sample))
-    unkept = unkept_fields(corpus.path, str(corpus.reading["format"]), _SAMPLE_PASSAGES) if corpus.path else ()
+    unkept = unkept_fields(corpus.path, str(corpus.reading["format"]), _SAMPLE_PASSAGES) if corpus.path else corpus.unkept_fields
     return CorpusEstimate(min(n_passages, options.limit or n_passages), mean_bytes(sample), 0, sample, unkept)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ from .naming import encoder_spec, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors
 from .vectors.file import finished_rows
+
+logger = logging.getLogger(__name__)
 
 PASSAGES = "passages"
 
@@ -215,14 +218,16 @@ def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Plan and run a build; see ``plan`` and ``run_build``.
+    """Plan and run a build, and log the plan's notes; see ``plan`` and ``run_build``.
 
     Raises:
         StorageError: the disk is too small.
     """
-    shortage = plan(spec).shortage
-    if shortage:
-        raise StorageError(shortage)
+    build_plan = plan(spec)
+    for message in build_plan.notes:
+        logger.warning("%s", message)
+    if build_plan.shortage:
+        raise StorageError(build_plan.shortage)
     return run_build(spec, step)
 
 

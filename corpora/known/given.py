@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,7 +13,7 @@ from wikidx.corpora.artifacts.home import check_name
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
-from wikidx.corpora.reading.records import passage_from_record
+from wikidx.corpora.reading.records import KEPT_FIELDS, passage_from_record, record_format, record_unkept_fields
 from wikidx.corpora.reading.splitters import SPLITTERS
 from wikidx.corpora.registry import unknown_name_error
 
@@ -45,12 +46,17 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
         raise InputError("the passages are a dictionary: give a list of texts or records")
     if type(passages).__name__ == "DataFrame":  # its items are the names of its columns
         raise InputError("the passages are a data frame: give its records, frame.to_dict('records')")
-    given = [_to_passage(passage, number) for number, passage in enumerate(passages)]
+    given, unkept = list[Passage](), dict[str, None]()
+    for number, passage in enumerate(passages):
+        given.append(_to_passage(passage, number))
+        if isinstance(passage, Mapping):
+            unkept |= dict.fromkeys(record_unkept_fields(passage, KEPT_FIELDS[record_format(passage)]))
     if not given:
         raise InputError("there are no passages: give at least one")
     _check_ids(given)
     located = [LocatedPassage(part, _PLACE, number) for number, passage in enumerate(given, 1) for part in _split(passage, split)]
-    return described_corpus(check_name(name), {"sha256": _digest(given), "split": split or "none"}, located)
+    corpus = described_corpus(check_name(name), {"sha256": _digest(given), "split": split or "none"}, located)
+    return replace(corpus, unkept_fields=tuple(unkept))
 
 
 def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None) -> Corpus:

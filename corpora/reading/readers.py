@@ -22,7 +22,7 @@ from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 from wikidx.corpora.registry import unknown_name_error
 
 from .compression import BROKEN_FILE, open_bytes
-from .records import beir_fields, contents_fields, explain_json_error, plain_fields
+from .records import KEPT_FIELDS, beir_fields, contents_fields, explain_json_error, plain_fields, record_unkept_fields
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -274,17 +274,13 @@ READERS: dict[str, Reader] = {
 ARTICLE_FORMATS = frozenset({"wikiextractor", "wikiextractor-json"})  # formats of whole articles
 
 
-_PLAIN = {"id", "title", "text", "section"}
-_KEPT = {"jsonl": _PLAIN, "wikiextractor-json": _PLAIN, "contents": {"id", "contents"}, "beir": {"_id", "title", "text"}}
-
-
 def unkept_fields(path: Path, file_format: str, n_records: int) -> list[str]:
     """Return the non-empty fields, in the first records of a file, that passages do not keep; unreadable records are ignored."""
     unkept = dict[str, None]()
-    for _, line in itertools.islice(_read_lines(path, lambda bad: None), n_records if file_format in _KEPT else 0):
+    for _, line in itertools.islice(_read_lines(path, lambda bad: None), n_records if file_format in KEPT_FIELDS else 0):
         with suppress(ValueError, RecursionError, AttributeError):
-            unkept |= {name: None for name, value in _parse(line).items() if value not in (None, "", [], {})}
-    return [name for name in unkept if name not in _KEPT[file_format]]
+            unkept |= dict.fromkeys(record_unkept_fields(_parse(line), KEPT_FIELDS[file_format]))
+    return list(unkept)
 
 
 def detect_format(path: Path) -> str:

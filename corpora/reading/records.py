@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from wikidx.corpora.passage import Passage
+
+_PLAIN = frozenset({"id", "title", "text", "section"})
+KEPT_FIELDS = {
+    "jsonl": _PLAIN,
+    "wikiextractor-json": _PLAIN,
+    "contents": frozenset({"id", "contents"}),
+    "beir": frozenset({"_id", "title", "text"}),
+}  # by format
 
 
 def explain_json_error(error: Exception) -> str:
@@ -82,8 +90,27 @@ def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
 
 
+_FIELDS = {"jsonl": plain_fields, "contents": contents_fields, "beir": beir_fields}
+
+
+def record_format(record: Mapping[str, object]) -> str:
+    """Return the JSON format of ``readers.READERS`` that a record's fields determine."""
+    if "_id" in record and "id" not in record:
+        return "beir"
+    return "contents" if "contents" in record and "text" not in record else "jsonl"
+
+
+def record_unkept_fields(record: Mapping[str, object], kept: Collection[str]) -> list[str]:
+    """Return the fields of a record that are neither kept nor empty."""
+    return [str(name) for name, value in record.items() if name not in kept and not _is_empty(value)]
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
 def passage_from_record(record: Mapping[str, object], default_id: str) -> Passage:
-    """Return the passage in a record of any JSON format of ``readers.READERS``; the record's fields determine the format.
+    """Return the passage in a record; see ``record_format``.
 
     Args:
         record: the record.
@@ -92,10 +119,7 @@ def passage_from_record(record: Mapping[str, object], default_id: str) -> Passag
     Raises:
         ValueError: a field is missing or has the wrong type.
     """
-    fields = contents_fields if "contents" in record and "text" not in record else plain_fields
-    if "_id" in record and "id" not in record:
-        fields = beir_fields
     try:
-        return fields({"id": default_id, **record})
+        return _FIELDS[record_format(record)]({"id": default_id, **record})
     except (KeyError, TypeError) as error:
         raise ValueError(f"{explain_json_error(error)}; it has {', '.join(map(str, record)) or 'no fields':.200}") from None

@@ -137,7 +137,11 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     from wikidx.corpora.errors import StorageError
     from wikidx.indexer.planning import plan
 
-    build_plan = plan(spec)
+    try:
+        build_plan = plan(spec)
+    except KeyboardInterrupt:
+        note("stopped before anything was built: the same command begins again")
+        raise
     _show_plan(spec, build_plan)
     if dry_run:
         if build_plan.shortage:
@@ -151,7 +155,8 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     manifests = _build_parts(spec)
     _show_skipped(spec.name, manifests["passages"])
     if as_json:
-        print_json({"corpus": spec.name, "built": {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}})
+        counts = {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}
+        print_json({"corpus": spec.name, "built": counts, "notes": build_plan.notes})
     else:
         built = {estimate.step for estimate in build_plan.estimates}
         states = [(f"built '{spec.name}'", built), ("already there, not built again", manifests.keys() - built)]

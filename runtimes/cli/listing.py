@@ -10,7 +10,7 @@ import typer
 from wikidx.corpora.errors import ArtifactError
 from wikidx.corpora.progress import format_bytes
 
-from .screen import print_json, print_line
+from .screen import pluralize, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.corpora.artifacts.manifest import Manifest
@@ -40,10 +40,10 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
         for artifact in entry["built"]:
             print_line(
                 f"    {artifact['name']:<20}"
-                + (artifact["problem"] or f"{artifact['rows']:>14,} rows {format_bytes(artifact['bytes']):>12}")
+                + (artifact["problem"] or f"{pluralize(artifact['rows'], 'row'):>19} {format_bytes(artifact['bytes']):>12}")
             )
         for artifact in entry["unfinished"]:
-            rows = "" if artifact["rows"] is None else f"{artifact['rows']:,} rows"
+            rows = "" if artifact["rows"] is None else pluralize(artifact["rows"], "row")
             print_line(
                 f"    {artifact['name']:<20}{rows:>19} {format_bytes(artifact['bytes']):>12}   unfinished: the same 'idx build' resumes"
             )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wikidx as idx
@@ -98,6 +99,28 @@ def test_a_data_frame_is_given_by_its_records() -> None:
     with pytest.raises(InputError, match="the passages are a data frame: give its records"):
         idx.build(frame)
     assert idx.build(frame.to_dict("records")).passage("8").text == CAPITALS[1]
+
+
+def test_fields_that_passages_do_not_keep_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given: list[GivenPassage] = [
+        {"text": CAPITALS[0], "url": "https://example.org", "section": "Asia", "tags": []},
+        {"_id": "b", "text": CAPITALS[1], "vector": np.ones(2), "url": "https://example.com"},
+    ]
+    note = "fields that are not kept: url, vector (a passage has an id, a title and a text)"
+    for _ in range(2):
+        idx.build(given, name="mine").close()
+    (tmp_path / "other.jsonl").write_text('{"id": "1", "text": "Lima", "url": "https://example.org"}\n')
+    idx.build(tmp_path / "other.jsonl").close()
+    idx.build([*CAPITALS, Passage("c", "Lima", "Capital of Peru.")]).close()
+    warnings = [record.getMessage() for record in caplog.records if record.name == "wikidx.indexer.planning"]
+    assert warnings == [note, note.replace(", vector", "")]
+
+
+def test_passages_that_an_encoder_cuts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'dense'")
+    idx.build(["nile", "nile " * 300], "minilm").close()
+    cut = "passages longer than the 256 tokens that minilm reads: about 1 (50.0 %), whose rest is not searched by it"
+    assert cut in caplog.messages
 
 
 def test_passages_with_a_name_are_kept_and_reused(home: Path) -> None:

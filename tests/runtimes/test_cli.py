@@ -134,6 +134,20 @@ def test_a_finished_build_is_not_said_to_be_built_again(animals: Path) -> None:
     assert again == ["built 'animals': bm25 (3 rows)", "already there, not built again: passages (3 rows)"]
 
 
+def test_a_build_prints_what_it_leaves_out_and_one_row_is_listed_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"id": "a", "text": "fox", "url": "https://example.org"}\n')
+    notes = ["fields that are not kept: url (a passage has an id, a title and a text)"]
+    assert json.loads(idx("build", path, "--dry-run", "--json").out)["notes"] == notes
+    built = json.loads(idx("build", path, "--json").out)
+    assert (built["notes"], built["built"]["passages"]["rows"]) == (notes, 1)
+    vectors = staging_path(index_ref("one", "minilm").path)
+    vectors.mkdir(parents=True)
+    VectorFile(vectors, 3, "float32", 1).write(range(1), np.ones((1, 384), dtype=np.float32))
+    listed = re.findall("^ +(passages|bm25|minilm) +(.+?)  ", idx("list").out, re.MULTILINE)
+    assert listed == [("passages", "1 row"), ("bm25", "1 row"), ("minilm", "1 row")]
+
+
 def test_interrupted_builds_are_listed(animals: Path) -> None:
     idx("build", animals)
     vectors, other = (staging_path(index_ref("animals", name).path) for name in ("minilm", "bm25-1.2-0.75"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.runtimes.command_line import Command
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
@@ -18,6 +19,7 @@ from tests.runtimes.test_run import questions
 from wikidx.corpora.artifacts.building import staging_path
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.resolving import resolve
+from wikidx.indexer import planning
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.planning import BuildSpec, build_part, describe_interruption
 from wikidx.indexer.vectors.file import finished_ranges
@@ -93,6 +95,15 @@ def test_an_interrupted_build_says_what_is_finished_and_where_it_resumes(tmp_pat
         vectors = f"minilm has {n:,} of 4,700 vectors; the same command resumes from row {n:,}"
         assert last == f"stopped: passages, bm25 finished; {vectors}"
     assert "built 'made': minilm (4,700 rows)" in idx_process(*command).out
+
+
+def test_an_interrupted_plan_says_that_nothing_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
+    monkeypatch.setattr(planning, "estimate_store", lambda *size: signal.raise_signal(signal.SIGINT))
+    last = Command(monkeypatch, capsys)("build", tmp_path / "made.jsonl", status=130)
+    assert last == "stopped before anything was built: the same command begins again"
 
 
 def test_what_an_interruption_left_is_described(tmp_path: Path) -> None:
