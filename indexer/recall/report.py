@@ -63,7 +63,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
 
     Args:
         corpus: name of a built corpus.
-        queries: a file with one query per line, as text or as JSON with "question". None: the questions of the sample corpus, or titles of
+        queries: a file of queries; see ``read_queries``. None: the questions of the sample corpus, or titles of
             random passages of another corpus.
         step: see ``Step``.
 
@@ -76,7 +76,9 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
     indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
     if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
-    texts, origin = (list(dict.fromkeys(read_queries(queries))), str(queries)) if queries else _default_queries(corpus, store)
+    texts, origin = (
+        (list(dict.fromkeys(query.text for query in read_queries(queries))), str(queries)) if queries else _default_queries(corpus, store)
+    )
     recall = RecallReport({}, [])
     for encoder in dict.fromkeys(name.encoder for name in indexes):
         vectors = TransformerEncoder(encoder_spec(encoder), "auto").encode_queries(texts)

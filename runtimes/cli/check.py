@@ -18,7 +18,9 @@ def check(
     recall: Annotated[
         bool, typer.Option("--recall", help="Measure the recall of the vector indexes against exact search instead.")
     ] = False,
-    queries: Annotated[Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question".')] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question", "query" or "text".')
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify the files of a corpus by their checksums.

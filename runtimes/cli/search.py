@@ -18,6 +18,7 @@ from .option_groups import flatten
 from .screen import is_unicode, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
+    from wikidx.corpora.reading.queries import Query
     from wikidx.retrievers.base import Ranking, Searcher
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
@@ -26,7 +27,10 @@ Queries = Annotated[
 ]
 QueryFile = Annotated[
     Path | None,
-    typer.Option("--queries", help='Instead of QUERY, a file of queries, one per line: text, or JSON with "question". Prints JSON Lines.'),
+    typer.Option(
+        "--queries",
+        help='Instead of QUERY, a file of queries, one per line: text, or JSON with "question", "query" or "text". Prints JSON Lines.',
+    ),
 ]
 Retriever = Annotated[
     str,
@@ -105,12 +109,13 @@ def search(
         _show(ranking, queries or [], is_full=full)
 
 
-def _search_each(searcher: Searcher, queries: Sequence[str], options: SearchOptions) -> None:
-    """Search each query, and print one line of JSON for each, in order."""
+def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOptions) -> None:
+    """Search each query, and print one line of JSON for each, in order, with the query's id if it has one."""
     for start in range(0, len(queries), _BATCH):
         batch = queries[start : start + _BATCH]
-        for query, ranking in zip(batch, searcher.search(batch, options), strict=True):
-            print_json({"query": query, "passages": _to_json(ranking)}, indent=None)
+        for query, ranking in zip(batch, searcher.search([query.text for query in batch], options), strict=True):
+            line = {} if query.id is None else {"id": query.id}
+            print_json(line | {"query": query.text, "passages": _to_json(ranking)}, indent=None)
 
 
 def _to_json(ranking: Ranking) -> list[dict[str, Any]]:

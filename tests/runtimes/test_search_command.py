@@ -35,11 +35,25 @@ def test_each_query_of_a_file_has_a_line_of_json(animals: Path, tmp_path: Path) 
     queries.write_text('den\n\n{"question": "zebra", "id": 7}\nblue whale\n')
     lines = [json.loads(line) for line in idx("search", "animals", "--queries", queries, "-k", 1).out.splitlines()]
     assert [line["query"] for line in lines] == ["den", "zebra", "blue whale"]
+    assert [line.get("id", "none") for line in lines] == ["none", 7, "none"]
     assert [line["passages"] for line in lines] == [found("animals", line["query"], "-k", 1) for line in lines]
     assert "give one query or several, or a file" in error("search", "animals")
     assert "not both" in error("search", "animals", "den", "--queries", queries)
-    queries.write_text('{"text": "den"}\n')
-    assert 'line 1: neither text in UTF-8 nor JSON with "question"' in error("search", "animals", "--queries", queries)
+    queries.write_text('{"title": "den"}\n')
+    assert """line 1: neither text nor JSON with "question", "query" or "text"; its fields are 'title'""" in error(
+        "search", "animals", "--queries", queries
+    )
+    queries.write_text('{"text": "den", "_id": [1]}\n')
+    assert "line 1: the id is [1], neither a text nor a whole number" in error("search", "animals", "--queries", queries)
+
+
+def test_the_queries_of_beir_keep_their_ids(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q1", "text": "den", "metadata": {}}\n{"id": null, "query": "zebra"}\n')
+    lines = [json.loads(line) for line in idx("search", "animals", "--queries", queries, "-k", 1).out.splitlines()]
+    assert [(line.get("id", "none"), line["query"]) for line in lines] == [("q1", "den"), ("none", "zebra")]
+    assert [line["passages"] for line in lines] == [found("animals", line["query"], "-k", 1) for line in lines]
 
 
 def test_passages_are_shown_whole_on_request(tmp_path: Path) -> None:

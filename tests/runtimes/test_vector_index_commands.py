@@ -160,7 +160,7 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"answer": "x"}\n', "line 1: neither text in UTF-8 nor JSON with"),
+        (b'{"answer": "x"}\n', "line 1: neither text nor JSON with"),
         (b'fine\n{"question": 3}\n', "line 2: the question is 3, not a text"),
         (b"\n\n", "has no queries"),
         (gzip.compress(b"one\ntwo\n")[:-9], "is corrupt"),
