@@ -23,8 +23,8 @@ class Corpus:
         path: the file of a user's own corpus; None for all other corpora.
         n_passages: expected number of passages; None if unknown.
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
-        article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ";
-            None if there are no such addresses.
+        article_url: web address of a passage's article, in which {title} stands for its title, {article} for the title up to its last ": ",
+            or for all of it if the passage's id begins with "infobox:"; None if there are no such addresses.
         unkept_fields: fields of records given in Python that passages do not keep.
         reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """

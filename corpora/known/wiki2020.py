@@ -34,6 +34,6 @@ CORPUS = Corpus(
     read=_read,
     n_passages=None,
     estimate=(35_600_000, 600),
-    article_url="https://en.wikipedia.org/wiki/Special:Search?go=Go&search={article}",  # searches if there is no such article
+    article_url="https://en.wikipedia.org/wiki/Special:Search?fulltext=1&search={article}",  # jumps to no article: the title may be cut
     reading={"format": "jsonl", "infobox_ids": "infobox:<id>"},
 )

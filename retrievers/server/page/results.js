@@ -56,7 +56,7 @@ function item({ row, id, title, text, score, provenance, highlights }, rank, que
     "li",
     { className: "passage" },
     element("span", { className: "rank", ariaHidden: "true" }, String(rank)),
-    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), heading(title, highlights.title, articles)),
+    element("h3", { dir: "auto" }, element("span", { className: "unseen" }, `${rank}. `), heading(id, title, highlights.title, articles)),
     element(
       "p",
       { className: "facts" },
@@ -70,12 +70,13 @@ function item({ row, id, title, text, score, provenance, highlights }, rank, que
   return node;
 }
 
-/** Return a title, linked to its article if the corpus has articles; "{article}" in their address is the title without its section. */
-function heading(title, spans, articles) {
+/** Return a title, linked to its article if the corpus has articles; "{article}" in their address is the title without its section, which that of an infobox lacks. */
+function heading(id, title, spans, articles) {
   if (title === "") return element("i", {}, "no title");
   const words = highlight(title, spans);
   if (!articles) return element("span", { className: "title" }, ...words);
-  const names = { title, article: title.slice(0, Math.max(0, title.lastIndexOf(": "))) || title };
+  const end = id.startsWith("infobox:") ? -1 : title.lastIndexOf(": ");
+  const names = { title, article: end > 0 ? title.slice(0, end) : title };
   const href = articles.replace(/\{(\w+)\}/, (_, name) => encodeURIComponent(names[name]));
   return element("a", { className: "title", href, target: "_blank", rel: "noreferrer" }, ...words);
 }

@@ -43,7 +43,11 @@ ODD = [
     Passage("whole", "Length", "the river runs on. " * 200),
 ]
 GROUP = ["a river and a whale", "planets of metal"]
-ARTICLES = [Passage("1", "AC/DC", "a band from Sydney"), Passage("2", "Star Wars: Music: Themes", "a theme for a band")]
+ARTICLES = [
+    Passage("1", "AC/DC", "a band from Sydney"),
+    Passage("2", "Star Wars: Music: Themes", "a theme for a band"),
+    Passage("infobox:2", "Tool: Live", "a band on stage"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def home_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
             build_index(name, "bm25", open_store(name))
             build_vectors(name, encoder_spec("minilm"), open_store(name), EmbedOptions())
             build_index(name, "minilm-hnsw", open_store(name))
-        for name in ("wiki2018@2", "wiki2020"):
+        for name in ("wiki2018@3", "wiki2020"):
             build_store(corpus_of(ARTICLES, name), StoreOptions())
             build_index(name, "bm25", open_store(name))
     return home

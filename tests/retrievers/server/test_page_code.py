@@ -32,19 +32,27 @@ pytestmark = pytest.mark.slow  # a browser: twenty seconds
 def articles_url(home_of_two: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server of Wikipedia corpora."""
     monkeypatch.setenv("IDX_HOME", str(home_of_two))
-    with serving(Settings(corpora=("wiki2018@2", "wiki2020", "made"), port=0)) as where:
+    with serving(Settings(corpora=("wiki2018@3", "wiki2020", "made"), port=0)) as where:
         yield where
 
 
 @pytest.mark.parametrize(
     ("corpus", "expected"),
     [
-        ("wiki2018@2", ["https://en.wikipedia.org/wiki/AC%2FDC", "https://en.wikipedia.org/wiki/Star%20Wars%3A%20Music%3A%20Themes"]),
+        (
+            "wiki2018@3",
+            [
+                "https://en.wikipedia.org/wiki/AC%2FDC",
+                "https://en.wikipedia.org/wiki/Star%20Wars%3A%20Music%3A%20Themes",
+                "https://en.wikipedia.org/wiki/Tool%3A%20Live",
+            ],
+        ),
         (
             "wiki2020",
             [
-                "https://en.wikipedia.org/wiki/Special:Search?go=Go&search=AC%2FDC",
-                "https://en.wikipedia.org/wiki/Special:Search?go=Go&search=Star%20Wars%3A%20Music",
+                "https://en.wikipedia.org/wiki/Special:Search?fulltext=1&search=AC%2FDC",
+                "https://en.wikipedia.org/wiki/Special:Search?fulltext=1&search=Star%20Wars%3A%20Music",
+                "https://en.wikipedia.org/wiki/Special:Search?fulltext=1&search=Tool%3A%20Live",
             ],
         ),
         ("made", []),
