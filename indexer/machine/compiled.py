@@ -168,7 +168,7 @@ def cache_folders() -> list[Path]:
     """Return the folders of kernels compiled so far, current and outdated."""
     if config.CACHE_DIR:
         return sorted(Path(config.CACHE_DIR).glob(f"{_PREFIX}*"))
-    return sorted(folder for cache in Path(__file__).parents[1].rglob("__pycache__") for folder in cache.glob(f"{_PREFIX}*"))
+    return sorted((ROOT / "wikidx").glob(f"*/**/__pycache__/{_PREFIX}*"))
 
 
 def sources_hash(files: Iterable[Path]) -> str:

@@ -87,6 +87,8 @@ def _describe_gpus() -> str:
 
 
 def _describe_folders() -> Section:
+    from numba import config
+
     from wikidx.corpora.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
     from wikidx.indexer.machine.compiled import cache_folders
 
@@ -99,7 +101,9 @@ def _describe_folders() -> Section:
         "corpora": ", ".join(corpus_names()) or "none",
         **{name: _size([folder / name]) for name in ("downloads", "checkpoints")},
         "Hugging Face cache": _describe_hub_cache(),
-        "compiled kernels": f"{_size(kernels)}, in {kernels[0].parent}" if kernels else "none",
+        "compiled kernels": f"{_size(kernels)}, {f'in {config.CACHE_DIR}' if config.CACHE_DIR else 'next to the code'}"
+        if kernels
+        else "none",
     }
 
 

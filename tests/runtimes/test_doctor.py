@@ -7,9 +7,11 @@ import sys
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 
+import numba
 import pytest
 
 from tests.runtimes.command_line import Command
+from wikidx.indexer.machine import compiled
 from wikidx.runtimes.cli import doctor
 
 
@@ -65,6 +67,23 @@ def test_secrets_are_not_in_the_report(idx: Command, monkeypatch: pytest.MonkeyP
     for name in ("IDX_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "top secret")
     assert "top secret" not in idx("doctor")
+
+
+def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "ROOT", tmp_path)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == "none"
+    (tmp_path / "wikidx").mkdir()
+    for name in ("indexer/machine", "retrievers"):
+        package = name.partition("/")[0]
+        folder = tmp_path / name / "__pycache__" / "kernels-some-0123"
+        folder.mkdir(parents=True)
+        (folder / "code.nbi").write_bytes(bytes(1000))
+        (tmp_path / "wikidx" / package).symlink_to(tmp_path / package)  # as in a checkout
+    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == "2.0 kB, next to the code"
+    cache = tmp_path / "retrievers" / "__pycache__"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
+    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == f"1.0 kB, in {cache}"
 
 
 def test_a_home_that_is_not_there_yet_is_no_error(idx: Command, home: Path) -> None:
