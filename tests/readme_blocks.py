@@ -1,9 +1,9 @@
 """Parts of the README and of the documentation's pages: code blocks, inline code, headings, links.
 
 Blocks of ``console`` are lines that begin with ``$`` and run as they stand, each followed by its expected output, if any is shown.
-Blocks of ``sh`` cannot run here (a download, GPUs, a cluster): only their options are parsed. Blocks of ``python`` run, except those that
-show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a line of one. A block of ``text``
-right behind one of ``python`` shows what it prints.
+Blocks of ``sh`` and ``py`` cannot run here (a download, GPUs, a cluster, a package that is not installed): they are parsed. Blocks of
+``python`` run, except those that show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a
+line of one. A block of ``text`` right behind one of ``python`` shows what it prints.
 """
 
 from __future__ import annotations

@@ -96,6 +96,8 @@ def test_what_cannot_be_run_is_parsed(page: Path) -> None:
         if block.kind == "sh":
             for line in lines(block):
                 parse_shell(line)
+        elif block.kind == "py":
+            ast.parse(block.text)
         elif block.kind == "json":
             json.loads(block.text)
         elif block.kind == "yaml":

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.retrievers.adapters.test_missing import ADAPTERS
+from wikidx import __all__
 from wikidx.runtimes.cli.commands import COMMANDS
 
 LINKED = ("wikidx", "CHANGELOG.md", "benchmarks", "examples")
@@ -53,6 +55,8 @@ def test_the_reference_has_every_command_with_its_options(site: Path) -> None:
 def test_the_python_reference_shows_examples_as_code(site: Path) -> None:
     text = (site / "reference" / "python" / "index.html").read_text(encoding="utf-8")
     assert 'id="wikidx.open_searcher"' in text
+    assert not [name for name in ADAPTERS if f'id="wikidx.retrievers.adapters.{name}.Retriever"' not in text]
+    assert not [name for name in __all__ if f'id="wikidx.{name}"' not in text]
     assert "<blockquote>" not in text  # as Markdown reads a prompt
 
 
