@@ -59,6 +59,8 @@ def _query(where: str, line: bytes) -> Query:
     query, query_id = record[field], next((record[name] for name in ID_FIELDS if name in record), None)
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"{where}: the {field} is {query!r:.40}, not a text")
+    if any("\ud800" <= character <= "\udfff" for character in query):
+        raise InputError(f"{where}: the {field} contains a lone surrogate, half a character: {query!a:.80}")
     if not isinstance(query_id, str | int | None):
         raise InputError(f"{where}: the id is {query_id!r:.40}, neither a text nor a whole number")
     return Query(query, query_id)

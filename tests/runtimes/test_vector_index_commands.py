@@ -161,6 +161,7 @@ def test_recall_is_measured_written_and_drawn(idx: Command, indexed: str, tmp_pa
     ("content", "message"),
     [
         (b'{"answer": "x"}\n', "line 1: neither text nor JSON with"),
+        (b'{"text": "half \\ud83d"}\n', "line 1: the text contains a lone surrogate, half a character: 'half \\ud83d'"),
         (b'fine\n{"question": 3}\n', "line 2: the question is 3, not a text"),
         (b"\n\n", "has no queries"),
         (gzip.compress(b"one\ntwo\n")[:-9], "is corrupt"),
