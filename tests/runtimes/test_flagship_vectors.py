@@ -238,7 +238,8 @@ def test_options_decide_what_is_stored(mirror: Path, idx: Command) -> None:
         (["--batch-tokens", "0"], "--batch-tokens 0: at least one token is needed"),
         (["--device", "cuda:x"], "the device 'cuda:x' is none of auto, cpu, cuda"),
         (["--device", "all"], "--device all: there is no GPU that torch can use"),
-        (["--device", "cuda:98,99", "--vectors", "encode"], "the device 'cuda:98' cannot be used"),
+        (["--device", "cuda:98,98", "--vectors", "encode"], "the device 'cuda:98' cannot be used"),
+        (["--device", "cuda:98,99", "--vectors", "encode"], "the device 'cuda:9"),  # the first of two processes to fail
         (["--dtype", "bfloat16"], "--dtype bfloat16: imported vectors are stored as one of float32, float16"),
     ],
 )
