@@ -104,15 +104,16 @@ def interpreted(n_steps: int) -> Iterator[None]:
     Args:
         n_steps: estimate of the number of array elements that the kernels read.
     """
-    outer, start_s = getattr(_thread, "is_interpreted", False), time.thread_time()
-    _thread.is_interpreted = outer or _saves_time(n_steps)
+    if getattr(_thread, "is_interpreted", False) or not _saves_time(n_steps):
+        yield
+        return
+    _thread.is_interpreted, start_s = True, time.thread_time()
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             yield
     finally:
-        if _thread.is_interpreted and not outer:
-            _interpretation.spent_s += time.thread_time() - start_s
-        _thread.is_interpreted = outer
+        _interpretation.spent_s += time.thread_time() - start_s
+        _thread.is_interpreted = False
 
 
 def compile_always() -> None:
