@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wikidx.corpora.artifacts.home import check_new_name
 from wikidx.corpora.artifacts.unnamed import UnnamedCorpus
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions
@@ -62,7 +63,7 @@ def build(  # noqa: PLR0913
     if isinstance(source, str | Path):
         resolved = resolve(str(source), name=name, options=options, reading=ReadOptions(split=split))
     elif name is not None:
-        resolved = ResolvedCorpus(given_corpus(source, name, split), options)
+        resolved = ResolvedCorpus(given_corpus(source, check_new_name(name), split), options)
     else:
         return _build_unnamed(source, split, lambda resolved: _build(resolved, retriever_name, embedding, show_progress=show_progress))
     return _build(resolved, retriever_name, embedding, show_progress=show_progress)

@@ -82,6 +82,7 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
         ({"device": "gpu"}, InputError, "the device 'gpu' is none of auto, cpu"),
         ({"split": "word"}, UnknownNameError, "unknown splitting rule 'word': did you mean 'words'"),
         ({"name": "../mine"}, InputError, "cannot be a name"),
+        ({"name": "unnamed-01234567"}, InputError, "idx gives such names to corpora without one"),
         ({"name": "sample"}, InputError, "'sample' is the name of a corpus that idx knows"),
         ({"source": "sampel"}, UnknownNameError, "unknown corpus .* 'sampel': did you mean 'sample'"),
         ({"source": "no/such.jsonl"}, InputError, "there is no file no/such.jsonl"),
