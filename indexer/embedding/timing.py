@@ -54,7 +54,7 @@ def kept_measurement(spec: EncoderSpec, resources: Resources) -> Measurement | N
     try:
         seconds_per_token, dim, peak_bytes = _read_all()[_key(spec, resources)]
         return Measurement(float(seconds_per_token), int(dim), int(peak_bytes))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

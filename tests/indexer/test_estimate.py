@@ -81,8 +81,10 @@ def test_a_measurement_is_kept_for_the_same_resources_only(home: Path) -> None:
     keep_measurement(spec, found._replace(batch_tokens=2048), MEASURED._replace(dim=1))
     assert kept_measurement(spec, found) == MEASURED
     assert kept_measurement(spec, found._replace(devices=("cpu", "cpu"))) is None
-    (home / "timings.json").write_text((home / "timings.json").read_text().replace("768", '"many"'))
-    assert kept_measurement(spec, found) is None
+    kept = (home / "timings.json").read_text()
+    for damaged in ('"many"', "1e999"):
+        (home / "timings.json").write_text(kept.replace("768", damaged))
+        assert kept_measurement(spec, found) is None
 
 
 def test_passages_beyond_the_limit_of_an_encoder_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
