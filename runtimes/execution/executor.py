@@ -25,6 +25,9 @@ from wikidx.runtimes.questions import Question
 Ask = Callable[[str], Run[Answer]]
 """Function: text of a question -> generator of a method with fixed options."""
 
+OnStep = Callable[[Question, Step], None]
+"""Function that is called with each step of a question, as soon as the step has its result."""
+
 
 @dataclass(slots=True)
 class _OpenQuestion:
@@ -40,6 +43,7 @@ class _OpenQuestion:
         n_reused: number of results that were reused from equal requests.
         n_sampled: number of sampling calls that got a derived seed.
         started: start of the question, by ``time.monotonic``.
+        on_step: called with each step; None: nobody.
     """
 
     question: Question
@@ -52,13 +56,16 @@ class _OpenQuestion:
     n_reused: int = 0
     n_sampled: int = 0
     started: float = field(default_factory=time.monotonic)
+    on_step: OnStep | None = None
 
     @property
     def has_ended(self) -> bool:
         return self.answer is not None or self.error is not None
 
 
-def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0) -> Iterator[Prediction]:
+def execute(
+    ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0, on_step: OnStep | None = None
+) -> Iterator[Prediction]:
     """Yield a prediction for each question as it finishes. Questions that finish in the same wave keep their order.
 
     If the method refuses a question, or one of its requests fails, the prediction has an ``error``. The other questions continue.
@@ -69,6 +76,7 @@ def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_f
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
         seed: the run's seed; the seeds of sampling calls without a seed are derived from it.
+        on_step: called with each step; an exception that it raises ends all questions.
 
     Raises:
         UnknownNameError: the method calls a role that has no model.
@@ -80,7 +88,7 @@ def execute(ask: Ask, questions: Iterable[Question], services: Services, *, in_f
     try:
         while True:
             while len(open_questions) < in_flight and (question := next(waiting, None)) is not None:
-                state = _OpenQuestion(question, ask(replace_surrogates(question.text)))
+                state = _OpenQuestion(question, ask(replace_surrogates(question.text)), on_step=on_step)
                 _advance(state, None, waves, seed)
                 if state.has_ended:
                     yield _to_prediction(state)
@@ -142,7 +150,7 @@ def _set_seed(request: Request, state: _OpenQuestion, seed: int) -> Request:
 
 def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
     """Append a step for each pending request to the question, and return the results."""
-    state.steps += [
+    steps = [
         Step(
             wave=state.waves,
             request=request,
@@ -154,6 +162,10 @@ def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...
         )
         for request, outcome in zip(state.pending, outcomes, strict=True)
     ]
+    state.steps += steps
+    if state.on_step is not None:
+        for step in steps:
+            state.on_step(state.question, step)
     return tuple(outcome.result for outcome in outcomes)
 
 

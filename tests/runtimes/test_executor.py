@@ -16,7 +16,7 @@ from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.results import Prediction, Step
 from wikidx.runtimes.execution.wave import Services
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
@@ -264,6 +264,21 @@ def test_steps_are_in_order_with_paths_notes_and_cuts() -> None:
     kinds = [(type(step.request).__name__, step.request.path, step.wave) for step in prediction.steps]
     assert kinds == [("Truncate", (), 0), ("Retrieve", ("outer", "inner"), 0), ("Note", (), 1)]
     assert (prediction.answer, prediction.cost.waves) == ("question 9", 1)
+
+
+def test_each_step_is_told_as_it_comes_and_who_listens_can_end_all() -> None:
+    told = list[tuple[str, Step]]()
+    services = Services(llms=dict.fromkeys(("answer", "judge"), CountingLLM()), searcher=CountingSearcher())
+    for prediction in execute(
+        uneven, QUESTIONS[:8], services, in_flight=3, on_step=lambda question, step: told.append((question.id, step))
+    ):
+        assert tuple(step for name, step in told if name == prediction.id) == prediction.steps
+
+    def hang_up(question: Question, step: Step) -> None:
+        raise InterruptedError(question.id)
+
+    with pytest.raises(InterruptedError, match="q0"):
+        list(execute(uneven, QUESTIONS, services, on_step=hang_up))
 
 
 def test_what_a_model_could_not_do_is_said_in_the_prediction() -> None:
