@@ -22,8 +22,8 @@ class DirectOptions:
 def direct(question: str, options: DirectOptions) -> Run[Answer]:
     """Answer without retrieval."""
     prompt = load_template("direct", "answer")(question=question, shots=options.shots)
-    answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
-    return Answer(parse_answer(answer))
+    draft = parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
+    return Answer(draft.answer, (), {"parse_ok": draft.parse_ok})
 
 
 METHOD = Method(

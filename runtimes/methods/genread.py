@@ -42,8 +42,8 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())
     reading = load_template("genread", "answer")(documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots)
-    answer = yield from generate(reading, Decoding(max_tokens=options.max_tokens))
-    return Answer(parse_answer(answer), (), {"documents": list(documents), "parse_ok": bool(documents)})
+    draft = parse_answer((yield from generate(reading, Decoding(max_tokens=options.max_tokens))))
+    return Answer(draft.answer, (), {"documents": list(documents), "parse_ok": bool(documents) and draft.parse_ok})
 
 
 METHOD = Method(

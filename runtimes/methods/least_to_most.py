@@ -15,7 +15,7 @@ from .requests import Run, generate, label_trace
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import load_template
-from .written_answers import parse_answer
+from .written_answers import Draft, parse_answer
 
 
 @options
@@ -37,18 +37,19 @@ def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
     reply = yield from generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
     parsed = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
     sub_questions = [part.text for part in parsed if normalize_words(part.text) != normalize_words(question)][: options.max_sub_questions]
-    answered: list[tuple[str, str]] = []
+    answered: list[tuple[str, Draft]] = []
     for number, sub_question in enumerate(sub_questions, 1):
         answered.append((sub_question, (yield from label_trace(f"sub-question {number}", _answer_one(sub_question, answered, options)))))
-    answer = yield from _answer_one(question, answered, options)
-    solved = [{"question": sub_question, "answer": reply} for sub_question, reply in answered]
-    return Answer(answer, (), {"sub_questions": solved, "parse_ok": bool(parsed)})
+    final = yield from _answer_one(question, answered, options)
+    solved = [{"question": sub_question, "answer": draft.answer} for sub_question, draft in answered]
+    parse_ok = bool(parsed) and all(draft.parse_ok for draft in (final, *(draft for _, draft in answered)))
+    return Answer(final.answer, (), {"sub_questions": solved, "parse_ok": parse_ok})
 
 
-def _answer_one(question: str, answered: Sequence[tuple[str, str]], options: LeastToMostOptions) -> Run[str]:
+def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], options: LeastToMostOptions) -> Run[Draft]:
     """Answer a question. The prompt contains the earlier parts and answers; a blank answer is shown as "unknown"."""
     earlier = "\n".join(
-        f"{number}. {sub_question}\nAnswer: {answer or 'unknown'}" for number, (sub_question, answer) in enumerate(answered, 1)
+        f"{number}. {sub_question}\nAnswer: {draft.answer or 'unknown'}" for number, (sub_question, draft) in enumerate(answered, 1)
     )
     prompt = load_template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
     return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))

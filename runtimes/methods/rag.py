@@ -24,8 +24,8 @@ def rag(question: str, options: RagOptions) -> Run[Answer]:
     """Retrieve passages with the question, and answer from them."""
     passages = yield from retrieve(question, options.k)
     prompt = load_template("rag", "answer")(passages=format_passages(passages), question=question, shots=options.shots)
-    answer = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
-    return Answer(parse_answer(answer), passages)
+    draft = parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
+    return Answer(draft.answer, passages, {"parse_ok": draft.parse_ok})
 
 
 METHOD = Method(

@@ -123,7 +123,7 @@ def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
         return _FollowUp(question, None, passages)
     prompt = load_template("self_ask", "intermediate")(passages=format_passages(passages), question=question)
     output = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
-    return _FollowUp(question, first_line(parse_answer(output)) or "unknown", passages)
+    return _FollowUp(question, first_line(parse_answer(output).answer) or "unknown", passages)
 
 
 def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:

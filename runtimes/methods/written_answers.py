@@ -14,7 +14,7 @@ _LABELLED = re.compile(r"^[\W_]*(?:the\s+)?(?:final\s+)?answer(?:\s+is)?[*_ \t]*
 _IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(?=\S)", re.IGNORECASE)
 _REASON = re.compile(r"(?:,|(?<=[^\s,]))\s+because\b", re.IGNORECASE)
 _NEXT_QUESTION = re.compile(r"\n[\W_]*question[*_ \t]*\d*[*_ \t]*[:：]", re.IGNORECASE)
-_PASSAGE_NUMBERS = re.compile(r"(?:\[\d{1,3}\][ \t:]*)+(?=[\"'“*(]*\w)")
+_PASSAGE_NUMBERS = re.compile(r"(?:(?:\[\d{1,3}\]|\d{1,3}\)(?=\s))[ \t:]*)+(?=[\"'“*(]*\w)")
 _LABEL = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*$", re.IGNORECASE)
 
 
@@ -26,7 +26,7 @@ class Draft(NamedTuple):
         start: offset of the answer in the text.
         answer: the answer.
         nll: mean negative log-probability of the tokens (nats); None: unknown or not finite.
-        parse_ok: whether the text contains an answer in the expected form.
+        parse_ok: whether the text contains an answer in the expected form, which the token limit has not cut.
     """
 
     text: str
@@ -52,12 +52,13 @@ def parse_draft(gen: Gen, form: str) -> Draft:
         text = cut
     start, end, is_found = _conclusion(text) if form == "cot" else (_start_of_answer(text), len(text), True)
     answer = text[start:end]
-    return Draft(text, start, answer, finite_or_none(gen.mean_nll), is_found and bool(answer))
+    is_cut = gen.finish == "length" and end == len(gen.text.strip())
+    return Draft(text, start, answer, finite_or_none(gen.mean_nll), bool(answer) and is_found and not is_cut)
 
 
-def parse_answer(gen: Gen) -> str:
-    """Return the answer in a text that should hold the answer alone."""
-    return parse_draft(gen, "answer").answer
+def parse_answer(gen: Gen) -> Draft:
+    """Parse the answer in a text that should hold the answer alone."""
+    return parse_draft(gen, "answer")
 
 
 def _start_of_answer(text: str) -> int:

@@ -52,12 +52,12 @@ def solve(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 
 def _answer_closed_book(node: Node, answered_from: AnswerSource, options: RaIsfOptions) -> Run[Node]:
-    return replace(node, answered_from=answered_from, answer=(yield from _answer("closed_book", {}, node, options)))
+    return (yield from _answer(replace(node, answered_from=answered_from), "closed_book", {}, options))
 
 
 def _answer_from_passages(node: Node, passages: tuple[Passage, ...], answered_from: AnswerSource, options: RaIsfOptions) -> Run[Node]:
-    answer = yield from _answer("from_passages", {"passages": format_passages(passages)}, node, options)
-    return replace(node, answered_from=answered_from, evidence=passages, answer=answer)
+    node = replace(node, answered_from=answered_from, evidence=passages)
+    return (yield from _answer(node, "from_passages", {"passages": format_passages(passages)}, options))
 
 
 def _solve_sub_questions(node: Node, options: RaIsfOptions) -> Run[Node]:
@@ -82,7 +82,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
         f"{number}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
         for number, child in enumerate(node.children, 1)
     )
-    return replace(node, answered_from="synthesis", answer=(yield from _answer("synthesise", {"pairs": pairs or "(none)"}, node, options)))
+    return (yield from _answer(replace(node, answered_from="synthesis"), "synthesise", {"pairs": pairs or "(none)"}, options))
 
 
 def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:
@@ -107,9 +107,10 @@ def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
     return (yield from _answer_closed_book(node, "fallback_closed_book", options))
 
 
-def _answer(name: str, fields: Mapping[str, str | Blocks], node: Node, options: RaIsfOptions) -> Run[str]:
+def _answer(node: Node, name: str, fields: Mapping[str, str | Blocks], options: RaIsfOptions) -> Run[Node]:
     """Answer the question of a node by the prompt ``name``, filled with ``fields``."""
     form = "short" if options.answer_form == "yes_no" and node.ancestors else options.answer_form
     (instruction,) = load_template("ra_isf", f"form_{form}")()
     prompt = load_template("ra_isf", name)(question=node.question, form=instruction.content, shots=options.shots, **fields)
-    return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
+    draft = parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
+    return replace(node, answer=draft.answer, parse_ok=node.parse_ok and draft.parse_ok)

@@ -36,7 +36,7 @@ class Node:
         verdicts: the relevance verdict of each retrieved passage.
         evidence: passages that the answer is based on.
         children: the nodes of the sub-questions.
-        parse_ok: whether the verdicts and the list of sub-questions were readable.
+        parse_ok: whether the verdicts, the list of sub-questions and the answer were readable.
     """
 
     question: str

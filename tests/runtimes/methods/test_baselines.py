@@ -12,7 +12,7 @@ def test_direct_asks_once_and_retrieves_nothing() -> None:
     driven = drive(direct("Who?", DirectOptions()), [" Ada \n"])
     assert driven.outline == [["answer"]]
     assert driven.prompts("answer")[0].endswith("Question: Who?\nAnswer:")
-    assert driven.answer == ("Ada", (), {})
+    assert driven.answer == ("Ada", (), {"parse_ok": True})
 
 
 def test_demonstrations_are_earlier_turns() -> None:
@@ -30,7 +30,7 @@ def test_rag_reads_what_the_question_finds() -> None:
     assert driven.outline == [["retrieve"], ["answer"]]
     assert driven.queries == [("Who?",)]
     assert "[1] T1\nfirst\n\n[2] T2\nsecond\n\nQuestion: Who?" in driven.prompts("answer")[0]
-    assert driven.answer == ("Ada", tuple(found), {})
+    assert driven.answer == ("Ada", tuple(found), {"parse_ok": True})
 
 
 def test_an_empty_retrieval_leaves_the_question() -> None:
