@@ -40,7 +40,6 @@ class _OpenQuestion:
         answer: the answer; None: no answer yet, or an error.
         error: the error that ended the question; None: no error.
         waves: number of waves so far.
-        n_reused: number of results that were reused from equal requests.
         n_sampled: number of sampling calls that got a derived seed.
         started: start of the question, by ``time.monotonic``.
         on_step: called with each step; None: nobody.
@@ -53,7 +52,6 @@ class _OpenQuestion:
     answer: Answer | None = None
     error: IdxError | None = None
     waves: int = 0
-    n_reused: int = 0
     n_sampled: int = 0
     started: float = field(default_factory=time.monotonic)
     on_step: OnStep | None = None
@@ -111,7 +109,6 @@ def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None
     for state in open_questions:
         own = [next(outcomes) for _ in state.pending]
         results = _record(state, own)
-        state.n_reused += sum(result.is_reused for result in own)
         state.waves += 1
         state.error = next((result.error for result in own if result.error is not None), None)
         if state.error is None:
@@ -159,6 +156,8 @@ def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...
             prompt_tokens=outcome.prompt_tokens,
             completion_tokens=outcome.completion_tokens,
             model=outcome.model,
+            seconds=outcome.seconds,
+            is_reused=outcome.is_reused,
         )
         for request, outcome in zip(state.pending, outcomes, strict=True)
     ]
@@ -184,10 +183,15 @@ def _to_prediction(state: _OpenQuestion) -> Prediction:
         detail=answer.detail,
         steps=tuple(state.steps),
         cost=_cost(state),
-        timing=Timing(seconds=time.monotonic() - state.started, reused=state.n_reused),
+        timing=_timing(state),
         degraded=tuple(dict.fromkeys(degraded)),
         error=None if state.error is None else _error_text(state.error),
     )
+
+
+def _timing(state: _OpenQuestion) -> Timing:
+    service = sum(step.seconds for step in state.steps if not step.is_reused)
+    return Timing(seconds=time.monotonic() - state.started, service=service, reused=sum(step.is_reused for step in state.steps))
 
 
 def _degraded(step: Step) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
-from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Step:
         error: class and message of the error; None: no error.
         prompt_tokens, completion_tokens: the cost, also counted if the result of an equal request was reused.
         model: the model that answered, as its endpoint names it; empty: unknown.
+        seconds: time from sending the request to its result; of a request served in a batch, its share of the batch's time.
+        is_reused: whether the result is that of an equal request.
     """
 
     wave: int
@@ -33,6 +35,8 @@ class Step:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    is_reused: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +70,13 @@ class Timing:
     """Timing of a question in its run.
 
     Attributes:
-        seconds: time from its first request to its answer.
+        seconds: time from its first request to its answer, with all waiting.
+        service: time that its requests took by themselves, without those that reused a result.
         reused: number of requests that reused the result of an equal request.
     """
 
     seconds: float = 0.0
+    service: float = 0.0
     reused: int = 0
 
 
@@ -154,6 +160,8 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
 def step_to_json(step: Step) -> dict[str, Any]:
     """Return a step as JSON values."""
     record: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
+    if not isinstance(step.request, IMMEDIATE):
+        record |= {"seconds": round(step.seconds, 6), **({"reused": True} if step.is_reused else {})}
     if step.error is not None:
         return {**record, "error": step.error}
     if not isinstance(step.request, Note):

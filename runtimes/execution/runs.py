@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ RUN, PREDICTIONS = "run.json", "predictions.jsonl"
 FORMAT = 2
 
 _SYNC_EVERY_S = 1.0
+_RECORD_EVERY_S = 10.0
 _SHOWN_CHARACTERS = 60
 
 
@@ -34,11 +35,12 @@ class RunLog:
     Attributes:
         done: id of a finished question -> its error; None if the question was answered.
         n_cut: size in bytes of the incomplete last line that was cut off.
-        models: the models that answered, as their endpoints name them; recorded in ``run.json`` at the end.
+        models: the models that answered, as their endpoints name them; recorded in ``run.json``.
     """
 
-    def __init__(self, file: int, done: dict[str, str | None], n_cut: int) -> None:
-        self._file, self._synced = file, time.monotonic()
+    def __init__(self, file: int, done: dict[str, str | None], n_cut: int, write_session: Callable[[Mapping[str, Any]], None]) -> None:
+        self._file, self._write_session = file, write_session
+        self._started = self._synced = self._recorded = time.monotonic()
         self.done, self.n_cut = done, n_cut
         self.models = set[str]()
 
@@ -55,6 +57,14 @@ class RunLog:
         if time.monotonic() - self._synced >= _SYNC_EVERY_S:
             os.fsync(self._file)
             self._synced = time.monotonic()
+        if time.monotonic() - self._recorded >= _RECORD_EVERY_S:
+            self.record_session()
+
+    def record_session(self) -> None:
+        """Record in ``run.json`` how long this session has run so far, and which models have answered."""
+        self._recorded = time.monotonic()
+        models = {"models": sorted(self.models)} if self.models else {}
+        self._write_session({"seconds": round(self._recorded - self._started, 3), **models})
 
 
 @contextlib.contextmanager
@@ -64,7 +74,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
     Args:
         folder: folder of the run; created if missing.
         settings: all settings that affect the results, as JSON values.
-        session: the record of this start of the run.
+        session: the record of this start of the run; its duration and the models that answered are added.
 
     Raises:
         InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
@@ -84,15 +94,18 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
             done[record["id"]] = record["error"]
         n_cut = os.fstat(file).st_size - n_whole
         os.ftruncate(file, n_whole)
-        sessions = [*earlier, {**session, "predictions_before": len(done)}]
-        _write_run(folder, settings, sessions)
-        log = RunLog(file, done, n_cut)
+        current = {**session, "predictions_before": len(done)}
+
+        def write_session(progress: Mapping[str, Any]) -> None:
+            _write_run(folder, settings, [*earlier, {**current, **progress}])
+
+        write_session({})
+        log = RunLog(file, done, n_cut, write_session)
         try:
             yield log
         finally:
             os.fsync(file)
-            if log.models:
-                _write_run(folder, settings, [*sessions[:-1], {**sessions[-1], "models": sorted(log.models)}])
+            log.record_session()
             sync(folder)
     finally:
         os.close(file)

@@ -8,6 +8,7 @@ the request samples without a seed. A text that repeats itself until the token l
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,7 @@ class Outcome(NamedTuple):
         error: the error of a failed request; None: no error.
         prompt_tokens, completion_tokens: the cost, also if the result is reused.
         model: the model that answered, as its endpoint names it; empty: unknown.
+        seconds: time from sending the request to its result; of a request served in a batch, its share of the batch's time.
         is_reused: whether the result is that of an earlier equal request.
     """
 
@@ -64,6 +66,7 @@ class Outcome(NamedTuple):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model: str = ""
+    seconds: float = 0.0
     is_reused: bool = False
 
 
@@ -80,8 +83,11 @@ class _Job(NamedTuple):
 
     def run(self) -> list[Outcome]:
         """Serve the requests. An error of the call becomes the error of each request."""
+        started = time.monotonic()
         try:
-            return self.serve(list(self.requests.values()))
+            outcomes = self.serve(list(self.requests.values()))
+            share = (time.monotonic() - started) / len(outcomes)
+            return [outcome if outcome.seconds else outcome._replace(seconds=share) for outcome in outcomes]
         except IdxError as error:
             return [Outcome(error=error)] * len(self.requests)
 
@@ -180,7 +186,7 @@ class Waves:
 
 def _ask(llm: LLM, calls: list[Call]) -> list[Outcome]:
     return [
-        Outcome(_cut_loops(reply.result), None, reply.prompt_tokens, reply.completion_tokens, reply.model)
+        Outcome(_cut_loops(reply.result), None, reply.prompt_tokens, reply.completion_tokens, reply.model, reply.seconds or 0.0)
         if isinstance(reply, Reply)
         else Outcome(error=reply)
         for reply in llm.run(calls)

@@ -283,12 +283,14 @@ class Reply(NamedTuple):
         prompt_tokens: number of tokens read.
         completion_tokens: number of tokens generated, in all ``n`` texts.
         model: the model that answered, as the endpoint names it; empty: it does not say.
+        seconds: time from the request to its answer; None: the backend answers batches.
     """
 
     result: tuple[Gen, ...] | YesNo | Nll
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

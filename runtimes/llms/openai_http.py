@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -152,7 +153,9 @@ class OpenAIHttp:
             return Unreachable(f"{self.name} was not called: other calls could not connect")
         try:
             self._probe()
+            started = time.monotonic()
             reply = self._reply(call)
+            reply = reply._replace(seconds=time.monotonic() - started)
         except LLMError as error:
             if isinstance(error, Unreachable):
                 down.set()

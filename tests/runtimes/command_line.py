@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from wikidx.runtimes.cli import main
+
+
+def without_times(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction without what depends on time: its timing, and seconds and reuse of its steps."""
+    steps = [{name: value for name, value in step.items() if name not in ("seconds", "reused")} for step in record.get("steps", ())]
+    return {name: value for name, value in record.items() if name not in ("timing", "steps")} | ({"steps": steps} if steps else {})
 
 
 class Command:

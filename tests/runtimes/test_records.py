@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.runtimes.methods.driving import passages
 from tests.runtimes.test_executor import CountingSearcher
 from wikidx.runtimes.execution.executor import execute
@@ -84,7 +86,10 @@ def test_every_kind_of_step_is_told() -> None:
     (prediction,) = execute(everything, [Question("1", "who?")], services)
     result = json.loads(json.dumps(prediction_to_json(prediction)))
     steps = result.pop("steps")
-    assert result.pop("timing")["reused"] == 0
+    timing = result.pop("timing")
+    assert timing["reused"] == 0
+    assert timing["service"] == pytest.approx(sum(step.get("seconds", 0) for step in steps), abs=1e-5)
+    assert 0 < timing["service"] <= timing["seconds"]
     assert result == {
         "id": "1",
         "question": "who?",
@@ -99,6 +104,7 @@ def test_every_kind_of_step_is_told() -> None:
         "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "waves": 5},
         "yes_no": {"asked": 1, "mass": 1.0},
     }
+    assert [step.pop("seconds", 0) > 0 for step in steps] == [step.get("request") not in (None, "truncate") for step in STEPS]
     assert steps == STEPS
     assert "steps" not in prediction_to_json(prediction, with_steps=False)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.runtimes.command_line import Command
+from tests.runtimes.command_line import Command, without_times
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving
 from tests.runtimes.llms.tiny import save_tiny_llama
@@ -42,7 +42,7 @@ def lines(out: Path) -> list[dict[str, Any]]:
 
 def outcome(out: Path) -> dict[str, dict[str, Any]]:
     """Return the predictions of a run but for their times."""
-    return {name: {**record, "timing": None} for name, record in read_predictions(out).records.items()}
+    return {name: without_times(record) for name, record in read_predictions(out).records.items()}
 
 
 def run_record(out: Path) -> dict[str, Any]:

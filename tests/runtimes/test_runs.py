@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
+from wikidx.runtimes.execution import runs
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "options": {"k": {"value": 5}}, "seed": 0, "search": None}
@@ -31,7 +33,18 @@ def test_a_line_is_there_as_soon_as_it_is_appended(tmp_path: Path) -> None:
             assert [line["id"] for line in lines(tmp_path / "a" / "run")] == [str(one) for one in range(number + 1)]
     assert lines(tmp_path / "a" / "run")[1] == record("1")
     run_record = json.loads((tmp_path / "a" / "run" / RUN).read_text())
+    assert 0 <= run_record["sessions"][0].pop("seconds") < 60
     assert run_record == {"format": 2, "settings": SETTINGS, "sessions": [{"command": ["idx"], "predictions_before": 0}]}
+
+
+def test_the_time_of_a_run_is_known_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_RECORD_EVERY_S", 0.0)
+    for before in range(2):
+        with open_run(tmp_path, SETTINGS, {}) as log:
+            time.sleep(0.01)
+            log.append(record(str(before)))
+            sessions = json.loads((tmp_path / RUN).read_text())["sessions"]  # what a kill would leave now
+            assert [session["seconds"] >= 0.01 for session in sessions] == [True] * (1 + before)
 
 
 def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path) -> None:
