@@ -2,6 +2,7 @@
 
 llms/        language models: one batched interface, several backends
 errors       errors of language models
+assignments  NAME=VALUE -> options
 questions/   questions, and readers of question files
 methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed and the baselines
 execution/   execution of methods for many questions at once; results; runs on disk

@@ -101,11 +101,11 @@ def retrieval(
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions
+    from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.evaluation.reports.retrieval_report import Evaluation, question_records, retrieval_json, retrieval_report
     from wikidx.runtimes.evaluation.retrieval.scoring import CUTS, MEASURES, Scoring, check_scoring
     from wikidx.runtimes.evaluation.retrieval.trec import read_run
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
-    from wikidx.runtimes.execution.assignments import parse_assignments
 
     check_output(output)
     require_built(corpus)

@@ -52,6 +52,14 @@ class PlanOptions:
             help="A model for all roles, or for one role: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
         ),
     ] = None
+    llm_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--llm-option",
+            metavar="[ROLE.]NAME=VALUE",
+            help="An option of the models in this process, such as dtype=bfloat16 (hf) or tensor_parallel_size=2 (vllm); may be repeated.",
+        ),
+    ] = None
     corpus: Annotated[str | None, completion.corpus_option("A built corpus; with --url, a corpus of that server.")] = None
     retriever: Annotated[
         str | None, completion.retriever_option("An index as idx list names it, or several indexes joined with +; default: bm25.")
@@ -104,7 +112,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     """
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_device
-    from wikidx.runtimes.execution.assignments import parse_assignments
+    from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
 
@@ -117,6 +125,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         method=method,
         options=parse_assignments(method.options, options.assignments or (), noun="option", base=base),
         llms=options.llm or (),
+        llm_options=options.llm_option or (),
         target=target,
         connection=ConnectionOptions(
             concurrency=options.concurrency,

@@ -17,7 +17,7 @@ from wikidx.corpora.artifacts.manifest import Manifest, package_versions
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec
+from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 
 if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
@@ -43,21 +43,27 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
 _HIDDEN = "…"
 
 
-def model_identity(spec: ModelSpec, device: str) -> dict[str, str | None]:
-    """Return backend, name and version of a model, and the device of a checkpoint.
+def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
+    """Return backend, name and version of a model, and the device of a checkpoint with those of its options that affect the results.
 
     The version is the URL of an endpoint, the checksum of a script or of a checkpoint's folder, or the commit of a hub repository.
     """
-    identity: dict[str, str | None] = {"backend": spec.backend, "model": spec.model}
+    identity: dict[str, Any] = {"backend": spec.backend, "model": spec.model}
     kind = BACKENDS[spec.backend].kind
     if kind == "endpoint":
         identity["url"] = strip_credentials(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
     elif kind == "script":
         identity["sha256"] = file_sha256(Path(spec.model))
     else:
-        folder = Path(spec.model)
-        identity |= {"files": folder_digest(folder)} if folder.is_dir() else {"commit": _hub_commit(spec.model)}
+        folder, options = Path(spec.model), parse_model_options(spec)
+        identity |= (
+            {"files": folder_digest(folder)}
+            if folder.is_dir()
+            else {"commit": _hub_commit(spec.model, str(options.get("revision") or "main"))}
+        )
         identity["device"] = device
+        affecting = {name: value for name, value in options.items() if name not in BACKENDS[spec.backend].neutral}
+        identity |= {"options": affecting} if affecting else {}
     return identity
 
 
@@ -77,11 +83,11 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _hub_commit(repository: str) -> str | None:
-    """Return the commit of a repository's main branch in Hugging Face's cache; None if the repository is not cached."""
+def _hub_commit(repository: str, revision: str) -> str | None:
+    """Return the commit of a repository's revision in Hugging Face's cache; None if it is not cached."""
     hub = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser() / "hub"
     cache = Path(os.environ.get("HF_HUB_CACHE") or hub)
-    ref = cache / f"models--{repository.replace('/', '--')}" / "refs" / "main"
+    ref = cache / f"models--{repository.replace('/', '--')}" / "refs" / revision
     return ref.read_text(encoding="ascii").strip() if ref.is_file() else None
 
 

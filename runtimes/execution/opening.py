@@ -13,6 +13,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.wave import Services, TitleLookup
 from wikidx.runtimes.llms.base import Thinking
@@ -22,7 +23,6 @@ from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 
-from .assignments import parse_assignments
 from .identity import describe_served, local_fingerprints, model_identity
 
 RERANKER = "simlm"  # the default cross-encoder
@@ -57,6 +57,7 @@ class Plan:
 
     Attributes:
         llms: models as named by the user, ``[ROLE=]BACKEND:MODEL[@URL]``.
+        llm_options: options of models in this process, ``[ROLE.]NAME=VALUE``.
         target: the search target; None: no search.
         connection: options of endpoints; the timeout also applies to searches on a server.
         device: device of local models, encoders and indexes.
@@ -67,6 +68,7 @@ class Plan:
     method: Method
     options: Any
     llms: Sequence[str] = ()
+    llm_options: Sequence[str] = ()
     target: SearchTarget | None = None
     connection: ConnectionOptions = ConnectionOptions()
     device: str = "auto"
@@ -87,8 +89,8 @@ class Plan:
     def specs(self) -> dict[str, ModelSpec]:
         """Return the specification of each role's model; raises as ``assign_models`` does."""
         if not self.is_dry:
-            return assign_models(self.llms, self.method.roles)
-        named = assign_models(self.llms, self.method.roles, default=_STAND_IN)
+            return assign_models(self.llms, self.method.roles, options=self.llm_options)
+        named = assign_models(self.llms, self.method.roles, default=_STAND_IN, options=self.llm_options)
         scripts = {name for name, backend in BACKENDS.items() if backend.kind == "script"}
         return {role: spec if spec.backend in scripts else _STAND_IN for role, spec in named.items()}
 

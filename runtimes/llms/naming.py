@@ -2,7 +2,8 @@
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
 
-A model with a role serves only that role; a model without a role serves all remaining roles.
+A model with a role serves only that role; a model without a role serves all remaining roles. Options of models in this process are
+``[ROLE.]NAME=VALUE``, for all of them or for that of one role.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.runtimes.assignments import parse_assignments
 
 from .base import LLM, Thinking
 from .cache import ReplyCache
-from .options import ConnectionOptions, EngineOptions
+from .options import ConnectionOptions, EngineOptions, parse_json_or_text
 
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
+_OPTION = re.compile(r"(?:(?P<role>[a-z_]+)\.)?(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
+_SET_APART = {"model": "--llm", "device": "--device", "thinking": "--thinking"}  # option of a model -> option of the command for it
 
 
 class ModelSpec(NamedTuple):
@@ -29,12 +33,18 @@ class ModelSpec(NamedTuple):
     Attributes:
         role: the role that the model serves; None: all roles without a model of their own.
         url: the URL of an endpoint; None: the backend's default.
+        options: ``(name, value)`` of the options of a model in this process, values as the user wrote them.
     """
 
     role: str | None
     backend: str
     model: str
     url: str | None
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Return the model as the user names it, without its role."""
+        return f"{self.backend}:{self.model}" + (f"@{self.url}" if self.url else "")
 
 
 class Backend(NamedTuple):
@@ -43,10 +53,14 @@ class Backend(NamedTuple):
     Attributes:
         open: function that opens a model.
         kind: "endpoint": models at a URL, whose replies can be cached; "checkpoint": models in this process; "script": files of answers.
+        options: dataclass of the options of a checkpoint; None: the backend's library checks them.
+        neutral: names of options that do not affect the results.
     """
 
     open: Callable[[ModelSpec, Settings], LLM]
     kind: Literal["endpoint", "checkpoint", "script"]
+    options: type | None = None
+    neutral: frozenset[str] = frozenset()
 
 
 class Settings(NamedTuple):
@@ -105,17 +119,20 @@ def close_llms(llms: Iterable[LLM]) -> None:
         llm.close()
 
 
-def assign_models(specs: Sequence[str], roles: Iterable[str], default: ModelSpec | None = None) -> dict[str, ModelSpec]:
+def assign_models(
+    specs: Sequence[str], roles: Iterable[str], default: ModelSpec | None = None, options: Iterable[str] = ()
+) -> dict[str, ModelSpec]:
     """Return role -> specification of its model. The role is removed from the specification, so that roles may share a model.
 
     Args:
         specs: models as named by the user.
         roles: all roles of the method.
         default: the model of the roles to which ``specs`` assign no model; None: every role must have a model.
+        options: options of models in this process, ``[ROLE.]NAME=VALUE``.
 
     Raises:
-        InputError: a specification is malformed, or a role has two models or none.
-        UnknownNameError: a role or a backend is unknown.
+        InputError: a specification or an option is malformed, a role has two models or none, or a model takes no options.
+        UnknownNameError: a role, a backend or an option is unknown.
     """
     known = list(roles)
     by_role: dict[str | None, ModelSpec] = {}
@@ -134,7 +151,60 @@ def assign_models(specs: Sequence[str], roles: Iterable[str], default: ModelSpec
             f"no model for {', '.join(map(repr, missing))}: add --llm BACKEND:MODEL, or --llm {missing[0]}=BACKEND:MODEL, "
             "such as openai:qwen@http://127.0.0.1:8001/v1"
         )
-    return {role: (by_role[role] if role in by_role else by_role[None])._replace(role=None) for role in known}
+    assigned = {role: (by_role[role] if role in by_role else by_role[None])._replace(role=None) for role in known}
+    return _set_options(assigned, options)
+
+
+def _set_options(specs: Mapping[str, ModelSpec], assignments: Iterable[str]) -> dict[str, ModelSpec]:
+    """Return role -> specification with the options of its model; those of a role override those of all models in this process."""
+    values: dict[tuple[str | None, str], str] = {}
+    for text in assignments:
+        form = _OPTION.fullmatch(text)
+        if form is None:
+            raise InputError(f"{text!r} sets no option of a model: write NAME=VALUE, or ROLE.NAME=VALUE for the model of one role")
+        if form["role"] is not None and form["role"] not in specs:
+            raise unknown_name_error("role", form["role"], specs)
+        if (form["role"], form["name"]) in values:
+            raise InputError(f"the option '{text.partition('=')[0]}' of a model is set twice")
+        values[form["role"], form["name"]] = form["value"]
+    chosen = {role: dict[str, str]() for role in specs}
+    for (of_role, name), value in sorted(values.items(), key=lambda item: item[0][0] or ""):
+        for role in _roles_with_options(specs, of_role, name):
+            chosen[role][name] = value
+    completed = {role: spec._replace(options=tuple(sorted(chosen[role].items()))) for role, spec in specs.items()}
+    for spec in completed.values():
+        parse_model_options(spec)
+    return completed
+
+
+def _roles_with_options(specs: Mapping[str, ModelSpec], role: str | None, name: str) -> list[str]:
+    """Return the roles whose models an option concerns: the given one, or all with a model in this process."""
+    named = {each: spec for each, spec in specs.items() if role in (None, each) and spec.backend in BACKENDS}
+    local = [each for each, spec in named.items() if BACKENDS[spec.backend].kind == "checkpoint"]
+    if named and not local:
+        spec = next(iter(named.values()))
+        if BACKENDS[spec.backend].kind == "endpoint":
+            raise InputError(f"{spec} is no model in this process, and has no option '{name}': --extra-body sets fields of its requests")
+        raise InputError(f"{spec} has no options: leave --llm-option {name} out")
+    return local
+
+
+def parse_model_options(spec: ModelSpec) -> dict[str, Any]:
+    """Return the options of a model in this process as values.
+
+    Raises:
+        InputError: a value is invalid, or an option of the command sets it.
+        UnknownNameError: an option is unknown.
+    """
+    apart = next((name for name, _ in spec.options if name in _SET_APART), None)
+    if apart is not None:
+        raise InputError(f"--llm-option cannot set '{apart}': {_SET_APART[apart]} does")
+    type_ = BACKENDS[spec.backend].options if spec.backend in BACKENDS else None
+    if type_ is None:
+        return {name: parse_json_or_text(value) for name, value in spec.options}
+    texts = [f"{name}={value}" for name, value in spec.options]
+    options: Any = parse_assignments(type_, texts, noun=f"option of {spec.backend}", excluded=_SET_APART)
+    return {name: getattr(options, name) for name, _ in spec.options}
 
 
 def _openai(spec: ModelSpec, settings: Settings) -> LLM:
@@ -147,13 +217,14 @@ def _openai(spec: ModelSpec, settings: Settings) -> LLM:
 def _hf(spec: ModelSpec, settings: Settings) -> LLM:
     from .transformers_engine import TransformersEngine
 
-    return TransformersEngine(spec.model, options=EngineOptions(device=settings.device, thinking=settings.thinking))
+    options = EngineOptions(**parse_model_options(spec), device=settings.device, thinking=settings.thinking)
+    return TransformersEngine(spec.model, options=options)
 
 
 def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
     from .vllm_engine import VllmEngine
 
-    return VllmEngine(spec.model, thinking=settings.thinking)
+    return VllmEngine(spec.model, thinking=settings.thinking, options=parse_model_options(spec))
 
 
 def _scripted(spec: ModelSpec, settings: Settings) -> LLM:
@@ -162,9 +233,28 @@ def _scripted(spec: ModelSpec, settings: Settings) -> LLM:
     return ScriptedLLM(read_script(Path(spec.model)), name=f"scripted:{spec.model}")
 
 
+_VLLM_NEUTRAL = frozenset(
+    {
+        "cpu_offload_gb",
+        "data_parallel_size",
+        "disable_log_stats",
+        "distributed_executor_backend",
+        "download_dir",
+        "enable_chunked_prefill",
+        "enable_prefix_caching",
+        "enforce_eager",
+        "gpu_memory_utilization",
+        "kv_cache_memory_bytes",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "pipeline_parallel_size",
+        "tensor_parallel_size",
+    }
+)
+
 BACKENDS: Mapping[str, Backend] = {
     "openai": Backend(_openai, "endpoint"),
-    "hf": Backend(_hf, "checkpoint"),
-    "vllm": Backend(_vllm, "checkpoint"),
+    "hf": Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"})),
+    "vllm": Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL),
     "scripted": Backend(_scripted, "script"),
 }

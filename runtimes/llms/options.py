@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
@@ -54,7 +54,7 @@ class EngineOptions:
     """
 
     device: str = "auto"
-    dtype: str = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     revision: str | None = None
     thinking: Thinking = "off"
     batch_tokens: int | None = None
@@ -86,8 +86,13 @@ def parse_extra_body(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"{assignment!r} sets no field of a request: write NAME=VALUE")
         if name in _OWN_FIELDS:
             raise InputError(f"--extra-body cannot set '{name}', which every request has of its own")
-        try:
-            fields[name] = parse_json(text)
-        except ValueError:
-            fields[name] = text
+        fields[name] = parse_json_or_text(text)
     return fields
+
+
+def parse_json_or_text(text: str) -> Any:  # noqa: ANN401 - JSON
+    """Parse JSON; return a text that is not JSON as it is."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text

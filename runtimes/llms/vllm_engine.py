@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
@@ -30,6 +31,7 @@ class VllmEngine(CheckpointLLM):
     Args:
         model: a directory, or a repository on the Hugging Face hub.
         thinking: way of thinking of calls that name none.
+        options: further arguments of ``vllm.LLM``.
 
     Raises:
         InputError: vLLM cannot load the model.
@@ -37,14 +39,14 @@ class VllmEngine(CheckpointLLM):
         MissingExtraError: vLLM is not installed.
     """
 
-    def __init__(self, model: str, *, thinking: Thinking = "off") -> None:
+    def __init__(self, model: str, *, thinking: Thinking = "off", options: Mapping[str, Any] = MappingProxyType({})) -> None:
         try:
             vllm: Any = importlib.import_module("vllm")
         except ImportError as error:
             raise MissingExtraError(f"the model 'vllm:{model}'", "vllm") from error
         self._vllm = vllm
         try:
-            self._engine: Any = vllm.LLM(model=model, enable_prefix_caching=True, generation_config="vllm")
+            self._engine: Any = vllm.LLM(**{"model": model, "enable_prefix_caching": True, "generation_config": "vllm", **options})
         except (OSError, ValueError) as error:
             raise InputError(f"vLLM cannot load '{model}': {first_line(error)}") from error
         except Exception as error:  # the engine starts in a process of its own: RuntimeError stands for any failure there

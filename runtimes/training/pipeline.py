@@ -22,8 +22,8 @@ from wikidx.corpora.artifacts.durable import write_durably
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
-from wikidx.runtimes.execution.assignments import parse_assignments
 from wikidx.runtimes.execution.identity import questions_digest, versions
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.resumable import ResumableRun, RunOptions, RunSummary

@@ -15,8 +15,8 @@ from wikidx.corpora.artifacts.home import split_name
 from wikidx.indexer.machine.devices import check_devices
 from wikidx.indexer.naming import canonical_name
 from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.cli.search import _factors
-from wikidx.runtimes.execution.assignments import parse_assignments
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import METHODS, find_method
 

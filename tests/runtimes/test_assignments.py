@@ -11,8 +11,8 @@ import pytest
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.cli.ask import format_value
-from wikidx.runtimes.execution.assignments import parse_assignments
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options, option
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
 from wikidx.runtimes.execution import identity
-from wikidx.runtimes.llms.naming import parse_spec
+from wikidx.runtimes.llms.naming import assign_models, parse_spec
 
 
 def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +49,22 @@ def test_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert identity.model_identity(parse_spec("openai:m"), "auto") == {"backend": "openai", "model": "m", "url": "http://host/v1"}
     there = identity.model_identity(parse_spec("openai:m@https://me:secret@cloud/v1"), "auto")
     assert there["url"] == "https://cloud/v1"
+
+
+def test_options_of_a_model_that_affect_results_are_part_of_its_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    refs = tmp_path / "models--org--name" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "v2").write_text("456")
+
+    def identify(name: str, *options: str) -> dict[str, Any]:
+        return identity.model_identity(assign_models([name], ["answer"], options=options)["answer"], "cpu")
+
+    assert identify("hf:org/name", "batch_tokens=7") == identify("hf:org/name")
+    changed = identify("hf:org/name", "revision=v2", "dtype=bfloat16")
+    assert (changed["commit"], changed["options"]) == ("456", {"dtype": "bfloat16", "revision": "v2"})
+    of_vllm = identify("vllm:org/name", "quantization=fp8", "max_model_len=4096", "tensor_parallel_size=2")
+    assert of_vllm["options"] == {"quantization": "fp8", "max_model_len": 4096}
 
 
 def test_an_index_of_other_passages_is_another_one(build: Callable[..., PassageStore]) -> None:

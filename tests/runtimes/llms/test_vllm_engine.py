@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.naming import assign_models, open_llms
 from wikidx.runtimes.llms.vllm_engine import VllmEngine
 
 
@@ -31,6 +32,26 @@ def failing(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> VllmEngine:
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm)
     monkeypatch.setattr(VllmEngine, "_structure", lambda self, schema: None)
     return VllmEngine("tiny")
+
+
+def test_options_are_arguments_of_the_engine(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[str, object] = {}
+
+    def start(**options: object) -> SimpleNamespace:
+        started.update(options)
+        tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+        return SimpleNamespace(model_config=SimpleNamespace(max_model_len=512), get_tokenizer=lambda: tokenizer)
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
+    options = ["tensor_parallel_size=2", "quantization=fp8", "enable_prefix_caching=false"]
+    open_llms(assign_models(["vllm:org/m"], ["answer"], options=options))
+    assert started | {"generation_config": None} == {
+        "model": "org/m",
+        "generation_config": None,
+        "enable_prefix_caching": False,
+        "tensor_parallel_size": 2,
+        "quantization": "fp8",
+    }
 
 
 def test_a_batch_that_the_engine_fails_is_an_error_for_each_of_its_calls(failing: VllmEngine) -> None:

@@ -1,4 +1,4 @@
-"""Parsing of ``NAME=VALUE`` into the options of a method or a search.
+"""Parsing of ``NAME=VALUE`` into the options of a method, a search or a language model.
 
 The syntax of a value depends on the type of its field: ``true`` or ``false``, a number, plain text, or JSON for lists and objects. ``none``
 stands for None if the field allows it.

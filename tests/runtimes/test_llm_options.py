@@ -1,0 +1,21 @@
+"""``--llm-option``: options of models in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.runtimes.command_line import Command
+from tests.runtimes.llms.tiny import save_tiny_llama
+from tests.runtimes.test_cli import idx as idx_process
+
+
+def test_options_of_a_local_model_are_settings_of_the_run_unless_they_only_set_speed(idx: Command, tmp_path: Path) -> None:
+    model, out = ("--llm", f"hf:{save_tiny_llama(tmp_path / 'llama')}", "--device", "cpu"), tmp_path / "out"
+    asked = ("run", "direct", "--questions", "sample", "--limit", "2", *model, "--set", "max_tokens=2", "--out", out)
+    idx(*asked, "--llm-option", "dtype=bfloat16", "--llm-option", "batch_tokens=100")
+    settings = json.loads((out / "run.json").read_text(encoding="utf-8"))["settings"]
+    assert settings["models"]["answer"]["options"] == {"dtype": "bfloat16"}
+    assert "asked before: 2 of 2" in idx_process(*asked, "--llm-option", "answer.dtype=bfloat16").err
+    assert "dtype" in idx(*asked, "--llm-option", "dtype=float32", status=2)
+    assert "unknown option of hf 'dtipe'" in idx(*asked, "--llm-option", "dtipe=float32", "--dry-run", status=2)
