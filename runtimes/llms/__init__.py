@@ -10,6 +10,7 @@ checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
 transformers_decoding  forward passes of backend ``hf``
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
+vllm_start             start of vLLM's engine: share of the GPU's memory, errors
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text

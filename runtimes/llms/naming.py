@@ -71,12 +71,14 @@ class Settings(NamedTuple):
         cache: cache of the endpoints' replies; None: replies are not cached.
         device: device of ``hf`` checkpoints.
         thinking: way of thinking of calls that name none.
+        later: models that will be opened after this one.
     """
 
     connection: ConnectionOptions = ConnectionOptions()
     cache: ReplyCache | None = None
     device: str = "auto"
     thinking: Thinking = "off"
+    later: tuple[ModelSpec, ...] = ()
 
 
 def parse_spec(text: str) -> ModelSpec:
@@ -98,15 +100,16 @@ def parse_spec(text: str) -> ModelSpec:
 
 
 def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - immutable
-    """Open the model of each role. A model shared by several roles is opened once.
+    """Open the model of each role. A model shared by several roles is opened once. vLLM, which shares the GPU's free memory, is last.
 
     Raises:
         InputError, LLMError, MissingExtraError: a model cannot be opened.
     """
     opened: dict[ModelSpec, LLM] = {}
     try:
-        for spec in dict.fromkeys(chosen.values()):
-            opened[spec] = BACKENDS[spec.backend].open(spec, settings)
+        waiting = sorted(dict.fromkeys(chosen.values()), key=lambda spec: spec.backend == "vllm")
+        for number, spec in enumerate(waiting, start=1):
+            opened[spec] = BACKENDS[spec.backend].open(spec, settings._replace(later=tuple(waiting[number:])))
     except BaseException:
         close_llms(opened.values())
         raise
@@ -224,7 +227,8 @@ def _hf(spec: ModelSpec, settings: Settings) -> LLM:
 def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
     from .vllm_engine import VllmEngine
 
-    return VllmEngine(spec.model, thinking=settings.thinking, options=parse_model_options(spec))
+    later = [parse_model_options(each) for each in settings.later]
+    return VllmEngine(spec.model, thinking=settings.thinking, options=parse_model_options(spec), later=later)
 
 
 def _scripted(spec: ModelSpec, settings: Settings) -> LLM:

@@ -1,7 +1,7 @@
 """vLLM in this process: one engine call per batch, with prefix caching and structured outputs.
 
-This backend needs the extra ``vllm`` and a GPU. It is written from vLLM's documentation, and tested with a fake of vLLM. Yes/no scores are
-exact: vLLM returns the log-probabilities of the tokens that begin an answer.
+This backend needs the extra ``vllm`` and a GPU. It is written from the sources of vLLM 0.22 to 0.33, and tested with a fake of vLLM.
+Yes/no scores are exact: vLLM returns the log-probabilities of the tokens that begin an answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .checkpoint import CheckpointLLM, PreparedCall
 from .text import MAX_BLANKS, NO_SINGLE_TOKEN
 from .thinking import finish_text, split_thinking
 from .turns import end_turn
+from .vllm_start import start_engine
 
+_REFUSALS = frozenset({"ValueError", "TypeError", "VLLMClientError"})  # raised before the engine works on any prompt
 _IDS_PER_ANSWER = 64  # vLLM returns the log-probabilities of at most 128 given tokens
 
 
@@ -32,6 +34,7 @@ class VllmEngine(CheckpointLLM):
         model: a directory, or a repository on the Hugging Face hub.
         thinking: way of thinking of calls that name none.
         options: further arguments of ``vllm.LLM``.
+        later: options of the engines that this process will start after this one; they need memory too.
 
     Raises:
         InputError: vLLM cannot load the model.
@@ -39,27 +42,30 @@ class VllmEngine(CheckpointLLM):
         MissingExtraError: vLLM is not installed.
     """
 
-    def __init__(self, model: str, *, thinking: Thinking = "off", options: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        thinking: Thinking = "off",
+        options: Mapping[str, Any] = MappingProxyType({}),
+        later: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         try:
             vllm: Any = importlib.import_module("vllm")
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if error.name != "vllm":
+                raise InputError(f"vLLM is installed, but lacks a part: {first_line(error)}") from error
             raise MissingExtraError(f"the model 'vllm:{model}'", "vllm") from error
+        except (ImportError, OSError) as error:
+            raise InputError(f"vLLM is installed, but cannot be loaded: {first_line(error)}") from error
         self._vllm = vllm
-        try:
-            self._engine: Any = vllm.LLM(**{"model": model, "enable_prefix_caching": True, "generation_config": "vllm", **options})
-        except (OSError, ValueError) as error:
-            raise InputError(f"vLLM cannot load '{model}': {first_line(error)}") from error
-        except Exception as error:  # the engine starts in a process of its own: RuntimeError stands for any failure there
-            raise LLMError(
-                f"vLLM cannot start with '{model}': {first_line(error)}; the lines above tell why, often too little memory"
-            ) from error
-        config = getattr(self._engine, "model_config", None) or self._engine.llm_engine.model_config
+        self._engine: Any = start_engine(vllm, model, options, later)
         super().__init__(
             f"vllm:{model}",
             self._engine.get_tokenizer(),
             top_logprobs=None,
             structured=frozenset({"choice", "json", "regex"}),
-            context=int(config.max_model_len),
+            context=int(self._engine.model_config.max_model_len),
             thinking=thinking,
         )
 
@@ -67,14 +73,25 @@ class VllmEngine(CheckpointLLM):
         """Answer a batch of calls in one engine call. If the engine fails, every call has an error."""
         prepared_calls = list(map(self._prepare, calls))
         fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]
-        prompts = [{"prompt_token_ids": [*prepared.ids, *prepared.continuation]} for prepared in fitting]
+        replies = iter(self._answer(fitting))
+        return [next(replies) if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
+
+    def _answer(self, prepared_calls: Sequence[PreparedCall]) -> list[Reply | LLMError]:
+        """Answer a batch. A parameter that vLLM refuses fails only its own call: the calls are then answered one by one."""
+        if not prepared_calls:
+            return []
         try:
-            sampling = [self._sampling(prepared.call) for prepared in fitting]
-            outputs = iter(self._engine.generate(prompts, sampling, use_tqdm=False) if fitting else [])
+            sampling = [self._sampling(prepared.call) for prepared in prepared_calls]
+            prompts = [{"prompt_token_ids": [*prepared.ids, *prepared.continuation]} for prepared in prepared_calls]
+            outputs = self._engine.generate(prompts, sampling, use_tqdm=False)
         except Exception as error:  # noqa: BLE001 - vLLM documents no exceptions, and raises those of its libraries
-            failure = LLMError(f"vLLM failed on a batch of {len(fitting)} prompts: {type(error).__name__}: {first_line(error)}")
-            return [failure if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
-        return [self._reply(prepared, next(outputs)) if isinstance(prepared, PreparedCall) else prepared for prepared in prepared_calls]
+            is_refused = any(kind.__name__ in _REFUSALS for kind in type(error).__mro__)
+            if is_refused and len(prepared_calls) > 1:
+                return [reply for prepared in prepared_calls for reply in self._answer([prepared])]
+            batch = "a prompt" if is_refused else f"a batch of {len(prepared_calls)} prompts"
+            failure = LLMError(f"vLLM failed on {batch}: {type(error).__name__}: {first_line(error)}")
+            return [failure] * len(prepared_calls)
+        return list(map(self._reply, prepared_calls, outputs))
 
     def close(self) -> None:
         """Release the engine."""
