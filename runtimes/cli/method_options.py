@@ -49,7 +49,7 @@ class PlanOptions:
         typer.Option(
             "--llm",
             metavar="[ROLE=]BACKEND:MODEL[@URL]",
-            help="A model for all roles, or for one role: openai:NAME@URL, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
+            help="A model for all roles, or for one role: openai:NAME@URL,URL…, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
         ),
     ] = None
     llm_option: Annotated[

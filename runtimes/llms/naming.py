@@ -1,4 +1,4 @@
-"""Names of language models: ``[ROLE=]BACKEND:MODEL[@URL]``.
+"""Names of language models: ``[ROLE=]BACKEND:MODEL[@URL[,URL]]``.
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
 
@@ -9,6 +9,7 @@ A model with a role serves only that role; a model without a role serves all rem
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ class ModelSpec(NamedTuple):
 
     Attributes:
         role: the role that the model serves; None: all roles without a model of their own.
-        url: the URL of an endpoint; None: the backend's default.
+        url: the URL of an endpoint, or those of its replicas, separated by commas; None: the backend's default.
         options: ``(name, value)`` of the options of a model in this process, values as the user wrote them.
     """
 
@@ -212,9 +213,16 @@ def parse_model_options(spec: ModelSpec) -> dict[str, Any]:
 
 def _openai(spec: ModelSpec, settings: Settings) -> LLM:
     from .openai_http import OpenAIHttp
+    from .replicas import Replicas, split_urls
 
     options = dataclasses.replace(settings.connection, thinking=settings.thinking)
-    return OpenAIHttp(spec.model, spec.url, options=options, cache=settings.cache)
+    urls = split_urls(spec.url) if spec.url else []
+    if len(urls) <= 1:
+        return OpenAIHttp(spec.model, spec.url, options=options, cache=settings.cache)
+    once = dataclasses.replace(options, retries=min(1, options.retries))  # then another replica is asked
+    affecting = [options.context, options.thinking, dict(options.extra_body)]  # as in the cache of one endpoint
+    replicas = [OpenAIHttp(spec.model, url, options=once) for url in urls]
+    return Replicas(str(spec), replicas, options, cache=settings.cache, cache_name=f"{spec} {json.dumps(affecting, sort_keys=True)}")
 
 
 def _hf(spec: ModelSpec, settings: Settings) -> LLM:
