@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
+import os
 import pkgutil
 import sys
 from typing import Annotated, Any
@@ -34,6 +36,7 @@ COMMANDS = {
     "eval answers": ("eval_runs:answers", "Score the answers of a run."),
     "eval retrieval": ("eval_retrieval:retrieval", "Score the rankings of retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
+    "eval folder": ("eval_runs:folder", "Score all runs in a folder as one table."),
 }
 """Command -> (module and function in this folder, description in the list of commands)."""
 
@@ -77,6 +80,7 @@ EXAMPLES = {
     ),
     "eval retrieval": ("idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm",),
     "eval compare": ("idx eval compare runs/direct runs/rag --html compare.html",),
+    "eval folder": ("idx eval folder runs", "idx eval folder runs --format latex --table Runs"),
 }
 """Command -> the examples at the end of its help."""
 
@@ -86,9 +90,18 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's copy of click
         """Return the command that the arguments name, after importing its module."""
+        if self.name == "eval" and args[0] not in self.commands and (found := _command_for(args)):
+            args = [found, *args]
         name, command, left = super().resolve_command(ctx, args)
         path = f"{name}" if ctx.parent is None else f"{self.name} {name}"
         return name, command_of(path) if path in COMMANDS else command, left
+
+
+def _command_for(args: list[str]) -> str | None:
+    """Return the ``idx eval`` command for runs that are named without a command; None if the first argument is no file or folder."""
+    paths = list(itertools.takewhile(os.path.exists, args))
+    is_run = bool(paths) and (os.path.isfile(paths[0]) or os.path.isfile(os.path.join(paths[0], "predictions.jsonl")))
+    return None if not paths else "compare" if len(paths) > 1 else "answers" if is_run else "folder"
 
 
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
@@ -132,7 +145,7 @@ def _options(
 _groups = {
     "": app,
     "import": _group("Import an existing Lucene index or published embeddings."),
-    "eval": _group("Score answers and rankings by the official metrics."),
+    "eval": _group("Score answers and rankings by the official metrics; a folder of runs, or a run, without a command as well."),
 }
 for _path, (_, _summary) in COMMANDS.items():
     _group_name, _, _name = _path.rpartition(" ")

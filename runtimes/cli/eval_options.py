@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.errors import InputError
+from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.progress_display import show_steps
 
+from .completion import words
 from .method_options import exit_on_interrupt
-from .question_options import QuestionFormat
+from .question_options import ScoredQuestionFormat
 from .screen import note, print_json, print_line
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ Seed = Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap and
 
 _EVERY_METRIC = "all"
 
+FORMATS = ("table", "markdown", "csv", "latex", "html", "json")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
@@ -43,7 +46,7 @@ class Scoring:
             "questions in the predictions."
         ),
     ] = None
-    question_format: QuestionFormat = None
+    question_format: ScoredQuestionFormat = None
     metrics: Annotated[str | None, typer.Option(help="Metrics, joined by commas, or all; default: those of the questions' data set.")] = (
         None
     )
@@ -69,10 +72,53 @@ class Scoring:
 class Output:
     """Destinations and formats of a report."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False
+    format: Annotated[str, typer.Option(help=f"Format of the output: {', '.join(FORMATS)}.", autocompletion=words(*FORMATS))] = "table"
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="Print only the tables whose title begins with this text; may be repeated."),
+    ] = None
     html: Annotated[Path | None, typer.Option(help="Also write the report with plots as one HTML file.")] = None
     per_question: Annotated[Path | None, typer.Option(help="Also write the values of every question, as JSON Lines.")] = None
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Return the folders of ``idx run`` in a folder, at any depth.
+
+    Raises:
+        InputError: the folder does not exist, or holds no run.
+    """
+    from wikidx.runtimes.execution.runs import PREDICTIONS
+
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: name one that holds folders of 'idx run --out'")
+    found = sorted(file.parent for file in folder.rglob(PREDICTIONS))
+    if not found:
+        raise InputError(f"{folder} holds no {PREDICTIONS}, at any depth: name a folder that holds folders of 'idx run --out'")
+    return found
+
+
+def score_each(paths: Sequence[Path], folder: Path, scoring: Scoring) -> tuple[list[ScoredRun], dict[str, str]]:
+    """Read and score the runs in a folder; the name of a run is its path in the folder.
+
+    Returns:
+        The scored runs, and why others were left out: name -> error.
+
+    Raises:
+        InputError: no run can be scored.
+    """
+    runs: list[ScoredRun] = []
+    left_out: dict[str, str] = {}
+    for path in paths:
+        name = path.name if path == folder else str(path.relative_to(folder))
+        try:
+            runs += [run._replace(name=name) for run in score_runs([path], scoring)]
+        except IdxError as error:
+            left_out[name] = str(error)
+            note(f"{name} is left out: {error}")
+    if not runs:
+        raise InputError(f"none of the {len(paths)} runs in {folder} can be scored: the lines above say why")
+    return runs, left_out
 
 
 def score_runs(paths: Sequence[Path], scoring: Scoring) -> list[ScoredRun]:
@@ -135,19 +181,27 @@ def finish(
     Raises:
         MissingExtraError: HTML is requested, and matplotlib or adjustText is not installed.
     """
-    from wikidx.runtimes.evaluation.reports.report import to_html, to_markdown, to_text
+    from wikidx.runtimes.evaluation.reports import report as reports
 
+    selected = reports.select_tables(report, output.tables) if output.tables else report
     if output.html is not None:
-        write_durably(output.html, to_html(report).encode())
+        write_durably(output.html, reports.to_html(report).encode())
         note(f"report: {output.html}")
     if output.per_question is not None:
         lines = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
         write_durably(output.per_question, lines.encode())
         note(f"per question: {output.per_question}")
-    if output.as_json:
+    if output.as_json or output.format == "json":
         print_json(to_json())
     else:
-        print_line((to_markdown if output.as_markdown else to_text)(report))
+        render = {
+            "table": reports.to_text,
+            "markdown": reports.to_markdown,
+            "csv": reports.to_csv,
+            "latex": reports.to_latex,
+            "html": reports.to_html,
+        }
+        print_line(render[output.format](selected))
     failures = [(run.name, name, about) for run in runs for name, about in run.row_metrics.items() if about.get("failures")]
     for run, name, about in failures:
         why, n = max(about["failures"].items(), key=lambda failure: failure[1])
@@ -157,9 +211,21 @@ def finish(
 
 
 def check_output(output: Output) -> None:
-    """Raise ``InputError`` if JSON and Markdown are both requested, an output's folder does not exist, or an output is a folder."""
-    if output.as_json and output.as_markdown:
-        raise InputError("--json and --markdown: use one of them")
+    """Check the options of a report.
+
+    Raises:
+        InputError: JSON and another format are requested, tables of JSON are selected, an output's folder does not exist, or an output is a
+            folder.
+        UnknownNameError: the format is unknown.
+    """
+    from wikidx.corpora.registry import unknown_name_error
+
+    if output.format not in FORMATS:
+        raise unknown_name_error("format", output.format, FORMATS)
+    if output.as_json and output.format not in ("table", "json"):
+        raise InputError(f"--json and --format {output.format}: use one of them")
+    if output.tables and (output.as_json or output.format == "json"):
+        raise InputError("--table selects tables, which JSON has not: leave it out, or use another --format")
     for file in filter(None, (output.html, output.per_question)):
         if not file.absolute().parent.is_dir():
             raise InputError(f"{file} cannot be written: there is no folder {file.absolute().parent}")

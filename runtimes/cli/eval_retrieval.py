@@ -16,7 +16,7 @@ from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
 from .method_options import Reranker, Search
 from .option_groups import flatten
-from .question_options import QuestionOptions, Questions
+from .question_options import QuestionOptions, Questions, ScoredQuestionFormat
 
 if TYPE_CHECKING:
     from wikidx.corpora.progress import Progress
@@ -75,7 +75,7 @@ class _Task(NamedTuple):
     run_out: Path | None
 
 
-@flatten()
+@flatten(question_format=ScoredQuestionFormat)
 def retrieval(
     corpus: Corpus,
     questions: Questions,

@@ -1,4 +1,4 @@
-"""``idx eval answers`` scores a run's answers; ``idx eval compare`` compares several runs and tests their differences."""
+"""``idx eval answers`` scores a run, ``idx eval compare`` compares several, and ``idx eval folder`` scores all runs of a folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .eval_options import Level, Output, Scoring, Seed, check_output, finish, score_runs
+from .eval_options import Level, Output, Scoring, Seed, check_output, find_runs, finish, score_each, score_runs
 from .option_groups import flatten
 
 
@@ -25,7 +25,7 @@ def answers(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the answers of a run: means with intervals, also by type of question if known, costs, and data issues."""
+    """Score the answers of a run: means with intervals, also by group of questions, what went wrong, costs, examples, data issues."""
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
@@ -70,4 +70,36 @@ def compare(
         lambda: comparison_json(comparison),
         records=question_records(comparison.runs),
         runs=comparison.runs,
+    )
+
+
+@flatten()
+def folder(
+    path: Annotated[Path, typer.Argument(metavar="FOLDER", help='A folder that holds folders of "idx run", at any depth.')],
+    *,
+    scoring: Scoring,
+    level: Level = 0.95,
+    seed: Seed = 0,
+    output: Output,
+) -> None:
+    """Score all runs in a folder as one table, and runs that differ in the seed alone also as mean and standard deviation."""
+    from wikidx.runtimes.evaluation.reports.answers_report import answers_json
+    from wikidx.runtimes.evaluation.reports.comparison_report import question_records, seeds_json
+    from wikidx.runtimes.evaluation.reports.folder_report import folder_report
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
+
+    check_output(output)
+    scored, left_out = score_each(find_runs(path), path, scoring)
+    bootstrap = Bootstrap(level, seed)
+    finish(
+        folder_report(str(path), scored, left_out, bootstrap),
+        output,
+        lambda: {
+            "folder": str(path),
+            "runs": [answers_json(run, bootstrap) for run in scored],
+            "seeds": seeds_json(scored),
+            "left_out": left_out,
+        },
+        records=question_records(scored),
+        runs=scored,
     )

@@ -16,13 +16,10 @@ Questions = Annotated[
         help='A file of questions, such as JSON Lines of {"id", "question", "golden_answers"}; "sample": those of the sample corpus.'
     ),
 ]
-QuestionFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; default: detected from its content.",
-    ),
-]
+_FORMAT_HELP = "The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; default: detected from its content."
+QuestionFormat = Annotated[str | None, typer.Option("--format", help=_FORMAT_HELP)]
+ScoredQuestionFormat = Annotated[str | None, typer.Option("--question-format", help=_FORMAT_HELP)]
+"""The same where ``--format`` is that of the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

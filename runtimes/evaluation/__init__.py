@@ -8,6 +8,6 @@ reports/    reports as text, Markdown, JSON and HTML with plots
 prediction_files  reader of prediction files             predictions    the predictions of a run
 run_facts         reader of run.json                     run_questions  the questions of a run
 normalizing       normalisation of answers               scoring        values per question and metric
-uncertainty       intervals and paired tests             comparing      comparison of runs
-published         the papers' figures
+outcomes          problems of answers, groups            uncertainty    intervals and paired tests
+comparing         comparison of runs                     published      the papers' figures
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,10 +13,11 @@ from wikidx.runtimes.evaluation.by_models.row_metrics import model_of
 from wikidx.runtimes.evaluation.published import PublishedFigure, comparable_results
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval, PairedTest
+from wikidx.runtimes.questions import Question
 
 from . import normalizing
 
-SECONDS = "seconds"
+SERVICE = "service"
 _PAPERS_MODELS = {"NLI": "google/t5_xxl_true_nli_mixture", "judge": "gpt-4"}  # Self-Reasoning's NLI model, RetroRAG's judge
 
 
@@ -43,11 +45,13 @@ class OwnResult(NamedTuple):
         run: the run's name.
         value: the run's mean with its interval.
         differences: the settings that differ, such as "LLM: GPT-4 / qwen"; the paper's setting comes first.
+        obstacles: those of the differences that forbid a comparison: in the questions and in the corpus; empty: comparable.
     """
 
     run: str
     value: Interval
     differences: str
+    obstacles: str
 
 
 class PublishedResult(NamedTuple):
@@ -89,10 +93,51 @@ def question_positions(run: ScoredRun) -> dict[tuple[str, str], int]:
 
 def _common_values(first: ScoredRun, second: ScoredRun, metric: str) -> tuple[FloatArray, FloatArray]:
     """Return the values of two runs on their common questions, in the same order."""
-    second_positions = question_positions(second)
-    pairs = [(position, second_positions[key]) for key, position in question_positions(first).items() if key in second_positions]
-    first_indices, second_indices = np.array(pairs, np.intp).reshape(-1, 2).T
+    first_indices, second_indices = np.array(_common_positions(first, second), np.intp).reshape(-1, 2).T
     return first.values[metric][first_indices], second.values[metric][second_indices]
+
+
+def _common_positions(first: ScoredRun, second: ScoredRun) -> list[tuple[int, int]]:
+    """Return the positions of each common question in the two runs."""
+    positions = question_positions(second)
+    return [(position, positions[key]) for key, position in question_positions(first).items() if key in positions]
+
+
+class Example(NamedTuple):
+    """A question that a run answers better ("win") or worse ("loss") than another run.
+
+    Attributes:
+        question: the question.
+        answers: the answer of the first and of the second run; None: no answer.
+    """
+
+    outcome: str
+    question: Question
+    answers: tuple[str | None, str | None]
+
+
+def find_examples(first: ScoredRun, second: ScoredRun, metric: str, limit: int) -> list[Example]:
+    """Return up to ``limit`` wins of the first run over the second by a metric, and as many losses; the largest differences first."""
+    pairs = _common_positions(first, second)
+    differences = [first.values[metric][at] - second.values[metric][other] for at, other in pairs]
+    found = list[Example]()
+    for outcome, sign in (("win", 1), ("loss", -1)):
+        order = sorted(
+            (number for number, value in enumerate(differences) if value * sign > 0), key=lambda number: -differences[number] * sign
+        )
+        for at, other in (pairs[number] for number in order[:limit]):
+            found.append(Example(outcome, first.questions[at], (first.rows[at].answer, second.rows[other].answer)))
+    return found
+
+
+def group_seeds(runs: Sequence[ScoredRun]) -> list[list[ScoredRun]]:
+    """Return the groups of at least two runs whose settings, as ``run.json`` records them, differ in the seed alone."""
+    groups = dict[str, list[ScoredRun]]()
+    for run in runs:
+        settings = dict(run.predictions.run_json.get("settings") or {})
+        if settings.pop("seed", None) is not None:
+            groups.setdefault(json.dumps([run.dataset, settings], sort_keys=True), []).append(run)
+    return [group for group in groups.values() if len({run.facts.seed for run in group}) > 1]
 
 
 def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_all: bool = False) -> list[PublishedResult]:
@@ -107,16 +152,27 @@ def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_
     results = list[PublishedResult]()
     for dataset, group in group_by_dataset(runs).items():
         methods: Collection[str] | None = {run.facts.method for run in group if run.facts.method}
-        available = {*metric_names(group), SECONDS}
+        available = {*metric_names(group), SERVICE}
         for published, metric in comparable_results(dataset, available, None if include_all or not methods else methods):
             matching = [run for run in group if published.method is not None and run.facts.method == published.method]
             own_results = [
-                OwnResult(run.name, mean, _describe_differences(published, run, metric))
+                OwnResult(run.name, mean, _describe_differences(published, run, metric), _describe_obstacles(published, run))
                 for run in matching
                 if (mean := bootstrap.interval(run.values_of(metric))).n
             ]
             results.append(PublishedResult(published, metric, tuple(own_results)))
     return results
+
+
+def _describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
+    """Return why a paper's figure and a run's are not comparable, as ``OwnResult.obstacles``."""
+    n, corpus = len(run.questions) + run.source.n_missing, run.facts.corpus
+    obstacles = []
+    if published.n_questions != n:
+        obstacles.append(f"questions: {published.questions} / {n:,}")
+    if published.corpus and corpus not in published.own_corpora:
+        obstacles.append(f"corpus: {published.corpus} / {corpus or 'unknown'}")
+    return "; ".join(obstacles)
 
 
 def _describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:

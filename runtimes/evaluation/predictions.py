@@ -64,6 +64,9 @@ class PredictionRow(NamedTuple):
         question: the question's text; None if not recorded.
         degraded: fallbacks for capabilities that a model lacks.
         yes_no: number and mean mass of the yes/no questions to models, as in ``predictions.jsonl``; empty if there were none.
+        error: the error with which the method ended; None: no error.
+        parse_ok: whether the answer was found in the expected form and is whole; None: not recorded.
+        replies: numbers of generated texts, of cut and of empty ones, as in ``predictions.jsonl``; empty if not recorded.
     """
 
     id: str
@@ -74,6 +77,9 @@ class PredictionRow(NamedTuple):
     question: str | None = None
     degraded: tuple[str, ...] = ()
     yes_no: Mapping[str, Any] = _EMPTY
+    error: str | None = None
+    parse_ok: bool | None = None
+    replies: Mapping[str, Any] = _EMPTY
 
 
 class Predictions(NamedTuple):
@@ -154,10 +160,24 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
     documents = record.get("passages", record.get("docs"))
     passages = tuple(item for item in documents if isinstance(item, dict)) if isinstance(documents, list) else ()
     question = next((record[field] for field in _QUESTION_FIELDS if isinstance(record.get(field), str)), None)
-    cost, timing, yes_no = (_mapping(record.get(field)) for field in ("cost", "timing", "yes_no"))
+    cost, timing, yes_no, detail, replies = (_mapping(record.get(field)) for field in ("cost", "timing", "yes_no", "detail", "replies"))
     degraded = record.get("degraded")
     fallbacks = tuple(text for text in degraded if isinstance(text, str)) if isinstance(degraded, list) else ()
-    return PredictionRow(name, answer, passages, cost, timing, question, fallbacks, yes_no), [item for item in (several, kind) if item]
+    error, parse_ok = record.get("error"), detail.get("parse_ok")
+    row = PredictionRow(
+        name,
+        answer,
+        passages,
+        cost,
+        timing,
+        question,
+        fallbacks,
+        yes_no,
+        None if error is None else str(error),
+        parse_ok if isinstance(parse_ok, bool) else None,
+        replies,
+    )
+    return row, [item for item in (several, kind) if item]
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

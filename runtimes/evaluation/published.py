@@ -1,9 +1,10 @@
 """The figures in the four papers' tables, for comparison with ours; ``PublishedFigure`` records the conditions of each figure.
 
-The file ``published.json`` has four parts:
+The file ``published.json`` has five parts:
 
 papers    paper -> title, arXiv number, retriever, corpus, k, and questions by dataset
 results   rows ``[paper, table, language model, setting, system, our corresponding method or null, {dataset: {metric: value}}]``
+corpora   the papers' corpus -> our corpora with the same texts
 metrics   the papers' metric -> dataset -> our metrics, the closest first
 files     dataset -> words that identify the dataset in a file's name
 """
@@ -55,6 +56,17 @@ class PublishedFigure(NamedTuple):
     corpus: str
     questions: str
     k: int
+
+    @property
+    def n_questions(self) -> int | None:
+        """The number of evaluated questions; None: not stated."""
+        number = re.search(r"\d[\d,]*(?= )", self.questions)
+        return int(number[0].replace(",", "")) if number else None
+
+    @property
+    def own_corpora(self) -> list[str]:
+        """Names of our corpora that hold the same texts; empty if there are none."""
+        return list(_tables()["corpora"].get(self.corpus, ()))
 
     @property
     def source(self) -> str:

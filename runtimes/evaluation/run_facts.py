@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -20,7 +21,7 @@ _SHAPE: Mapping[str, Any] = {
         "options": {EACH: {}},
         "search": {},
     },
-    "sessions": [{"questions": int, "source": {"file": str, "format": str}}],
+    "sessions": [{"questions": int, "source": {"file": str, "format": str}, "models": [str], "seconds": int | float}],
 }
 """Types of the fields of ``run.json`` that are read. All except ``settings`` and ``sessions`` may be absent, or null for unknown."""
 
@@ -32,6 +33,7 @@ class RunFacts(NamedTuple):
         model: the language model; if roles have different models, each role with its model.
         retriever: the retriever and, if used, the reranker.
         k: number of passages per search.
+        answered_by: the models that answered, as their endpoints name them, unless it is the name of ``model``.
     """
 
     method: str = ""
@@ -40,6 +42,7 @@ class RunFacts(NamedTuple):
     corpus: str = ""
     seed: str = ""
     k: str = ""
+    answered_by: str = ""
 
 
 def read_run_json(folder: Path) -> Mapping[str, Any]:
@@ -76,7 +79,14 @@ def run_facts(run_json: Mapping[str, Any]) -> RunFacts:
     retriever = str(search.get("retriever") or "") + (f", reranked by {reranker}" if reranker else "")
     k = (settings.get("options") or {}).get("k") or {}
     method, corpus = str(settings.get("method") or ""), str(search.get("corpus") or "")
-    return RunFacts(method, model, retriever, corpus, str(settings.get("seed", "")), str(k.get("value", "")))
+    answered_by = ", ".join(sorted({name for session in run_json.get("sessions") or () for name in session.get("models") or ()} - {model}))
+    return RunFacts(method, model, retriever, corpus, str(settings.get("seed", "")), str(k.get("value", "")), answered_by)
+
+
+def wall_seconds(run_json: Mapping[str, Any]) -> float:
+    """Return the duration of a run, summed over its starts; NaN if a start does not record it."""
+    sessions = run_json.get("sessions") or ()
+    return float(sum(session.get("seconds", math.nan) for session in sessions)) if sessions else math.nan
 
 
 def _model(metadata: Mapping[str, Any]) -> str:

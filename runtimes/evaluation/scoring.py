@@ -10,8 +10,9 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
+from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
 from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
-from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts
+from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.execution.results import count_kinds
@@ -42,7 +43,7 @@ RULES = {
     "questions",
 }
 
-COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "seconds")
+COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "service", "seconds")
 
 _EXAMPLES = 5
 _MAX_COST = 2**53  # larger values count as not recorded, so that sums stay finite
@@ -66,10 +67,11 @@ class ScoredRun(NamedTuple):
         source: the questions, n in number, and their origin.
         rows: one prediction per question; its answer is None if no prediction matches the question or the prediction has no answer.
         values: metric -> float64 (n,), from 0 to 1; NaN: undefined for the question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. Seconds are measured from the first request of a question to its
-            answer, and include time spent on other questions.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. "service" is the time, in seconds, that the question's own requests
+            took; "seconds" the time from its first request to its answer, which includes waiting for other questions.
         data_issues: key of ``RULES`` -> occurrences.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
+        holds_answer: whether the passages have a gold answer, float64 (n,) as ``find_answers`` returns it; empty: not tested.
     """
 
     name: str
@@ -82,6 +84,17 @@ class ScoredRun(NamedTuple):
     costs: Mapping[str, FloatArray]
     data_issues: Mapping[str, Occurrences]
     row_metrics: Mapping[str, Mapping[str, Any]]
+    holds_answer: FloatArray = np.empty(0)
+
+    @property
+    def n_answered(self) -> int:
+        """The number of questions with an answer."""
+        return sum(row.answer is not None for row in self.rows)
+
+    @property
+    def wall_seconds(self) -> float:
+        """The run's own duration over all its starts; NaN: not recorded."""
+        return wall_seconds(self.predictions.run_json)
 
     @property
     def fallbacks(self) -> list[tuple[int, str]]:
@@ -105,11 +118,9 @@ class ScoredRun(NamedTuple):
         """Return the values of a metric or cost by name; empty if the run has none."""
         return self.values.get(metric, self.costs.get(metric, np.empty(0)))
 
-    def types(self) -> dict[str, FloatArray]:
-        """Return question type -> mask, bool (n,); empty if there are fewer than two types."""
-        kinds = [str(question.gold.get("type") or "") for question in self.questions]
-        named = sorted(set(kinds) - {""})
-        return {kind: np.array([other == kind for other in kinds]) for kind in named} if len(named) > 1 else {}
+    def groups(self) -> dict[str, dict[str, Mask]]:
+        """Return breakdown ("type", "hops", "passages", "yes and no") -> group -> mask over the questions."""
+        return groups(self.rows, self.questions, self.holds_answer if len(self.holds_answer) else np.full(len(self.rows), np.nan))
 
 
 def score_run(
@@ -145,7 +156,8 @@ def score_run(
         measurements[type(row_metric).__name__] = {"values": list(result.values), **row_metric.metadata(), "counts": result.counts}
     costs = {cost: np.array([_cost(row, cost) for row in rows], np.float64) for cost in COSTS}
     data_issues, facts = _find_issues(predictions, matched, source), run_facts(predictions.run_json)
-    return ScoredRun(name, dataset or source.dataset, facts, predictions, source, rows, values, costs, data_issues, measurements)
+    holds = find_answers(rows, questions)
+    return ScoredRun(name, dataset or source.dataset, facts, predictions, source, rows, values, costs, data_issues, measurements, holds)
 
 
 def _join(predictions: Predictions, source: RunQuestions) -> dict[str, PredictionRow]:
@@ -180,8 +192,8 @@ def _value(metric: Metric, row: PredictionRow, question: Question) -> float:
 
 
 def _cost(row: PredictionRow, cost: str) -> float:
-    if cost == "seconds":
-        return _number(row.timing.get("seconds"))
+    if cost in ("seconds", "service"):
+        return _number(row.timing.get(cost))
     if cost == "tokens":
         return _number(row.cost.get("prompt_tokens")) + _number(row.cost.get("completion_tokens"))
     return _number(row.cost.get(cost))

@@ -118,6 +118,11 @@ class Prediction:
         """Total probabilities of the two answers, for each yes/no question to a model."""
         return [step.result.mass for step in self.steps if isinstance(step.result, YesNo)]
 
+    @property
+    def texts(self) -> list[Gen]:
+        """All generated texts."""
+        return [item for step in self.steps if isinstance(step.result, tuple) for item in step.result if isinstance(item, Gen)]
+
 
 def count_kinds(texts: Iterable[str]) -> list[tuple[int, str]]:
     """Return (count, first text) for each kind of error or fallback, the most frequent kind first.
@@ -150,6 +155,9 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
     }
     if masses := prediction.yes_no_masses:
         record["yes_no"] = {"asked": len(masses), "mass": math.fsum(masses) / len(masses)}
+    if texts := prediction.texts:
+        cut, empty = sum(gen.finish == "length" for gen in texts), sum(not gen.text.strip() for gen in texts)
+        record["replies"] = {"texts": len(texts), "cut": cut, "empty": empty}
     if prediction.models:
         record["models"] = prediction.models
     if with_steps:

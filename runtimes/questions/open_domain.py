@@ -35,7 +35,7 @@ def _answers(record: Record) -> tuple[str, ...]:
 
 def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     supporting = supporting_facts(record, metadata.get("supporting_facts"))
-    kind, views = metadata.get("type"), metadata.get("s_pop")
+    kind, views, hops = metadata.get("type"), metadata.get("s_pop"), record.value.get("hops", metadata.get("hops"))
     return gold(
         label=answers[0] if len(answers) == 1 and answers[0] in FEVER_LABELS else None,
         titles=list(unique(fact[0] for fact in supporting)),
@@ -43,6 +43,7 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
         passages=[id_from(record, value) for value in _list(record, "gold_ids")],
         type=kind if isinstance(kind, str) else None,
         popularity=views if type(views) is int else None,
+        hops=hops if type(hops) is int else None,
     )
 
 

@@ -72,7 +72,9 @@ def sample_questions() -> list[Question]:
     """Return the questions of the sample corpus. The gold ``passages`` are the ids of the evidence."""
     from wikidx.corpora.known import sample
 
-    return [Question(item.id, item.question, item.answers, gold(passages=list(item.gold_ids))) for item in sample.questions()]
+    return [
+        Question(item.id, item.question, item.answers, gold(passages=list(item.gold_ids), hops=item.hops)) for item in sample.questions()
+    ]
 
 
 def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> tuple[Format, Iterator[Record]]:

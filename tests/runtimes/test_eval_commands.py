@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from collections.abc import Callable
@@ -73,19 +75,19 @@ def test_the_sample_corpus_from_run_to_report(idx: Command, runs: dict[str, Path
     assert difference["p"] < 0.01
     assert report["papers"] == []  # none is on the sample corpus
     text = page.read_text(encoding="utf-8")
-    assert text.count("<img ") == 2
+    assert text.count("<img ") == 6  # three metrics, three costs
     assert "http://" not in text
     assert "https://" not in text
 
 
 def test_the_same_figures_as_text_and_markdown(idx: Command, runs: dict[str, Path]) -> None:
-    text, marked = idx("eval", "answers", runs["rag"]), idx("eval", "answers", runs["rag"], "--markdown")
+    text, marked = idx("eval", "answers", runs["rag"]), idx("eval", "answers", runs["rag"], "--format", "markdown")
     line = next(line for line in text.splitlines() if line.startswith("squad_em "))
     name, mean, low, high, *_ = line.split()
-    assert f"| {name} | {mean} {low} {high} | 107 | 0 |" in marked.splitlines()
+    assert f"| {name} | {mean} {low} {high} | 107 | 0 | 107 of 107 |" in marked.splitlines()
     assert "exact_match of SQuAD v1.1" in text
     assert marked.startswith("# rag on sample\n")
-    compared = idx("eval", "compare", runs["rag"], runs["direct"], "--markdown")
+    compared = idx("eval", "compare", runs["rag"], runs["direct"], "--format", "markdown")
     assert "| sample | squad_em | direct - rag |" in compared
 
 
@@ -124,8 +126,12 @@ def test_predictions_of_another_program(idx: Command, tmp_path: Path) -> None:
         (["answers", "{file}", "--questions", "{bare}"], "no metric applies to the questions"),
         (["answers", "{file}", "--questions", "sample", "--metrics", " , "], "--metrics ' , ' names no metric"),
         (["answers", "{file}", "--questions", "{bare}", "--metrics", "popqa_accuracy"], "none of the 1 predictions"),
-        (["answers", "{file}", "--questions", "sample", "--json", "--markdown"], "--json and --markdown: use one of them"),
+        (["answers", "{file}", "--questions", "sample", "--json", "--format", "csv"], "--json and --format csv: use one of them"),
         (["answers", "{file}", "--questions", "sample", "--html", "nowhere/x.html"], "there is no folder"),
+        (["answers", "{file}", "--questions", "sample", "--format", "cvs"], "unknown format 'cvs': did you mean 'csv'"),
+        (["answers", "{file}", "--questions", "sample", "--table", "scoers"], "no table's title begins with 'scoers': there are 'Scores'"),
+        (["answers", "{file}", "--questions", "sample", "--table", "scores", "--json"], "--table selects tables, which JSON has not"),
+        (["folder", "nowhere"], "there is no folder nowhere"),
         (["answers", "nowhere", "--questions", "sample"], "there is no file nowhere"),
         (["compare", "{file}", "{file}", "--questions", "sample"], "is named twice: name each run once"),
         (["compare", "{file}", "--dataset", "a", "--dataset", "b", "--questions", "sample"], "2 --dataset for 1 runs"),
@@ -177,3 +183,37 @@ def test_the_rows_of_a_set_with_predictions_added_do_not_score_their_golds(idx: 
     report = json.loads(idx("eval", "answers", file, "--questions", questions_file, "--metrics", "squad_em", "--json"))
     assert report["metrics"]["squad_em"]["mean"] == 0.25
     assert report["data_issues"]["several fields for an answer"]["n"] == 4
+
+
+def test_a_folder_of_runs_is_one_table(idx: Command, runs: dict[str, Path], script: Script, tmp_path: Path) -> None:
+    model = script({"match": "", "text": "x"})
+    for seed in (1, 2):
+        idx("run", "direct", "--questions", "sample", "--llm", model, "--seed", seed, "--out", tmp_path / "s" / str(seed))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "predictions.jsonl").write_text("no JSON\n")
+    report = json.loads(idx("eval", tmp_path, "--json"))
+    assert [run["run"] for run in report["runs"]] == ["direct", "rag", "s/1", "s/2"]
+    assert [group["runs"] for group in report["seeds"]] == [["s/1", "s/2"]]
+    assert "is no prediction" in report["left_out"]["broken"]
+    n_right = {name: sum(said_right(run)) for name, run in runs.items()}
+    rows = list(csv.DictReader(io.StringIO(idx("eval", "folder", tmp_path, "--format", "csv", "--table", "Runs"))))
+    assert [row["run"] for row in rows] == ["direct", "rag", "s/1", "s/2"]
+    assert [float(row["squad_em, %"]) for row in rows[:2]] == pytest.approx([100 * n_right[name] / 107 for name in ("direct", "rag")])
+    assert (rows[1]["empty"], rows[1]["answered"], rows[1]["retriever, corpus"]) == ("1", "107 of 107", "bm25, sample")
+
+
+def test_a_run_or_several_are_named_without_a_command(idx: Command, runs: dict[str, Path]) -> None:
+    assert idx("eval", runs["rag"]) == idx("eval", "answers", runs["rag"])
+    assert idx("eval", *runs.values()) == idx("eval", "compare", *runs.values())
+    assert "No such command 'nowhere'" in idx("eval", "nowhere", status=2)
+
+
+def test_every_format_holds_the_same_figures(idx: Command, runs: dict[str, Path]) -> None:
+    mean = json.loads(idx("eval", runs["rag"], "--format", "json"))["metrics"]["squad_em"]["mean"]
+    scores = ("eval", runs["rag"], "--table", "scores", "--format")
+    assert f"\nsquad\\_em & {100 * mean:.1f} {{[}}" in idx(*scores, "latex")
+    assert f'>squad_em</td><td class="number" data-name="mean, %">{100 * mean:.1f} [' in idx(*scores, "html")
+    lines = idx(*scores, "csv").splitlines()
+    assert lines[0] == 'metric,"mean, %","mean, % low","mean, % high",questions,not defined,answered'
+    assert float(lines[1].split(",")[1]) == pytest.approx(100 * mean)
+    assert "\n\n# Cost\n" in idx("eval", runs["rag"], "--format", "csv")

@@ -143,7 +143,9 @@ def test_gold_pages_match_by_title(idx: Command, tmp_path: Path) -> None:
     passage = open_searcher("sample").search([one.question], SearchOptions(k=1))[0][0].passage
     record = {"id": "1", "input": one.question, "output": [{"answer": "?", "provenance": [{"title": passage.title}]}, {"answer": "!"}]}
     (tmp_path / "kilt").write_text(json.dumps(record) + "\n")
-    figures = figures_of(idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "kilt", "--format", "kilt", "--json"))
+    figures = figures_of(
+        idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "kilt", "--question-format", "kilt", "--json")
+    )
     assert figures["kilt_Rprec"]["mean"] == figures["kilt_recall@1"]["mean"] == 1
     assert "AP" not in figures
 
@@ -158,7 +160,7 @@ def test_gold_pages_of_a_question() -> None:
 def test_reports(idx: Command, tmp_path: Path) -> None:
     text = idx(*SAMPLE, "--html", tmp_path / "report.html", "--per-question", tmp_path / "values")
     assert "R@k, %: an answer in the text of one of the first k" in text
-    assert idx(*SAMPLE, "--markdown").count("| bm25 | question |") == 4
+    assert idx(*SAMPLE, "--format", "markdown").count("| bm25 | question |") == 4
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<img") == 2
     values = [json.loads(line) for line in (tmp_path / "values").read_text().splitlines()]
@@ -172,7 +174,7 @@ def test_reports(idx: Command, tmp_path: Path) -> None:
         (("--match", "fuzzy"), "unknown rule of matching 'fuzzy'"),
         (("--measure", "MRR"), "there is no measure 'MRR'"),
         (("--search", "k=3"), "'k'"),
-        (("--json", "--markdown"), "use one of them"),
+        (("--json", "--format", "csv"), "use one of them"),
         (("--run", "nowhere.run"), "there is no file nowhere.run"),
         (("--groups", "nowhere.jsonl"), "there is no file nowhere.jsonl"),
     ],

@@ -103,6 +103,7 @@ def test_every_kind_of_step_is_told() -> None:
         "degraded": [],
         "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "waves": 5},
         "yes_no": {"asked": 1, "mass": 1.0},
+        "replies": {"texts": 1, "cut": 0, "empty": 0},
     }
     assert [step.pop("seconds", 0) > 0 for step in steps] == [step.get("request") not in (None, "truncate") for step in STEPS]
     assert steps == STEPS

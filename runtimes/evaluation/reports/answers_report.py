@@ -2,78 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.evaluation.by_models.row_metrics import flatten, origin_of
+from wikidx.runtimes.evaluation.by_models.row_metrics import origin_of
+from wikidx.runtimes.evaluation.outcomes import DO_NOT_HOLD, HOLD, count_replies, problem_masks, problems
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, cell_json, percent
+from wikidx.runtimes.evaluation.reports.run_tables import (
+    abbreviate,
+    answered,
+    breakdown,
+    breakdown_tables,
+    cost_tables,
+    gold_text,
+    issue_tables,
+    problem_tables,
+    row_metric_notes,
+    telling_metric,
+    throughput,
+)
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, cell_json, percent
 from wikidx.runtimes.evaluation.run_facts import RunFacts
-from wikidx.runtimes.evaluation.scoring import RULES, Occurrences, ScoredRun
+from wikidx.runtimes.evaluation.scoring import RULES, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
-from wikidx.runtimes.llms.text import LOW_MASS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ALL = "all"
-_SHOWN = 24  # displayed characters of an id
+_EXAMPLES = 3  # of each outcome
 
 
 def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
     """Return the report on one run; notes below the scores give the metrics' origins."""
     means = {name: bootstrap.interval(values) for name, values in run.values.items()}
-    by_type = _by_type(run, bootstrap)
-    rows = [(name, mean, mean.n, len(run.questions) - mean.n) for name, mean in means.items()]
-    origins = [f"{name}: {METRICS[name].origin}" for name in means if name in METRICS]
-    columns = (Column("metric"), Column("mean, %", percent), Column("questions"), Column("not defined"))
-    figures = [Table(columns, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])]
-    if by_type:
-        figures.append(_types_table(by_type))
-    panels = {name: {_ALL: mean, **{kind: by_metric[name] for kind, by_metric in by_type.items()}} for name, mean in means.items()}
-    plots = [Drawing("Mean of each metric with its interval", partial(_bars, panels))] if panels else []
-    facts = [(name, value) for name, value in zip(RunFacts._fields, run.facts, strict=True) if value]
+    groups = {f"{name}: {group}": by for name, groups in breakdown(run, bootstrap).items() for group, by in groups.items()}
+    plots = [
+        Drawing(f"Mean {name} with its interval", partial(_bars, name, {_ALL: mean, **{group: by[name] for group, by in groups.items()}}))
+        for name, mean in means.items()
+    ]
+    facts = [(name.replace("_", " "), value) for name, value in zip(RunFacts._fields, run.facts, strict=True) if value]
     facts.append(("questions", f"{len(run.questions):,}, from {run.source.origin}"))
     sections = [
-        Section("Scores", figures, plots),
-        Section("Cost", _costs_tables(run, bootstrap)),
-        Section("Replies of the models", _reply_tables(run)),
+        Section("Scores", [_scores(run, means, bootstrap)], plots),
+        Section("What went wrong", problem_tables([run], bootstrap)),
+        Section("By group of questions", breakdown_tables([run], bootstrap)),
+        Section("Cost", cost_tables([run], bootstrap)),
+        Section("Examples", _example_tables(run)),
         Section("Data issues", issue_tables([run])),
     ]
     return Report(f"{run.name} on {run.dataset}", facts, sections)
 
 
-def _costs_tables(run: ScoredRun, bootstrap: Bootstrap) -> list[Table]:
-    """Return a list with the table of costs; an empty list if the predictions record no costs."""
-    means = {cost: bootstrap.interval(values) for cost, values in run.costs.items()}
-    rows = [(cost, mean, float(np.nansum(run.costs[cost])), mean.n) for cost, mean in means.items() if mean.n]
-    columns = (Column("cost"), Column("mean per question", brief), Column("total", brief), Column("questions"))
-    note = "tokens: of prompts and answers; seconds: from a question's first request to its answer, including time spent on other questions"
-    return [Table(columns, rows, "Cost", [note])] if rows else []
+def _scores(run: ScoredRun, means: Mapping[str, Interval], bootstrap: Bootstrap) -> Table:
+    """Return the table of scores; of an unfinished run also those of the answered questions."""
+    is_answered = np.array([row.answer is not None for row in run.rows])
+    rows = list[list[Cell]]()
+    for name, mean in means.items():
+        of_answered = [] if is_answered.all() else [bootstrap.interval(run.values[name][is_answered])]
+        rows.append([name, mean, *of_answered, mean.n, len(run.questions) - mean.n, answered(run)])
+    columns = [Column("metric"), Column("mean, %", percent)]
+    columns += [] if is_answered.all() else [Column("of the answered, %", percent)]
+    columns += [Column("questions"), Column("not defined"), Column("answered")]
+    origins = [f"{name}: {METRICS[name].origin}" for name in means if name in METRICS]
+    return Table(columns, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])
 
 
-def _reply_tables(run: ScoredRun) -> list[Table]:
-    """Return tables of yes/no questions and of fallbacks, each only if the predictions record them."""
-    tables = list[Table]()
-    if run.yes_no:
-        n_asked, mass = run.yes_no
-        low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither yes nor no"
-        columns = (Column("yes/no questions"), Column("mean probability of yes and no together", brief))
-        tables.append(Table(columns, [(n_asked, mass)], "Yes/no questions", [low] if mass < LOW_MASS else []))
-    if run.fallbacks:
-        tables.append(Table((Column("questions"), Column("fallback")), list(run.fallbacks), "Fallbacks"))
-    return tables
-
-
-def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
-    """Return a list with the table of the runs' data issues; an empty list if there are no issues."""
-    rows = [(run.name, kind, issue.n, _examples(issue), RULES[kind]) for run in runs for kind, issue in run.data_issues.items()]
-    columns = (Column("run"), Column("issue"), Column("count"), Column("examples"), Column("rule"))
-    return [Table(columns, rows, "Data issues")] if rows else []
+def _example_tables(run: ScoredRun) -> list[Table]:
+    """Return a list with a table of right and wrong answers; an empty list without metrics."""
+    metric = telling_metric([run])
+    if metric is None:
+        return []
+    holds = run.groups().get("passages", {})
+    none = np.zeros(len(run.rows), np.bool_)
+    has_answer, is_right = np.array([row.answer is not None for row in run.rows]), run.values[metric] >= 0.5
+    wrong, holding, not_holding = has_answer & (run.values[metric] < 0.5), holds.get(HOLD, none), holds.get(DO_NOT_HOLD, none)
+    kinds = {
+        "right": is_right,
+        "wrong, the passages hold an answer": wrong & holding,
+        "wrong, the passages hold none": wrong & not_holding,
+        "wrong": wrong & ~holding & ~not_holding,
+    }
+    rows = list[list[Cell]]()
+    for kind, mask in kinds.items():
+        for at in np.flatnonzero(mask)[:_EXAMPLES].tolist():
+            question, row = run.questions[at], run.rows[at]
+            found = ", ".join(sorted(problems(row))) or None
+            rows.append([kind, question.id, *map(abbreviate, (question.text, gold_text(question.golden_answers), row.answer)), found])
+    columns = [Column(name) for name in ("outcome", "id", "question", "gold answers", "answer", "what went wrong")]
+    return [Table(columns, rows, "Examples", [f"right: {metric} is at least 0.5; the first {_EXAMPLES} of each outcome"])] if rows else []
 
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
@@ -84,6 +105,8 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
         "dataset": run.dataset,
         **run.facts._asdict(),
         "questions": len(run.questions),
+        "answered": run.n_answered,
+        "not_reached": run.source.n_missing,
         "questions_from": run.source.origin,
         "interval": bootstrap.to_json(),
         "metrics": {
@@ -94,8 +117,14 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
             }
             for name, values in run.values.items()
         },
-        "types": {kind: {name: cell_json(value) for name, value in means.items()} for kind, means in _by_type(run, bootstrap).items()},
+        "groups": {
+            name: {group: {metric: cell_json(mean) for metric, mean in means.items()} for group, means in groups.items()}
+            for name, groups in breakdown(run, bootstrap).items()
+        },
+        "problems": {name: int(mask.sum()) for name, mask in problem_masks(run.rows).items()},
+        "replies": count_replies(run.rows),
         "costs": {cost: {**cell_json(bootstrap.interval(values)), "sum": float(np.nansum(values))} for cost, values in run.costs.items()},
+        "throughput": {name: cell_json(value) for name, value in throughput(run).items()},
         "yes_no": {"asked": run.yes_no[0], "mass": run.yes_no[1]} if run.yes_no else {},
         "fallbacks": [{"questions": n, "fallback": text} for n, text in run.fallbacks],
         "data_issues": {
@@ -106,7 +135,8 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each question, with its answer, values and costs; undefined values are null."""
+    """Yield a JSON object for each question, with its answer, groups, problems, values and costs; undefined values are null."""
+    groups = run.groups()
     for position, (question, row) in enumerate(zip(run.questions, run.rows, strict=True)):
         yield {
             "id": question.id,
@@ -114,6 +144,8 @@ def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
             "type": question.gold.get("type"),
             "golden_answers": list(question.golden_answers),
             "answer": row.answer,
+            "groups": {name: group for name, masks in groups.items() for group, mask in masks.items() if mask[position]},
+            "problems": sorted(problems(row)),
             "metrics": {name: cell_json(float(values[position])) for name, values in run.values.items()},
             "costs": {cost: cell_json(float(values[position])) for cost, values in run.costs.items()},
         }
@@ -125,33 +157,7 @@ def _origin(name: str, run: ScoredRun) -> str | None:
     return next((origin_of(metadata) for metadata in run.row_metrics.values() if name in metadata["values"]), None)
 
 
-def _by_type(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, dict[str, Interval]]:
-    """Return question type -> metric -> mean; empty if the questions have fewer than two types."""
-    return {
-        kind: {name: bootstrap.interval(values[of_kind]) for name, values in run.values.items()} for kind, of_kind in run.types().items()
-    }
-
-
-def _types_table(by_type: Mapping[str, Mapping[str, Interval]]) -> Table:
-    names = list(next(iter(by_type.values())))
-    rows = list[list[Cell]]()
-    for kind, by_metric in by_type.items():
-        rows.append([kind, max((mean.n for mean in by_metric.values()), default=0), *by_metric.values()])
-    columns = (Column("type"), Column("questions"), *(Column(name, percent) for name in names))
-    return Table(columns, rows, "By question type of the data set, mean in %")
-
-
-def row_metric_notes(run: ScoredRun) -> list[str]:
-    """Return one line for each metric that a model computes over the whole run (``RowMetric``), with its settings and counts."""
-    return [f"{name}: {', '.join(flatten(metadata))}" for name, metadata in run.row_metrics.items()]
-
-
-def _examples(issue: Occurrences) -> str:
-    more = " …" if issue.n > len(issue.examples) > 0 else ""
-    return ", ".join(example if len(example) <= _SHOWN else f"{example[:_SHOWN]}…" for example in issue.examples) + more
-
-
-def _bars(panels: Mapping[str, Mapping[str, Interval]]) -> Figure:
+def _bars(title: str, panel: Mapping[str, Interval]) -> Figure:
     from wikidx.runtimes.evaluation.reports.plots import bars
 
-    return bars(panels, {})
+    return bars(title, panel)

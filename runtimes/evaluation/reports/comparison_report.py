@@ -9,18 +9,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wikidx.runtimes.evaluation.comparing import (
-    SECONDS,
+    SERVICE,
     Difference,
     PublishedResult,
     compare_pairs,
+    find_examples,
     group_by_dataset,
+    group_seeds,
     match_published,
     metric_names,
     question_positions,
 )
-from wikidx.runtimes.evaluation.reports.answers_report import answers_json, issue_tables, row_metric_notes
+from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, cell_json, p_value, percent, signed_percent
+from wikidx.runtimes.evaluation.reports.run_tables import (
+    abbreviate,
+    answered,
+    breakdown_tables,
+    cost_tables,
+    gold_text,
+    issue_tables,
+    problem_tables,
+    row_metric_notes,
+    telling_metric,
+)
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Spread, Table, brief, cell_json, p_value, percent, signed_percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 
@@ -29,9 +42,10 @@ if TYPE_CHECKING:
 
 PAPERS_NOTE = (
     "the paper's: the value in the paper's table, measured with the language model, retriever and questions of this row; ours: the value "
-    "of a run with the same method, measured with the settings named under Runs"
+    "of a run with the same method, measured with the settings named under Runs; comparable: whether questions and corpus are the same"
 )
-_COSTS = {"tokens": "tokens per question", "calls": "model calls per question", SECONDS: "seconds per question"}
+_COSTS = {"tokens": "tokens per question", "calls": "model calls per question", SERVICE: "seconds of service per question"}
+_EXAMPLES = 5  # wins, and as many losses
 
 
 class Comparison(NamedTuple):
@@ -62,21 +76,20 @@ def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool
 
 def comparison_report(comparison: Comparison) -> Report:
     """Return a comparison's report: tables and plots."""
-    sets = group_by_dataset(comparison.runs)
-    scores = [_scores(comparison, dataset, runs) for dataset, runs in sets.items()]
-    plots = [Drawing("Bars: the mean of each run by each metric, with its interval; marks: published results", partial(_bars, comparison))]
-    tradeoffs = [
-        Drawing(f"Accuracy against cost on {dataset}", partial(_tradeoffs, comparison, runs))
-        for dataset, runs in sets.items()
-        if _cost_panels(runs)
-    ]
+    runs, bootstrap = comparison.runs, comparison.bootstrap
+    sets = group_by_dataset(runs)
+    scores = [scores_table(of_set, bootstrap, f"Scores on {dataset}, mean in %") for dataset, of_set in sets.items()]
+    tradeoffs = [plot for dataset, of_set in sets.items() for plot in _cost_plots(comparison, dataset, of_set)]
     sections = [
-        Section("Runs", [_runs(comparison.runs)]),
-        Section("Scores", scores, plots if metric_names(comparison.runs) else []),
+        Section("Runs", [_runs(runs)]),
+        Section("Scores", [*scores, *seed_tables(runs)], _bar_plots(comparison)),
         Section("Differences", _differences(comparison)),
+        Section("What went wrong", problem_tables(runs, bootstrap)),
+        Section("By group of questions", breakdown_tables(runs, bootstrap)),
+        Section("Cost", cost_tables(runs, bootstrap), tradeoffs),
+        Section("Examples", _examples(comparison)),
         Section("Published results", _papers(comparison)),
-        Section("Cost", [_costs(comparison)], tradeoffs),
-        Section("Data issues", issue_tables(comparison.runs)),
+        Section("Data issues", issue_tables(runs)),
     ]
     return Report("Comparison of " + ", ".join(run.name for run in comparison.runs), [], sections)
 
@@ -92,6 +105,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
             }
             for result in comparison.differences
         ],
+        "seeds": seeds_json(comparison.runs),
         "papers": [
             {
                 **result.published._asdict(),
@@ -102,6 +116,18 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
             for result in comparison.published
         ],
     }
+
+
+def seeds_json(runs: Sequence[ScoredRun]) -> list[dict[str, Any]]:
+    """Return means and standard deviations over runs that differ in the seed alone as JSON values."""
+    return [
+        {
+            "runs": [run.name for run in group],
+            "seeds": [run.facts.seed for run in group],
+            "metrics": {name: cell_json(spread) for name, spread in spreads.items()},
+        }
+        for group, spreads in seed_spreads(runs)
+    ]
 
 
 def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
@@ -125,17 +151,64 @@ def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
 
 
 def _runs(runs: Sequence[ScoredRun]) -> Table:
-    rows = [(run.name, run.dataset, len(run.questions), *run.facts) for run in runs]
-    names = ("run", "data set", "questions", *runs[0].facts._fields)
-    return Table([Column(name) for name in names], rows, "Runs")
+    fields = [field for field in runs[0].facts._fields if any(getattr(run.facts, field) for run in runs)]
+    rows = [(run.name, run.dataset, answered(run), *(getattr(run.facts, field) or None for field in fields)) for run in runs]
+    return Table([Column(name.replace("_", " ")) for name in ("run", "data set", "answered", *fields)], rows, "Runs")
 
 
-def _scores(comparison: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> Table:
+def scores_table(runs: Sequence[ScoredRun], bootstrap: Bootstrap, title: str) -> Table:
+    """Return the table of the runs' scores, with the share of questions that each run has answered."""
     names = metric_names(runs)
-    rows: list[list[Cell]] = [[run.name, *(comparison.mean(run, name) for name in names)] for run in runs]
-    columns = [Column("run"), *(Column(name, percent) for name in names)]
-    row_metrics = [f"{run.name}, {note}" for run in runs for note in row_metric_notes(run)]
-    return Table(columns, rows, f"{dataset}, mean in %", [f"in brackets: {comparison.bootstrap.note()}", *row_metrics])
+    means = [[bootstrap.interval(run.values_of(name)) for name in names] for run in runs]
+    rows: list[list[Cell]] = [[run.name, answered(run), *intervals] for run, intervals in zip(runs, means, strict=True)]
+    columns = [Column("run"), Column("answered"), *(Column(name, percent) for name in names)]
+    notes = [f"in brackets: {bootstrap.note()}", *(f"{run.name}, {note}" for run in runs for note in row_metric_notes(run))]
+    if any(run.n_answered < len(run.questions) for run in runs):
+        notes.append("answered: the other questions count 0 in the means")
+    return Table(columns, rows, title, notes)
+
+
+def seed_tables(runs: Sequence[ScoredRun]) -> list[Table]:
+    """Return a list with the table of means over runs that differ in the seed alone; an empty list without such runs."""
+    names, rows = metric_names(runs), list[list[Cell]]()
+    for group, spreads in seed_spreads(runs):
+        first = group[0]
+        seeds = ", ".join(run.facts.seed for run in group)
+        rows.append([", ".join(run.name for run in group), first.dataset, seeds, len(group), *map(spreads.get, names)])
+    columns = [Column("runs"), Column("data set"), Column("seeds"), Column("number"), *(Column(name, percent) for name in names)]
+    note = "mean ± sample standard deviation of the runs' means"
+    return [Table(columns, rows, "Several seeds, mean in %", [note])] if rows else []
+
+
+def seed_spreads(runs: Sequence[ScoredRun]) -> list[tuple[list[ScoredRun], dict[str, Spread]]]:
+    """Return the groups of runs that differ in the seed alone, each with metric -> mean and standard deviation of the runs' means."""
+    spreads = list[tuple[list[ScoredRun], dict[str, Spread]]]()
+    for group in group_seeds(runs):
+        means = {name: np.array([Bootstrap(n=1).interval(run.values[name]).mean for run in group]) for name in metric_names(group[:1])}
+        spreads.append((group, {name: Spread(float(of.mean()), float(of.std(ddof=1)), len(of)) for name, of in means.items()}))
+    return spreads
+
+
+def _examples(comparison: Comparison) -> list[Table]:
+    """Return a table of wins and losses for each pair of runs."""
+    by_name, tables = {(run.dataset, run.name): run for run in comparison.runs}, list[Table]()
+    for dataset, first, second in dict.fromkeys((item.dataset, item.first, item.second) for item in comparison.differences):
+        pair = [by_name[dataset, first], by_name[dataset, second]]
+        metric = telling_metric(pair)
+        found = find_examples(pair[0], pair[1], metric, _EXAMPLES) if metric else []
+        rows: list[list[Cell]] = [
+            [
+                example.outcome,
+                example.question.id,
+                *map(abbreviate, (example.question.text, gold_text(example.question.golden_answers), *example.answers)),
+            ]
+            for example in found
+        ]
+        columns = [Column(name) for name in ("outcome", "id", "question", "gold answers", first, second)]
+        note = f"win: {first} scores higher by {metric}; up to {_EXAMPLES} wins and losses, the largest differences first"
+        if rows:
+            tables.append(Table(columns, rows, f"Examples on {dataset}, {first} against {second}", [note]))
+    return tables
 
 
 def _differences(comparison: Comparison) -> list[Table]:
@@ -169,8 +242,8 @@ def _differences(comparison: Comparison) -> list[Table]:
 
 
 def _papers(comparison: Comparison) -> list[Table]:
-    shares = [result for result in comparison.published if result.metric != SECONDS]
-    seconds = [result for result in comparison.published if result.metric == SECONDS]
+    shares = [result for result in comparison.published if result.metric != SERVICE]
+    seconds = [result for result in comparison.published if result.metric == SERVICE]
     groups = (("in %", shares, percent), ("seconds per question", seconds, brief))
     return [_papers_table(comparison, f"Published results and ours, {unit}", quotes, show) for unit, quotes, show in groups if quotes]
 
@@ -179,58 +252,55 @@ def _papers_table(comparison: Comparison, title: str, quotes: Sequence[Published
     names, rows = [run.name for run in comparison.runs], list[list[Cell]]()
     for published, metric, own_results in quotes:
         values = {own.run: own.value for own in own_results}
+        obstacles = list(dict.fromkeys(own.obstacles for own in own_results))
+        comparable = "; ".join("yes" if not why else f"no: {why}" for why in obstacles) or None
         search = ", ".join(filter(None, (published.retriever, published.corpus))) or None
         cells = [published.dataset, published.source, published.system, published.model, search, published.questions]
-        rows.append([*cells, f"{published.metric}, our {metric}", published.value, *map(values.get, names)])
+        rows.append([*cells, f"{published.metric}, our {metric}", published.value, *map(values.get, names), comparable])
     heads = [Column(head) for head in ("data set", "paper", "system", "LLM", "retriever, corpus", "questions", "metric")]
-    return Table([*heads, Column("the paper's", show), *(Column(f"ours: {name}", show) for name in names)], rows, title, [PAPERS_NOTE])
+    ours = (Column(f"ours: {name}", show) for name in names)
+    return Table([*heads, Column("the paper's", show), *ours, Column("comparable, theirs / ours")], rows, title, [PAPERS_NOTE])
 
 
-def _costs(comparison: Comparison) -> Table:
-    kinds = list(comparison.runs[0].costs)
-    rows: list[list[Cell]] = [[run.name, *(comparison.mean(run, kind) for kind in kinds)] for run in comparison.runs]
-    note = (
-        "seconds: from a question's first request to its answer, including time spent on other questions; comparable only between runs "
-        "with the same load"
-    )
-    return Table([Column("run"), *(Column(kind, brief) for kind in kinds)], rows, "Cost, mean per question", [note])
+def _bar_plots(comparison: Comparison) -> list[Drawing]:
+    """Return a plot per data set and metric, with the papers' comparable figures as marks."""
+    return [
+        Drawing(
+            f"{dataset}: mean {name} of each run with its interval; marks: published results", partial(_bars, comparison, dataset, name)
+        )
+        for dataset, runs in group_by_dataset(comparison.runs).items()
+        for name in metric_names(runs)
+    ]
 
 
-def _bars(comparison: Comparison) -> Figure:
+def _bars(comparison: Comparison, dataset: str, metric: str) -> Figure:
     from wikidx.runtimes.evaluation.reports.plots import Mark, bars
 
-    sets = group_by_dataset(comparison.runs)
-    panels, marks = dict[str, dict[str, Interval]](), dict[str, list[Mark]]()
-    for dataset, runs in sets.items():
-        for name in metric_names(runs):
-            panels[_heading(dataset, name)] = {run.name: comparison.mean(run, name) for run in runs}
-    for quoted in comparison.published:
-        if quoted.metric != SECONDS:
-            heading = _heading(quoted.published.dataset, quoted.metric)
-            marks.setdefault(heading, []).extend(
-                Mark(ours.run, quoted.published.paper, quoted.published.value) for ours in quoted.own_results
-            )
-    return bars(panels, marks)
+    panel = {run.name: comparison.mean(run, metric) for run in group_by_dataset(comparison.runs)[dataset]}
+    marks = [
+        Mark(ours.run, result.published.paper, result.published.value)
+        for result in comparison.published
+        if (result.published.dataset, result.metric) == (dataset, metric)
+        for ours in result.own_results
+        if not ours.obstacles
+    ]
+    return bars(f"{dataset}, {metric}", panel, marks)
 
 
-def _heading(dataset: str, metric: str) -> str:
-    return f"{dataset}, {metric}"
+def _cost_plots(comparison: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> list[Drawing]:
+    """Return a plot of accuracy against each cost that at least two runs record; an empty list without metrics."""
+    metric = telling_metric(runs)
+    recorded = [cost for cost in _COSTS if sum(not np.isnan(run.costs[cost]).all() for run in runs) > 1]
+    return [
+        Drawing(f"{dataset}: {metric} against {_COSTS[cost]}", partial(_tradeoff, comparison, runs, metric, cost))
+        for cost in recorded
+        if metric is not None
+    ]
 
 
-def _cost_panels(runs: Sequence[ScoredRun]) -> dict[str, str]:
-    """Return cost -> axis label, for the costs that at least two runs record; empty if the runs have no metrics."""
-    n_runs = {kind: sum(not np.isnan(run.costs[kind]).all() for run in runs) for kind in _COSTS}
-    return {kind: label for kind, label in _COSTS.items() if n_runs[kind] > 1 and metric_names(runs)}
+def _tradeoff(comparison: Comparison, runs: Sequence[ScoredRun], metric: str, cost: str) -> Figure:
+    from wikidx.runtimes.evaluation.reports.plots import Point, tradeoff
 
-
-def _tradeoffs(comparison: Comparison, runs: Sequence[ScoredRun]) -> Figure:
-    from wikidx.runtimes.evaluation.reports.plots import Point, tradeoffs
-
-    metric = metric_names(runs)[0]
-    panels = dict[str, dict[str, Point]]()
-    for kind, label in _cost_panels(runs).items():
-        for run in runs:
-            mean, cost = comparison.mean(run, metric), comparison.mean(run, kind)
-            if mean.n and cost.n:
-                panels.setdefault(label, {})[run.name] = Point(cost, mean)
-    return tradeoffs(panels, accuracy=f"{runs[0].dataset}: {metric}")
+    means = {run.name: Point(comparison.mean(run, cost), comparison.mean(run, metric)) for run in runs}
+    points = {name: point for name, point in means.items() if point.cost.n and point.accuracy.n}
+    return tradeoff(points, cost=_COSTS[cost], accuracy=f"{runs[0].dataset}: {metric}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,8 +40,9 @@ STYLE: dict[Any, Any] = {  # rcParams
     "svg.hashsalt": "idx",  # identical figures produce identical files
 }
 _ROW = 0.34  # inches per bar
-_LONGEST = 36  # maximum number of characters of a label
-_FOUR = 4  # number of panels that are drawn as two rows of two
+_LONGEST = 36  # maximum number of characters of a title, or of a line in a wide legend
+_LONGEST_NAME = 24  # of the name of a bar or a point
+_WIDTH = 4.6  # inches; two plots fit on a page, one on a phone
 _MUCH = 8  # ratio of the largest cost to the smallest above which the cost axis is logarithmic
 
 
@@ -84,7 +84,9 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
             means, lows, highs = ([100 * end for end in ends] for ends in zip(*(curve[k][:3] for k in ks), strict=True))
             color = COLORS[number % len(COLORS)]
             axes.fill_between(ks, lows, highs, color=color, alpha=0.13, linewidth=0)
-            axes.plot(ks, means, color=color, marker=_SHAPES[number % len(_SHAPES)], markersize=5, linewidth=1.6, label=_short(name))
+            axes.plot(
+                ks, means, color=color, marker=_SHAPES[number % len(_SHAPES)], markersize=5, linewidth=1.6, label=_short(name, _LONGEST)
+            )
         axes.set_xscale("log")
         axes.set_xticks(depths, [str(k) for k in depths])
         axes.minorticks_off()
@@ -97,59 +99,53 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
         return figure
 
 
-def bars(panels: Mapping[str, Mapping[str, Interval]], marks: Mapping[str, Sequence[Mark]]) -> Figure:
-    """Draw one panel per data set and metric, with one bar per run. Error bars show intervals, and hollow marks show the papers' figures.
+def bars(title: str, panel: Mapping[str, Interval], marks: Sequence[Mark] = ()) -> Figure:
+    """Draw one bar per run or group. Error bars show intervals, and hollow marks show the papers' figures.
 
     Args:
-        panels: panel title -> run -> share, from 0 to 1.
-        marks: panel title -> the papers' figures.
+        title: the title above the plot.
+        panel: name -> share, from 0 to 1.
+        marks: the papers' figures.
     """
     with matplotlib.rc_context(STYLE):
-        names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
-        columns = 2 if len(panels) == _FOUR else min(3, len(panels))
-        rows = math.ceil(len(panels) / columns)
-        papers = sorted({mark.paper for group in marks.values() for mark in group})
+        names, papers = list(panel), sorted({mark.paper for mark in marks})
         hollow: dict[str, Any] = {"linestyle": "", "color": _GREY, "markerfacecolor": "white"}
         looks = {paper: {**hollow, "marker": shape} for paper, shape in zip(papers, itertools.cycle(_PAPER_SHAPES), strict=False)}
-        height = rows * (_ROW * len(names) + 0.75) + (0.45 if papers else 0)
-        figure = Figure(figsize=(1.9 + 3.4 * columns, max(1.8, height)), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-        for axes, (heading, panel) in zip(grid, panels.items(), strict=False):
-            _draw_bars(axes, names, panel)
-            for mark in marks.get(heading, ()):
-                axes.plot(100 * mark.value, names.index(mark.name), clip_on=False, **looks[mark.paper])
-            low, high = axes.get_xlim()
-            axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)))
-            axes.set_title(_short(heading))
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
+        figure = Figure(figsize=(_WIDTH, _ROW * len(names) + 0.95 + (0.45 if papers else 0)), layout="constrained")
+        axes = figure.subplots()
+        _draw_bars(axes, names, panel)
+        for mark in marks:
+            axes.plot(100 * mark.value, names.index(mark.name), clip_on=False, **looks[mark.paper])
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)))
+        axes.set_title(_short(title, _LONGEST))
         if papers:
             handles = [Line2D([], [], **looks[paper]) for paper in papers]
-            legend = "the papers' own figures, from other language models and retrievers:"
+            legend = "the papers' own figures, by other models:"
             figure.legend(handles, papers, loc="outside lower center", ncols=len(papers), frameon=False, title=legend, fontsize=9)
         return figure
 
 
-def tradeoffs(panels: Mapping[str, Mapping[str, Point]], *, accuracy: str) -> Figure:
-    """Draw accuracy against cost: one panel per kind of cost, and one point per run. Error bars show both intervals.
+def tradeoff(points: Mapping[str, Point], *, cost: str, accuracy: str) -> Figure:
+    """Draw accuracy against cost: one point per run. Error bars show both intervals.
 
     Args:
-        panels: label of the cost axis -> run -> point.
+        points: run -> point.
+        cost: label of the cost axis.
         accuracy: the metric's name.
     """
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * len(panels), 4.0), layout="constrained")
-        for axes, (cost, points) in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True).ravel(), panels.items(), strict=True):
-            for number, point in enumerate(points.values()):
-                _draw_point(axes, point, COLORS[number % len(COLORS)], _SHAPES[number % len(_SHAPES)])
-            axes.set_xlabel(cost)
-            axes.grid(visible=True, alpha=0.25)
-            axes.margins(0.25, 0.15)
-            _set_cost_scale(axes, points.values())
-        figure.axes[0].set_ylabel(f"{accuracy}, %")
+        figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
+        axes = figure.subplots()
+        for number, point in enumerate(points.values()):
+            _draw_point(axes, point, COLORS[number % len(COLORS)], _SHAPES[number % len(_SHAPES)])
+        axes.set_xlabel(cost)
+        axes.set_ylabel(f"{accuracy}, %")
+        axes.grid(visible=True, alpha=0.25)
+        axes.margins(0.25, 0.15)
+        _set_cost_scale(axes, points.values())
         figure.draw_without_rendering()  # lays out the axes before the labels are placed
-        for axes, points in zip(figure.axes, panels.values(), strict=True):
-            _label_points(axes, points)
+        _label_points(axes, points)
         return figure
 
 
@@ -157,13 +153,13 @@ def svg(figure: Figure) -> str:
     """Return a figure as the ``data:`` URL of an SVG image. Text is drawn as outlines, which need no fonts."""
     file = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(file, format="svg", metadata={"Date": None})
+        figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def _short(name: str) -> str:
+def _short(name: str, longest: int = _LONGEST_NAME) -> str:
     """Shorten a long name to its beginning and end."""
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 + 1 :]}"
+    return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-longest // 2 + 1 :]}"
 
 
 def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) -> None:

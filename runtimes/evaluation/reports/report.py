@@ -1,4 +1,4 @@
-"""A report of tables and plots, rendered as text, as Markdown, or as one self-contained HTML page."""
+"""A report of tables and plots, rendered as text, Markdown, CSV or LaTeX, or as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.reports import tables
 from wikidx.runtimes.evaluation.reports.tables import Table
 
@@ -60,6 +61,37 @@ def to_markdown(report: Report) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def to_csv(report: Report) -> str:
+    """Render the tables of a report as CSV; several tables each follow a line with their title, and blank lines separate them."""
+    every = [table for section in report.sections for table in section.tables]
+    return "\n\n".join(
+        f"# {tables.text_line(table.title)}\n{tables.to_csv(table)}" if len(every) > 1 else tables.to_csv(table) for table in every
+    )
+
+
+def to_latex(report: Report) -> str:
+    """Render the tables of a report in LaTeX."""
+    return "\n\n".join(tables.latex(table) for section in report.sections for table in section.tables)
+
+
+def select_tables(report: Report, beginnings: Sequence[str]) -> Report:
+    """Return a report with the tables alone whose title begins with one of the texts, in any case.
+
+    Raises:
+        InputError: no title begins with one of the texts.
+    """
+    titles = [table.title for section in report.sections for table in section.tables]
+    for beginning in beginnings:
+        if not any(title.casefold().startswith(beginning.casefold()) for title in titles):
+            raise InputError(f"no table's title begins with '{beginning}': there are {', '.join(map(repr, titles))}")
+    starts = tuple(beginning.casefold() for beginning in beginnings)
+    sections = [
+        section._replace(tables=[table for table in section.tables if table.title.casefold().startswith(starts)], plots=())
+        for section in report.sections
+    ]
+    return report._replace(sections=sections)
+
+
 def to_html(report: Report) -> str:
     """Render a report as one self-contained HTML page; all texts are escaped.
 
@@ -79,8 +111,9 @@ def _drop_repeated_titles(section: Section) -> list[Table]:
 
 
 def _section(section: Section) -> str:
-    parts = [f"<h2>{_escape(section.title)}</h2>\n", *map(_drawing, section.plots), *map(_table, _drop_repeated_titles(section))]
-    return f"<section>\n{''.join(parts)}</section>\n"
+    plots = f'<div class="plots">\n{"".join(map(_drawing, section.plots))}</div>\n' if section.plots else ""
+    parts = [f"<h2>{_escape(section.title)}</h2>\n", *map(_table, _drop_repeated_titles(section))]
+    return f"<section>\n{''.join([*parts, plots])}</section>\n"
 
 
 def _drawing(drawing: Drawing) -> str:
@@ -90,17 +123,17 @@ def _drawing(drawing: Drawing) -> str:
 
 
 def _table(table: Table) -> str:
-    right = tables.numeric(table)
-    head = "".join(
-        f"<th{_RIGHT if number else ''}>{_escape(column.name)}</th>" for column, number in zip(table.columns, right, strict=True)
-    )
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td{_RIGHT if number else ''}>{_escape(cell)}</td>" for cell, number in zip(row, right, strict=True)) + "</tr>"
-        for row in tables.cells(table)
-    )
+    """Render a table; each cell also holds its heading, which narrow screens show beside the cell."""
+    right, names = tables.numeric(table), [_escape(column.name) for column in table.columns]
+    head = "".join(f"<th{_RIGHT if number else ''}>{name}</th>" for name, number in zip(names, right, strict=True))
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, names, right))}</tr>" for row in tables.cells(table))
     caption = f"<caption>{_escape(table.title)}</caption>" if table.title else ""
     notes = "".join(f'<p class="note">{_escape(note)}</p>\n' for note in table.notes)
     return f'<div class="wide"><table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{notes}'
+
+
+def _cell(text: str, name: str, is_number: bool) -> str:
+    return f'<td{_RIGHT if is_number else ""} data-name="{name}">{_escape(text)}</td>'
 
 
 def _escape(text: str) -> str:
@@ -116,12 +149,26 @@ _HEAD = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 """
 _CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem } dt { color: #555 } dd { margin: 0 }
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1b1b; --muted: #5c5c5c; --line: #ddd; --rule: #888 }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #161817; --ink: #e7e5df; --muted: #a09d95; --line: #323634; --rule: #777 }
+  img { filter: invert(1) hue-rotate(180deg) }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
+body { max-width: 90rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h1, h2, caption, p, dd { overflow-wrap: anywhere }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem }
+dt { color: var(--muted) } dd { margin: 0 }
 .wide { overflow-x: auto; margin: 1.2rem 0 .4rem }
 table { border-collapse: collapse; font-size: .9rem } caption { text-align: left; font-weight: 600; padding-bottom: .3rem }
-th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd }
-th { border-bottom: 2px solid #888 } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.note { color: #555; font-size: .85rem; margin: .1rem 0 } img { display: block; max-width: 100%; margin: 1rem 0 }
+th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
+th { border-bottom: 2px solid var(--rule) } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.note { color: var(--muted); font-size: .85rem; margin: .1rem 0 }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: 1rem 0 } img { display: block; max-width: 100% }
+@media (max-width: 40rem) {
+  table, caption, tbody, tr, td { display: block } thead { display: none }
+  tr { border-bottom: 2px solid var(--line); padding: .4rem 0 } tr:first-child { border-top: 2px solid var(--rule) }
+  td { display: grid; grid-template-columns: 9rem 1fr; border: 0; padding: .05rem 0; overflow-wrap: anywhere }
+  .number { text-align: left; white-space: normal } td::before { content: attr(data-name); color: var(--muted); padding-right: .5rem }
+}
 """

@@ -1,7 +1,9 @@
-"""Tables of results, rendered as aligned text for a terminal, as Markdown, or as JSON values."""
+"""Tables of results, rendered as aligned text for a terminal, as Markdown, CSV or LaTeX, or as JSON values."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -11,9 +13,31 @@ from rich.cells import cell_len
 
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
-Cell = str | int | float | Interval | None
+
+class Spread(NamedTuple):
+    """Mean and standard deviation of the means of ``n`` runs; the deviation of one run is NaN."""
+
+    mean: float
+    deviation: float
+    n: int
+
+
+Cell = str | int | float | Interval | Spread | None
 
 ABSENT = "–"
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+_LATEX |= {
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "[": "{[}",
+    "–": "--",
+    "±": r"$\pm$",
+}  # "[" after a line break would be its argument
 _MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
 
 
@@ -43,7 +67,7 @@ def p_value(value: Cell) -> str:
 
 
 def _format(value: Cell, write: Callable[[float], str]) -> str:
-    """Format a number by ``write``, and an interval as its mean with its ends in brackets.
+    """Format a number by ``write``, an interval as its mean with its ends in brackets, and a mean with its deviation after "±".
 
     A text is returned unchanged. None and undefined values become a dash.
     """
@@ -51,6 +75,8 @@ def _format(value: Cell, write: Callable[[float], str]) -> str:
         case Interval():
             mean, low, high = map(write, value[:3])
             return f"{mean} [{low}, {high}]" if value.n else ABSENT
+        case Spread():
+            return f"{_format(value.mean, write)} ± {_format(value.deviation, write)}"
         case float() | int():
             return write(value) if math.isfinite(value) else ABSENT
         case None:
@@ -102,14 +128,66 @@ def markdown(table: Table) -> str:
     return "\n".join([*title, *escaped, *notes])
 
 
+def to_csv(table: Table) -> str:
+    """Render a table as CSV with unrounded numbers, shares in the unit of their column.
+
+    A column of intervals becomes three columns, and a column of means with deviations two. Undefined values are empty.
+    """
+    parts = [_parts(index, table) for index in range(len(table.columns))]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    names = [[text_line(column.name), *extra] for column, extra in zip(table.columns, parts, strict=True)]
+    writer.writerow([f"{name[0]} {part}".rstrip() for name in names for part in ("", *name[1:])])
+    for row in table.rows:
+        writer.writerow(
+            [
+                field
+                for column, cell, extra in zip(table.columns, row, parts, strict=True)
+                for field in _csv_fields(cell, len(extra) + 1, 100 if column.show in (percent, signed_percent) else 1)
+            ]
+        )
+    return file.getvalue().rstrip("\n")
+
+
+def _parts(index: int, table: Table) -> list[str]:
+    """Return the names of further CSV columns of a column."""
+    kinds = {type(row[index]) for row in table.rows}
+    return ["low", "high"] if Interval in kinds else ["deviation"] if Spread in kinds else []
+
+
+def _csv_fields(cell: Cell, n: int, scale: int) -> list[str]:
+    numbers = list(cell[:-1]) if isinstance(cell, Interval | Spread) else [cell]
+    fields = [
+        text_line(value) if isinstance(value, str) else "" if value is None or not math.isfinite(value) else f"{value * scale:.10g}"
+        for value in numbers
+    ]
+    return fields + [""] * (n - len(fields))
+
+
+def latex(table: Table) -> str:
+    """Render a table in LaTeX, with the rules of the package booktabs. The last line has no line break."""
+    right = numeric(table)
+    heads = [_escape_latex(text_line(column.name)) for column in table.columns]
+    rows = [
+        [re.sub(r"-(?=\d)", "$-$", _escape_latex(cell)) if number else _escape_latex(cell) for cell, number in zip(row, right, strict=True)]
+        for row in cells(table)
+    ]
+    body = [rf"{' & '.join(row)} \\" for row in (heads, *rows)]
+    begin = rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for number in right)}}}"
+    lines = [begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"]
+    caption = [rf"\caption{{{_escape_latex(text_line(table.title))}}}"] if table.title else []
+    notes = [rf"\par\footnotesize {_escape_latex(text_line(note))}" for note in table.notes]
+    return "\n".join([r"\begin{table}", *caption, *lines, *notes, r"\end{table}"])
+
+
 def to_records(table: Table) -> list[dict[str, Any]]:
     """Return each row as a dict from column name to the value of ``cell_json``."""
     return [{column.name: cell_json(cell) for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
 def cell_json(cell: Cell) -> Any:  # noqa: ANN401 - JSON
-    """Return a cell as a JSON value: an interval as a dict, an undefined value as None. Numbers are not rounded."""
-    if isinstance(cell, Interval):
+    """Return a cell as a JSON value: an interval and a spread as dicts, an undefined value as None. Numbers are not rounded."""
+    if isinstance(cell, Interval | Spread):
         return {name: cell_json(value) for name, value in cell._asdict().items()}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
@@ -138,6 +216,10 @@ def markdown_line(text: str) -> str:
 def _pad(cell: str, width: int, right: bool) -> str:
     space = " " * (width - cell_len(cell))
     return space + cell if right else cell + space
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def _escape(text: str) -> str:

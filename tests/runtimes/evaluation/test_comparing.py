@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import pytest
 
-from wikidx.runtimes.evaluation.comparing import compare_pairs, match_published
+from wikidx.runtimes.evaluation.comparing import compare_pairs, find_examples, group_seeds, match_published
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.reports.answers_report import answers_report
 from wikidx.runtimes.evaluation.reports.comparison_report import compare, comparison_json, comparison_report, question_records
@@ -133,7 +135,7 @@ def test_latency_is_quoted_in_seconds() -> None:
     results = [
         result
         for result in match_published([run("ours", [1, 0, 0, 0], method="self_reasoning")], Bootstrap())
-        if result.metric == "seconds"
+        if result.metric == "service"
     ]
     assert [(result.published.value, result.own_results[0].value.mean) for result in results] == [(2.19, 2.0)]
 
@@ -142,7 +144,7 @@ def test_a_report_says_whose_each_figure_is() -> None:
     comparison = compare([run("ours", [1, 0, 0, 0]), run("other", [0, 1, 1, 1], method="ra_isf")], Bootstrap())
     text = to_text(comparison_report(comparison))
     line = next(line for line in text.splitlines() if "RA-ISF, T1" in line and "llama2-13b" in line and " RAG " in line)
-    assert line.split()[-8:] == ["em,", "our", "dpr_em", "21.6", "25.0", "[0.0,", "75.0]", "–"]
+    assert re.split(r"  +", line)[-5:] == ["em, our dpr_em", "21.6", "25.0 [0.0, 75.0]", "–", "no: questions: split not stated / 4"]
     assert "the paper's: the value in the paper's table" in text
     assert "other - ours  +50.0 [" in text
     values = json.loads(json.dumps(comparison_json(comparison), allow_nan=False))
@@ -164,3 +166,52 @@ def test_every_question_with_every_answer() -> None:
         }
         for name, values in (("a", {"first": 1.0}), ("b", {"first": None, "second": 0.0}), ("c", {"second": 1.0}))
     ]
+
+
+def test_wins_and_losses_with_the_largest_difference_first() -> None:
+    first, second = run("first", [0.5, 1, 0, np.nan, 0.2], ids="abcde"), run("second", [1, 0, 0.9, 0, 0.2], ids="cbade")
+    # by id: a 0.5 - 0.9, b 1 - 0, c 0 - 1; d is not defined, e is equal
+    found = find_examples(first, second, "dpr_em", 2)
+    assert [(item.outcome, item.question.id, item.answers) for item in found] == [
+        ("win", "b", ("first b", "second b")),
+        ("loss", "c", ("first c", "second c")),
+        ("loss", "a", ("first a", "second a")),
+    ]
+    assert [item.question.id for item in find_examples(first, second, "dpr_em", 1)] == ["b", "c"]
+
+
+def of_seed(name: str, values: Sequence[float], seed: int, **settings: object) -> ScoredRun:
+    found = run(name, values)
+    record = {"settings": {"method": "rag", "seed": seed, **settings}}
+    return found._replace(predictions=found.predictions._replace(run_json=record), facts=found.facts._replace(seed=str(seed)))
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_row_with_a_deviation() -> None:
+    seeds = [of_seed("s0", [1, 0, 0, 0], 0), of_seed("s1", [1, 1, 0, 0], 1), of_seed("s2", [1, 1, 1, np.nan], 2)]
+    others = [of_seed("k3", [1, 1, 1, 1], 3, k=3), of_seed("twice", [0, 0, 0, 0], 3, k=4), run("file", [0, 0, 0, 0])]
+    comparison = compare([*seeds, *others, of_seed("again", [1, 0, 0, 0], 3, k=4)], Bootstrap())
+    assert [[one.name for one in group] for group in group_seeds(comparison.runs)] == [["s0", "s1", "s2"]]
+    (found,) = comparison_json(comparison)["seeds"]
+    means = [0.25, 0.5, 1]
+    assert (found["runs"], found["seeds"]) == (["s0", "s1", "s2"], ["0", "1", "2"])
+    assert found["metrics"] == {"dpr_em": {"mean": pytest.approx(fmean(means)), "deviation": pytest.approx(stdev(means)), "n": 3}}
+    assert "s0, s1, s2  NQ        0, 1, 2       3  58.3 ± 38.2" in to_text(comparison_report(comparison))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "n", "obstacles"),
+    [
+        ("wiki2018", 3610, ""),
+        ("sample", 3610, "corpus: Wikipedia / sample"),
+        ("", 4, "questions: 3,610 test questions / 4; corpus: Wikipedia / unknown"),
+    ],
+)
+def test_a_papers_figure_on_other_questions_or_another_corpus_is_marked_in_its_row(corpus: str, n: int, obstacles: str) -> None:
+    found = run("ours", [1, 0, 0, 0], metric="genread_f1")
+    ours = found._replace(facts=found.facts._replace(corpus=corpus), source=found.source._replace(n_missing=n - 4))
+    comparison = compare([ours], Bootstrap())
+    (own,) = {own.obstacles for result in comparison.published if result.published.paper == "ReFeed" for own in result.own_results}
+    assert own == obstacles
+    lines = [line for line in to_text(comparison_report(comparison)).splitlines() if "ReFeed" in line and "Retrieve-then-Read" in line]
+    assert lines
+    assert all(line.endswith(f"  no: {obstacles}" if obstacles else "  yes") for line in lines)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.transforms import Bbox
 
-from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, svg, tradeoffs
+from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, svg, tradeoff
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section, to_html, to_markdown, to_text
 from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
 from wikidx.runtimes.evaluation.uncertainty import Interval
@@ -38,7 +38,7 @@ REPORT = Report(
         Section(
             "Plots",
             plots=[
-                Drawing(NASTY, lambda: bars({NASTY: {NASTY: share(0.4)}}, {})),
+                Drawing(NASTY, lambda: bars(NASTY, {NASTY: share(0.4)})),
                 Drawing("b", lambda: curves("c", {"d": {1: share(0.5)}})),
             ],
         ),
@@ -105,18 +105,18 @@ def names(n: int) -> list[str]:
 
 def test_the_same_figure_is_the_same_file() -> None:
     points = {name: Point(Interval(9, 8, 10, 9), share(at / 10)) for at, name in enumerate(names(6))}
-    assert svg(tradeoffs({"tokens": points}, accuracy="em")) == svg(tradeoffs({"tokens": points}, accuracy="em"))
+    assert svg(tradeoff(points, cost="tokens", accuracy="em")) == svg(tradeoff(points, cost="tokens", accuracy="em"))
     assert svg(curves("R@k", {"bm25": {1: share(0.3), 5: share(0.6)}})) == svg(curves("R@k", {"bm25": {1: share(0.3), 5: share(0.6)}}))
 
 
 def test_every_run_and_mark_is_drawn() -> None:
-    panels = {"HotpotQA": {name: share(0.2 + at / 10) for at, name in enumerate(names(5))}, "2Wiki": {names(5)[0]: share(0.3)}}
-    figure = bars(panels, {"HotpotQA": [Mark(names(5)[1], "RetroRAG", 0.412), Mark(names(5)[2], "RA-ISF", 0.99)]})
-    first, second = figure.axes
-    assert [label.get_text() for label in first.get_yticklabels()] == names(5)
-    assert [patch.get_width() for patch in first.patches] == pytest.approx([20, 30, 40, 50, 60])  # type: ignore[attr-defined]
-    assert [text.get_text() for text in second.texts] == ["30.0", "–", "–", "–", "–"]
-    marks = [line for line in first.lines if line.get_markerfacecolor() == "white"]
+    panel = {name: share(0.2 + at / 10) for at, name in enumerate(names(4))} | {names(5)[4]: Interval(np.nan, np.nan, np.nan, 0)}
+    figure = bars("HotpotQA", panel, [Mark(names(5)[1], "RetroRAG", 0.412), Mark(names(5)[2], "RA-ISF", 0.99)])
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == names(5)
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx([20, 30, 40, 50])  # type: ignore[attr-defined]
+    assert [text.get_text() for text in axes.texts] == ["20.0", "30.0", "40.0", "50.0", "–"]
+    marks = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
     assert [np.ravel(mark.get_xdata()).item() for mark in marks] == pytest.approx([41.2, 99])
     assert [np.ravel(mark.get_ydata()).item() for mark in marks] == [1, 2]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["RA-ISF", "RetroRAG"]
@@ -129,13 +129,13 @@ def test_labels_of_points_do_not_cover_one_another(seed: int) -> None:
         name: Point(Interval(x, x * 0.95, x * 1.05, 9), share(y))
         for name, x, y in zip(names(6), rng.uniform(1, 60, 6), rng.random(6), strict=True)
     }
-    figure = tradeoffs({"tokens": points, "calls": points}, accuracy="em")
+    figure = tradeoff(points, cost="tokens", accuracy="em")
     figure.draw_without_rendering()
-    for axes in figure.axes:
-        boxes, frame = [text.get_window_extent() for text in axes.texts], axes.bbox.padded(1)
-        assert all(frame.containsx(x) and frame.containsy(y) for box in boxes for x, y in box.corners())
-        assert len(boxes) == 6
-        assert all(Bbox.intersection(one, other) is None for one, other in itertools.combinations(boxes, 2))
+    (axes,) = figure.axes
+    boxes, frame = [text.get_window_extent() for text in axes.texts], axes.bbox.padded(1)
+    assert all(frame.containsx(x) and frame.containsy(y) for box in boxes for x, y in box.corners())
+    assert len(boxes) == 6
+    assert all(Bbox.intersection(one, other) is None for one, other in itertools.combinations(boxes, 2))
 
 
 def test_curves_are_named_in_the_order_of_their_ends() -> None:

@@ -138,13 +138,13 @@ def test_a_cost_that_is_no_number_is_not_recorded(n: object) -> None:
 
 
 def test_questions_of_each_type() -> None:
-    types = score_run("run", predictions(_1="x"), SOURCE, []).types()
+    types = score_run("run", predictions(_1="x"), SOURCE, []).groups()["type"]
     assert {kind: of_kind.tolist() for kind, of_kind in types.items()} == {
         "bridge": [True, True, False, False, False],
         "comparison": [False, False, True, False, False],
     }
     of_one_kind = RunQuestions(QUESTIONS[:2], "", "")
-    assert score_run("run", predictions(_1="x"), of_one_kind, []).types() == {}
+    assert score_run("run", predictions(_1="x"), of_one_kind, []).groups() == {}
 
 
 def test_costs_are_nan_where_they_are_not_recorded() -> None:
@@ -267,7 +267,7 @@ def test_what_a_run_was_made_with() -> None:
     searched = {"corpus": "wiki2018", "retriever": "bm25+minilm", "reranker": "simlm"}
     options = {"k": {"value": 5, "default": 5, "origin": "proposed"}}
     facts = run_facts({"settings": {"method": "rag", "options": options, "models": {"answer": script}, "search": searched, "seed": 3}})
-    assert facts == ("rag", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "3", "5")
+    assert facts == ("rag", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "3", "5", "")
     two = {"answer": {"backend": "openai", "model": "gpt-4o"}, "know": {"backend": "hf", "model": "meta/llama"}}
     assert run_facts({"settings": {"models": two, "search": None}}).model == "answer: gpt-4o, know: meta/llama"
-    assert run_facts({}) == ("", "", "", "", "", "")
+    assert run_facts({}) == ("",) * 7

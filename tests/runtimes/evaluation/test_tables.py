@@ -1,9 +1,22 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 
-from wikidx.runtimes.evaluation.reports.tables import Column, Table, markdown, percent, signed_percent, text, to_records
+from wikidx.runtimes.evaluation.reports.tables import (
+    Column,
+    Spread,
+    Table,
+    latex,
+    markdown,
+    percent,
+    signed_percent,
+    text,
+    to_csv,
+    to_records,
+)
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
 TABLE = Table(
@@ -64,3 +77,38 @@ def test_a_table_may_be_empty() -> None:
 def test_numbers_are_shown_as_the_papers_do() -> None:
     assert [percent(value) for value in (0.41849, 1, math.inf, None, "n/a")] == ["41.8", "100.0", "–", "–", "n/a"]
     assert [signed_percent(value) for value in (0.0, -0.0004, Interval(0.01, -0.02, 0.04, 9))] == ["+0.0", "-0.0", "+1.0 [-2.0, +4.0]"]
+
+
+SEEDS = Table((Column("runs"), Column("EM, %", percent)), [('a, "b"', Spread(0.5, 0.0123456, 3)), ("c", Spread(0.25, math.nan, 1))])
+
+
+def test_csv_holds_unrounded_numbers_in_columns_of_their_own() -> None:
+    read = list(csv.reader(io.StringIO(to_csv(TABLE))))
+    assert read == [
+        ["retriever", "R@5", "R@5 low", "R@5 high", "change", "questions"],
+        ["bm25", "43.75", "40", "47.5", "1.25", "1600"],
+        ["東京|x", "", "", "", "-50", ""],
+    ]
+    assert list(csv.reader(io.StringIO(to_csv(SEEDS)))) == [
+        ["runs", "EM, %", "EM, % deviation"],
+        ['a, "b"', "50", "1.23456"],
+        ["c", "25", ""],
+    ]
+
+
+def test_latex_escapes_what_would_break_it() -> None:
+    assert latex(TABLE._replace(notes=["100 % of a_b & {c} \\ ~^"])).split("\n") == [
+        r"\begin{table}",
+        r"\caption{NQ}",
+        r"\begin{tabular}{lrrr}",
+        r"\toprule",
+        r"retriever & R@5 & change & questions \\",
+        r"\midrule",
+        r"bm25 & 43.8 {[}40.0, 47.5] & +1.2 & 1,600 \\",
+        r"東京|x & -- & $-$50.0 & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\footnotesize 100 \% of a\_b \& \{c\} \textbackslash{} \textasciitilde{}\textasciicircum{}",
+        r"\end{table}",
+    ]
+    assert r"a, \"b\" & 50.0 $\pm$ 1.2 \\".replace('\\"', '"') in latex(SEEDS)

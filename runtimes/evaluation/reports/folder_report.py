@@ -1,0 +1,48 @@
+"""The report on all runs of a folder: one table with a row per run, and means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from wikidx.runtimes.evaluation.comparing import metric_names
+from wikidx.runtimes.evaluation.outcomes import problem_masks
+from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables
+from wikidx.runtimes.evaluation.reports.report import Report, Section
+from wikidx.runtimes.evaluation.reports.run_tables import answered, issue_tables
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
+from wikidx.runtimes.evaluation.scoring import ScoredRun
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap
+
+_PROBLEMS = ("failed", "empty", "cut", "unparsed", "degraded")
+_COSTS = ("tokens", "calls", "searches", "service")
+
+
+def folder_report(folder: str, runs: Sequence[ScoredRun], left_out: Mapping[str, str], bootstrap: Bootstrap) -> Report:
+    """Return the report; ``left_out`` is name -> error of the runs that could not be scored."""
+    problems = [Table((Column("run"), Column("why")), list(left_out.items()), "Left out")] if left_out else []
+    sections = [
+        Section("Runs", [_runs(runs, bootstrap)]),
+        Section("Several seeds", seed_tables(runs)),
+        Section("Left out", problems),
+        Section("Data issues", issue_tables(runs)),
+    ]
+    return Report(f"Runs in {folder}", [], sections)
+
+
+def _runs(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> Table:
+    names, rows = metric_names(runs), list[list[Cell]]()
+    for run in runs:
+        facts, masks = run.facts, problem_masks(run.rows)
+        search = ", ".join(filter(None, (facts.retriever, facts.corpus))) or None
+        row: list[Cell] = [run.name, run.dataset, facts.method, facts.answered_by or facts.model, search, facts.seed, answered(run)]
+        row += [bootstrap.interval(run.values_of(name)) for name in names]
+        row += [int(masks[name].sum()) if name in masks else None for name in _PROBLEMS]
+        rows.append([*row, *(bootstrap.interval(run.costs[cost]).mean for cost in _COSTS), run.wall_seconds])
+    columns = [Column(name) for name in ("run", "data set", "method", "model", "retriever, corpus", "seed", "answered")]
+    columns += [Column(f"{name}, %", percent) for name in names]
+    columns += [*map(Column, _PROBLEMS), *(Column(cost, brief) for cost in (*_COSTS, "wall, s"))]
+    notes = [
+        f"in brackets: {bootstrap.note()}; questions without an answer count 0",
+        f"{', '.join(_PROBLEMS)}: numbers of questions; {', '.join(_COSTS)}: means per question, service in seconds",
+    ]
+    return Table(columns, rows, "Runs", notes)

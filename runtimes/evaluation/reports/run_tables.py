@@ -1,0 +1,169 @@
+"""Tables on one run or several: problems, breakdowns, costs, data issues. A table on one run has no column "run"."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from wikidx.runtimes.evaluation.by_models.row_metrics import flatten
+from wikidx.runtimes.evaluation.outcomes import PROBLEMS, count_replies, problem_masks
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
+from wikidx.runtimes.evaluation.scoring import COSTS, RULES, Occurrences, ScoredRun
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
+from wikidx.runtimes.llms.text import LOW_MASS
+
+_SHOWN = 24  # displayed characters of an id
+_SHOWN_TEXT = 100  # of a question or an answer
+_COST_NOTE = (
+    "tokens: of prompts and answers; service: seconds that a question's own requests took; seconds: from its first request to its answer, "
+    "with the time spent on other questions"
+)
+
+
+def answered(run: ScoredRun) -> str:
+    """Return the share of questions with an answer, such as "50 of 100"."""
+    return f"{run.n_answered:,} of {len(run.questions) + run.source.n_missing:,}"
+
+
+def problem_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+    """Return the table of what went wrong, and those of fallbacks and of yes/no questions if the predictions record any."""
+    tables = [_problems_of_one(runs[0], bootstrap) if len(runs) == 1 else _problems_of_several(runs)]
+    fallbacks: list[list[Cell]] = [[run.name, n, text] for run in runs for n, text in run.fallbacks]
+    masses = [(run.name, *run.yes_no) for run in runs if run.yes_no]
+    low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither yes nor no"
+    if fallbacks:
+        tables.append(_table(runs, ("questions", "fallback"), fallbacks, "Fallbacks"))
+    if masses:
+        columns = ("yes/no questions", Column("mean probability of yes and no together", brief))
+        tables.append(_table(runs, columns, masses, "Yes/no questions", [low] if any(mass < LOW_MASS for *_, mass in masses) else []))
+    return tables
+
+
+def _problems_of_one(run: ScoredRun, bootstrap: Bootstrap) -> Table:
+    masks, replies, n = problem_masks(run.rows), count_replies(run.rows), len(run.questions)
+    clean = ~np.logical_or.reduce(list(masks.values()))
+    metric = telling_metric([run])
+    rows = list[list[Cell]]()
+    for name, mask in (*masks.items(), ("none of these", clean)):
+        of_replies = replies.get(name) if name != "texts" else None
+        share = of_replies / replies["texts"] if of_replies is not None and replies["texts"] else None
+        means = [bootstrap.interval(run.values[metric][mask])] if metric else []
+        rows.append([name, int(mask.sum()), float(mask.sum() / n), of_replies, share, *means, PROBLEMS.get(name)])
+    columns = (
+        Column("what"),
+        Column("questions"),
+        Column("of all, %", percent),
+        Column("replies"),
+        Column("of all replies, %", percent),
+        *([Column(f"{metric} of these, %", percent)] if metric else []),
+        Column("meaning"),
+    )
+    return Table(columns, rows, "What went wrong", ["a question may have several problems"])
+
+
+def _problems_of_several(runs: Sequence[ScoredRun]) -> Table:
+    rows = list[list[Cell]]()
+    for run in runs:
+        masks = problem_masks(run.rows)
+        rows.append([run.name, len(run.questions), *(int(masks[name].sum()) if name in masks else None for name in PROBLEMS)])
+    notes = [f"{name}: {meaning}" for name, meaning in PROBLEMS.items()]
+    return Table([Column(name) for name in ("run", "questions", *PROBLEMS)], rows, "What went wrong, number of questions", notes)
+
+
+def breakdown(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, dict[str, dict[str, Interval]]]:
+    """Return breakdown -> group of questions -> metric -> mean."""
+    return {
+        name: {group: {metric: bootstrap.interval(values[mask]) for metric, values in run.values.items()} for group, mask in masks.items()}
+        for name, masks in run.groups().items()
+    }
+
+
+def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+    """Return a list with the table of means by group of questions; an empty list if there are no groups."""
+    metrics = list(dict.fromkeys(name for run in runs for name in run.values))
+    rows = list[list[Cell]]()
+    for run in runs:
+        means = breakdown(run, bootstrap)
+        for name, masks in run.groups().items():
+            rows += [[run.name, name, group, int(mask.sum()), *map(means[name][group].get, metrics)] for group, mask in masks.items()]
+    notes = [
+        "passages: whether title or text of a passage of the prediction has a gold answer (DPR's has_answer); yes and no: the probability "
+        "that the models gave the two answers together"
+    ]
+    columns = [*map(Column, ("by", "group", "questions")), *(Column(name, percent) for name in metrics)]
+    return [_table(runs, columns, rows, "By group of questions, mean in %", notes)] if rows else []
+
+
+def cost_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+    """Return the tables of costs per question and of throughput, each only if the predictions record it."""
+    tables = list[Table]()
+    means = [{cost: bootstrap.interval(run.costs[cost]) for cost in COSTS} for run in runs]
+    recorded = [cost for cost in COSTS if any(mean[cost].n for mean in means)]
+    if recorded and len(runs) == 1:
+        totals = [(cost, means[0][cost], float(np.nansum(runs[0].costs[cost])), means[0][cost].n) for cost in recorded]
+        columns = (Column("cost"), Column("mean per question", brief), Column("total", brief), Column("questions"))
+        tables.append(Table(columns, totals, "Cost", [_COST_NOTE]))
+    elif recorded:
+        rows: list[list[Cell]] = [[run.name, *(mean[cost] for cost in recorded)] for run, mean in zip(runs, means, strict=True)]
+        tables.append(_table(runs, [Column(cost, brief) for cost in recorded], rows, "Cost, mean per question", [_COST_NOTE]))
+    return tables + _throughput_tables(runs)
+
+
+def throughput(run: ScoredRun) -> dict[str, float]:
+    """Return wall time, questions and tokens a second, and requests at a time of a run; NaN: not recorded."""
+    wall, costs = run.wall_seconds or np.nan, {cost: float(np.nansum(run.costs[cost])) for cost in COSTS}
+    speeds = {"prompt_tokens_per_s": costs["prompt_tokens"], "completion_tokens_per_s": costs["completion_tokens"]}
+    answers = {"wall_s": run.wall_seconds, "questions_per_s": run.n_answered / wall}
+    return {**answers, **{name: n / wall for name, n in speeds.items()}, "requests_at_a_time": costs["service"] / wall}
+
+
+def _throughput_tables(runs: Sequence[ScoredRun]) -> list[Table]:
+    rows: list[list[Cell]] = [[run.name, *throughput(run).values()] for run in runs if np.isfinite(run.wall_seconds)]
+    names = ("wall time, s", "questions/s", "prompt tokens/s", "generated tokens/s", "requests at a time")
+    notes = ["of all starts of the run, without the opening of models; tokens include those of replies that were cached or reused"]
+    return [_table(runs, [Column(name, brief) for name in names], rows, "Throughput of the run", notes)] if rows else []
+
+
+def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
+    """Return a list with the table of the runs' data issues; an empty list if there are no issues."""
+    rows: list[list[Cell]] = [
+        [run.name, kind, issue.n, _examples(issue), RULES[kind]] for run in runs for kind, issue in run.data_issues.items()
+    ]
+    return [_table(runs, ("issue", "count", "examples", "rule"), rows, "Data issues")] if rows else []
+
+
+def telling_metric(runs: Sequence[ScoredRun]) -> str | None:
+    """Return the first metric that all runs have and in which not all values of all runs are 0; None without a common metric."""
+    common = [name for name in runs[0].values if all(name in run.values for run in runs)]
+    return next((name for name in common if any(np.nansum(run.values[name]) for run in runs)), common[0] if common else None)
+
+
+def gold_text(golden_answers: tuple[str, ...]) -> str | None:
+    """Return gold answers as one text; None without any."""
+    return " / ".join(golden_answers) or None
+
+
+def abbreviate(text: str | None) -> str | None:
+    """Shorten a text for a cell of a table."""
+    return None if text is None else textwrap.shorten(text, _SHOWN_TEXT, placeholder=" …")
+
+
+def row_metric_notes(run: ScoredRun) -> list[str]:
+    """Return one line for each metric that a model computes over the whole run (``RowMetric``), with its settings and counts."""
+    return [f"{name}: {', '.join(flatten(metadata))}" for name, metadata in run.row_metrics.items()]
+
+
+def _table(
+    runs: Sequence[ScoredRun], columns: Sequence[str | Column], rows: Sequence[Sequence[Cell]], title: str, notes: Sequence[str] = ()
+) -> Table:
+    """Return a table whose rows begin with the name of a run; for a single run, without these names."""
+    all_columns = [Column(column) if isinstance(column, str) else column for column in ("run", *columns)]
+    first = 1 if len(runs) == 1 else 0
+    return Table(all_columns[first:], [row[first:] for row in rows], title, notes)
+
+
+def _examples(issue: Occurrences) -> str:
+    more = " …" if issue.n > len(issue.examples) > 0 else ""
+    return ", ".join(example if len(example) <= _SHOWN else f"{example[:_SHOWN]}…" for example in issue.examples) + more
