@@ -8,6 +8,7 @@ methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed and the baselines
 execution/   execution of methods for many questions at once; results; runs on disk
 evaluation/  scores of rankings and answers
 training/    training data, made as in the papers
+pages/       pages that show runs and answers
 cli/         the command line ``idx``
 
 The modules may import ``corpora``, ``indexer`` and ``retrievers``.

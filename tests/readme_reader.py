@@ -12,6 +12,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -73,6 +74,9 @@ class Reader:
         if arguments[:1] == ["serve"]:
             self._serve(arguments)
             return ""
+        if arguments[:1] == ["view"]:
+            self._view(arguments)
+            return ""
         if first == "idx" and not _FOR_A_SHELL.search(command):
             return self._idx(*arguments)
         return self._in_a_shell(command)
@@ -108,6 +112,17 @@ class Reader:
         (self._addresses[SERVER],) = re.findall(r"listening on (http://\S+)", said())
         with urlopen(f"{self._addresses[SERVER]}/ready") as answer:
             assert answer.status == 200
+
+    def _view(self, arguments: list[str]) -> None:
+        """Fetch the page of ``idx view`` once, and end it by Ctrl-C."""
+        command = [str(self._folder / "bin" / "idx"), *arguments]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=self._folder) as process:
+            assert process.stderr is not None
+            (address,) = re.findall(r"on (http://\S+) until Ctrl-C", process.stderr.readline())
+            with urlopen(f"{address}/v1/questions") as answer:
+                assert answer.status == 200
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
 
     def _serve_llm(self, arguments: list[str]) -> None:
         """Serve a stand-in for a language model under the name of the one that is to be served."""

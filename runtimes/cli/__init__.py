@@ -6,7 +6,7 @@ listing  build  check  remove  import_    commands on corpora and indexes
 search  serve  mcp                        commands that search
 doctor                                    command on the installation and the machine
 ask  run  train_data                      commands that run methods
-eval_runs  eval_retrieval                 commands that evaluate
+eval_runs  eval_retrieval  view           commands that evaluate and show runs
 
 method_options  question_options  eval_options  ray_option    options of several commands
 option_groups                             dataclasses as groups of options

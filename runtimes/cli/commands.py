@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": ("serve:serve", "Serve searches over HTTP."),
     "ask": ("ask:ask", "Answer a question by a method."),
     "run": ("run:run", "Answer the questions of a file by a method."),
+    "view": ("view:view", "Show the questions of a run, or of two, in a browser."),
     "train-data": ("train_data:train_data", "Make a method's training data."),
     "mcp": ("mcp:mcp", "Offer searches to agents (Model Context Protocol)."),
     "doctor": ("doctor:doctor", "Describe this installation and machine, for bug reports."),
@@ -66,6 +67,7 @@ EXAMPLES = {
         "idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag",
         "idx run refeed --questions nq-test.jsonl --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
     ),
+    "view": ("idx view runs/rag", "idx view runs/direct runs/rag"),
     "train-data": (
         "idx train-data ra_isf",
         "idx train-data ra_isf --questions nq-train.jsonl --against nq-test.jsonl --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",

@@ -50,7 +50,7 @@ async function retryUntilReady(send, signal, onWait) {
   }
 }
 
-async function request(path, body, signal) {
+export async function request(path, body, signal) {
   const headers = body === null ? {} : { "content-type": "application/json" };
   const key = sessionStorage.getItem(KEY);
   if (key !== null) headers.authorization = `Bearer ${key}`;

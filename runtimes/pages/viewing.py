@@ -1,0 +1,223 @@
+"""The page of ``idx view``: all questions of one run or two, with what went wrong, and the trace of each.
+
+The list is sent as a whole. A trace is read from ``predictions.jsonl`` when it is requested, from the offset of its line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.store import PassageStore
+from wikidx.retrievers.errors import InvalidRequest
+from wikidx.retrievers.server.front import error_response
+from wikidx.retrievers.server.host_check import foreign_host_error
+from wikidx.retrievers.server.pages import PAGE
+from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
+from wikidx.runtimes.evaluation.comparing import metric_names, question_positions
+from wikidx.runtimes.evaluation.outcomes import PROBLEMS, problems
+from wikidx.runtimes.evaluation.predictions import load_predictions
+from wikidx.runtimes.evaluation.run_questions import run_questions
+from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
+from wikidx.runtimes.execution.runs import PREDICTIONS
+
+from . import FILES
+
+_HOST = "127.0.0.1"
+
+
+class Line(NamedTuple):
+    """The last line of a question in ``predictions.jsonl``: its offset and size in bytes."""
+
+    offset: int
+    size: int
+
+
+class ViewedRun:
+    """A run of ``idx run``, its scores and the positions of its lines.
+
+    Args:
+        folder: folder of the run.
+        questions: file of its questions with gold answers; None: the recorded one.
+
+    Raises:
+        InputError: the folder has no run, or its questions cannot be found.
+    """
+
+    def __init__(self, folder: Path, questions: str | None = None) -> None:
+        if not (folder / PREDICTIONS).is_file():
+            raise InputError(f"{folder} holds no {PREDICTIONS}: name the folder of 'idx run --out'")
+        self.folder = folder
+        self.version = self.current_version()
+        self.lines = dict(_read_lines(folder / PREDICTIONS))
+        predictions = load_predictions(folder)
+        source = run_questions(predictions, questions)
+        metrics = [METRICS[name] for name in default_metrics(source.questions)]
+        self.scored: ScoredRun = score_run(folder.resolve().name, predictions, source, metrics)
+        self.positions = question_positions(self.scored)
+
+    def current_version(self) -> tuple[int, int]:
+        """Return size and time of the predictions on disk."""
+        state = (self.folder / PREDICTIONS).stat()
+        return state.st_size, state.st_mtime_ns
+
+    def describe(self, position: int) -> dict[str, Any] | None:
+        """Return the entry of a question in the list; None if the run has not answered it."""
+        run, row = self.scored, self.scored.rows[position]
+        line = self.lines.get(row.id)
+        if line is None:
+            return None
+        values = {name: float(values[position]) for name, values in run.values.items() if not math.isnan(values[position])}
+        passages = {1.0: ["holds"], 0.0: ["lacks"]}.get(float(run.holds_answer[position]), [])
+        return {"answer": row.answer, "values": values, "kinds": [*passages, *sorted(problems(row))]}
+
+    def read(self, id: str) -> bytes:
+        """Return the record of a question as JSON; ``null`` if there is none."""
+        line = self.lines.get(id)
+        if line is None:
+            return b"null"
+        with (self.folder / PREDICTIONS).open("rb") as file:
+            return os.pread(file.fileno(), line.size, line.offset)
+
+    @cached_property
+    def _store(self) -> PassageStore | None:
+        """The store of the searched corpus; None if this machine does not have it."""
+        search = (self.scored.predictions.run_json.get("settings") or {}).get("search") or {}
+        with contextlib.suppress(IdxError, OSError):
+            store = open_store(str(search.get("corpus")))
+            if store.fingerprint == (search.get("fingerprints") or {}).get("passages"):
+                return store
+        return None
+
+    def texts(self, record: Mapping[str, Any] | None) -> dict[str, str]:
+        """Return id -> text of the passages in a record and in its steps, as far as they are known."""
+        if record is None:
+            return {}
+        texts = {passage["id"]: passage.get("text", "") for passage in record.get("passages") or ()}
+        searches = [step for step in record.get("steps") or () if step.get("request") in ("retrieve", "look_up") and step.get("result")]
+        missing = list(dict.fromkeys(hit["id"] for step in searches for hit in step["result"] if hit["id"] not in texts))
+        if self._store is not None and missing:
+            rows = [row for row in self._store.rows_of(missing).tolist() if row >= 0]
+            texts |= {passage.id: passage.text for passage in self._store.get_many(rows)}
+        return texts
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):  # an unfinished last line is no prediction
+                yield parse_json(line)["id"], Line(offset, len(line))
+            offset += len(line)
+
+
+class Viewer:
+    """The data of the page: one run, or two whose questions are joined by id and text.
+
+    Args:
+        folders: folders of the runs.
+        questions: file of questions with gold answers; None: those that the runs recorded.
+
+    Raises:
+        InputError: as ``ViewedRun``, or the runs have no question in common.
+    """
+
+    def __init__(self, folders: Sequence[Path], questions: str | None = None) -> None:
+        self._lock = threading.Lock()
+        self._questions = questions
+        self.runs = [ViewedRun(folder, questions) for folder in folders]
+        if len(self.runs) == 2 and not self.runs[0].positions.keys() & self.runs[1].positions.keys():
+            raise InputError(f"{folders[0]} and {folders[1]} have no question in common: they can be viewed one by one")
+
+    def list_questions(self) -> dict[str, Any]:
+        """Return runs and questions as JSON values; runs that have changed on disk are read again."""
+        with self._lock:
+            self.runs = [run if run.version == run.current_version() else ViewedRun(run.folder, self._questions) for run in self.runs]
+            runs = self.runs
+        keys = dict.fromkeys(key for run in runs for key in run.positions)
+        return {
+            "runs": [{"name": run.scored.name, "folder": str(run.folder), **run.scored.facts._asdict()} for run in runs],
+            "metrics": metric_names([run.scored for run in runs]),
+            "problems": PROBLEMS,
+            "questions": [self._describe(runs, key) for key in keys],
+        }
+
+    @staticmethod
+    def _describe(runs: Sequence[ViewedRun], key: tuple[str, str]) -> dict[str, Any]:
+        places = [run.positions.get(key) for run in runs]
+        question = next(run.scored.questions[place] for run, place in zip(runs, places, strict=True) if place is not None)
+        entries = [None if place is None else run.describe(place) for run, place in zip(runs, places, strict=True)]
+        return {"id": question.id, "question": question.text, "gold": list(question.golden_answers), "runs": entries}
+
+    def trace(self, id: str) -> bytes:
+        """Return the records of a question in all runs as JSON, and the texts of their passages."""
+        lines = [run.read(id) for run in self.runs]
+        texts = [run.texts(orjson.loads(line)) for run, line in zip(self.runs, lines, strict=True)]
+        return b'{"records":[%s],"texts":%s}' % (b",".join(lines), orjson.dumps(texts))
+
+
+class _LocalOnly:
+    """ASGI middleware that refuses requests of foreign web pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        foreign = foreign_host_error(scope["headers"], _HOST) if scope["type"] == "http" else None
+        await (self._app if foreign is None else error_response(foreign))(scope, receive, send)
+
+
+def application(viewer: Viewer) -> Starlette:
+    """Return the web application of a viewer."""
+
+    def page(request: Request) -> Response:
+        return FileResponse(FILES / "view.html")
+
+    def questions(request: Request) -> Response:
+        try:
+            return Response(orjson.dumps(viewer.list_questions()), media_type="application/json")
+        except (IdxError, OSError) as error:
+            return error_response(error)
+
+    def trace(request: Request) -> Response:
+        try:
+            return Response(viewer.trace(request.query_params.get("id", "")), media_type="application/json")
+        except (OSError, ValueError) as error:
+            return error_response(InvalidRequest(f"the line cannot be read ({error!r:.120}): reload the page"))
+
+    routes = [
+        Route("/", page),
+        Route("/v1/questions", questions),
+        Route("/v1/trace", trace),
+        Mount("/page/runs", StaticFiles(directory=FILES)),
+        Mount("/page", StaticFiles(directory=PAGE)),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(_LocalOnly)])
+
+
+def serve(viewer: Viewer, listener: socket.socket) -> None:
+    """Serve the page of a viewer on a listening socket of this machine until Ctrl-C."""
+    config = uvicorn.Config(application(viewer), log_config=None, access_log=False, lifespan="off", server_header=False)
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn ends first, and then raises it
+        uvicorn.Server(config).run([listener])
