@@ -45,7 +45,8 @@ class OwnResult(NamedTuple):
         run: the run's name.
         value: the run's mean with its interval.
         differences: the settings that differ, such as "LLM: GPT-4 / qwen"; the paper's setting comes first.
-        obstacles: those of the differences that forbid a comparison: in the questions and in the corpus; empty: comparable.
+        obstacles: those of the differences that forbid a comparison: in the questions, in the corpus, and questions that the run has not
+            reached; empty: comparable.
     """
 
     run: str
@@ -172,6 +173,9 @@ def _describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
         obstacles.append(f"questions: {published.questions} / {n:,}")
     if published.corpus and corpus not in published.own_corpora:
         obstacles.append(f"corpus: {published.corpus} / {corpus or 'unknown'}")
+    n_reached = sum(row.answer is not None or row.error is not None for row in run.rows)
+    if n_reached < n:
+        obstacles.append(f"reached: all / {n_reached:,}")
     return "; ".join(obstacles)
 
 

@@ -25,7 +25,7 @@ from wikidx.runtimes.questions import Question
 
 
 def run(
-    name: str, values: Sequence[float], *, dataset: str = "NQ", ids: str = "abcd", method: str = "rag", metric: str = "dpr_em"
+    name: str, values: Sequence[float], *, dataset: str = "NQ", ids: Sequence[str] = "abcd", method: str = "rag", metric: str = "dpr_em"
 ) -> ScoredRun:
     questions = tuple(Question(item, f"{item}?", (item,)) for item in ids)
     rows = tuple(PredictionRow(item, f"{name} {item}") for item in ids)
@@ -198,20 +198,31 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_a_deviation() -> No
     assert "s0, s1, s2  NQ        0, 1, 2       3  58.3 ± 38.2" in to_text(comparison_report(comparison))
 
 
+ALL = 3610  # NQ's test questions, as ReFeed has them
+
+
 @pytest.mark.parametrize(
-    ("corpus", "n", "obstacles"),
+    ("corpus", "n", "missing", "obstacles"),
     [
-        ("wiki2018", 3610, ""),
-        ("sample", 3610, "corpus: Wikipedia / sample"),
-        ("", 4, "questions: 3,610 test questions / 4; corpus: Wikipedia / unknown"),
+        ("wiki2018", ALL, 0, ""),
+        ("sample", ALL, 0, "corpus: Wikipedia / sample"),
+        ("", 4, 0, "questions: 3,610 test questions / 4; corpus: Wikipedia / unknown"),
+        ("wiki2018", ALL - 10, 10, "reached: all / 3,600"),
     ],
 )
-def test_a_papers_figure_on_other_questions_or_another_corpus_is_marked_in_its_row(corpus: str, n: int, obstacles: str) -> None:
-    found = run("ours", [1, 0, 0, 0], metric="genread_f1")
-    ours = found._replace(facts=found.facts._replace(corpus=corpus), source=found.source._replace(n_missing=n - 4))
+def test_a_papers_figure_that_is_not_comparable_is_marked_in_its_row(corpus: str, n: int, missing: int, obstacles: str) -> None:
+    found = run("ours", [1.0] * n, metric="genread_f1", ids=[f"q{number}" for number in range(n)])
+    ours = found._replace(facts=found.facts._replace(corpus=corpus), source=found.source._replace(n_missing=missing))
     comparison = compare([ours], Bootstrap())
     (own,) = {own.obstacles for result in comparison.published if result.published.paper == "ReFeed" for own in result.own_results}
     assert own == obstacles
     lines = [line for line in to_text(comparison_report(comparison)).splitlines() if "ReFeed" in line and "Retrieve-then-Read" in line]
     assert lines
     assert all(line.endswith(f"  no: {obstacles}" if obstacles else "  yes") for line in lines)
+
+
+def test_a_question_that_failed_is_reached_and_one_without_a_prediction_is_not() -> None:
+    found = run("ours", [1, 0, 0, 0])
+    rows = (*found.rows[:2], PredictionRow("c", None, error="LLMError: gone"), PredictionRow("d", None))
+    (own, *_) = (own for result in match_published([found._replace(rows=rows)], Bootstrap()) for own in result.own_results)
+    assert own.obstacles.endswith("; reached: all / 3")
