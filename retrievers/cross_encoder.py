@@ -23,6 +23,7 @@ from wikidx.indexer.encoders.checkpoints import Checkpoint, HubCheckpoint, locat
 from wikidx.indexer.encoders.loading import load_network, n_positions
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
 from wikidx.indexer.machine.devices import resolve_device
+from wikidx.indexer.machine.failures import device_errors
 
 from .cancellation import raise_if_cancelled
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _WINDOW = 4096  # pairs that are tokenised and sorted by length together; the number bounds the memory
 _CPU_BATCH_TOKENS = 1_024  # including padding; small enough for the CPU's caches
 _GPU_BATCH_TOKENS = 32_768
+_ALIGNED = 8  # multiple of a batch's width on a GPU: attention has fewer shapes, and aligned rows of its mask
+_ADVICE = "end what else uses it, or name another one with --device"
 
 
 def title_and_text(passage: Passage) -> str:
@@ -73,6 +76,7 @@ class CrossEncoder:
         InputError: the device does not exist, or the directory is not a checkpoint.
         ArtifactMismatch: the checkpoint is not a cross-encoder.
         ArtifactCorrupt: the checkpoint cannot be read.
+        IdxError: the device has too little memory, or fails.
         DownloadError: the checkpoint is missing and cannot be downloaded.
     """
 
@@ -89,13 +93,13 @@ class CrossEncoder:
         model = load_network("AutoModelForSequenceClassification", folder, spec.name, "float32" if self._on_cpu else "float16")
         if model.config.num_labels > 2:
             raise ArtifactMismatch(f"{folder} tells {model.config.num_labels} labels apart: a cross-encoder for reranking has one or two")
-        self._model = model.to(self._device)
+        with device_errors(str(self._device), f"the reranker '{spec.name}'", _ADVICE):
+            self._model = model.to(self._device)
         self._has_types = "token_type_ids" in inspect.signature(model.forward).parameters
         self._pad = model.config.pad_token_id or 0
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # joins query and text in the network's format
-        self._tokenizer.enable_truncation(
-            min(spec.max_tokens, n_positions(model.config.to_dict()) or spec.max_tokens), strategy="longest_first"
-        )
+        self._max_tokens = min(spec.max_tokens, n_positions(model.config.to_dict()) or spec.max_tokens)
+        self._tokenizer.enable_truncation(self._max_tokens, strategy="longest_first")
         self._tokenizer.no_padding()
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
@@ -105,6 +109,7 @@ class CrossEncoder:
 
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
+            IdxError: the device has too little memory, or fails.
         """
         scores = np.empty(len(queries), dtype=np.float32)
         for start in range(0, len(queries), _WINDOW):
@@ -120,15 +125,19 @@ class CrossEncoder:
     def _compute_logits(self, pairs: Sequence[tokenizers.Encoding], lengths: NDArray[np.int64]) -> Scores:
         import torch
 
-        mask = np.arange(lengths.max()) < lengths[:, None]
+        mask = np.arange(self._width(int(lengths.max()))) < lengths[:, None]
         ids, types = np.full(mask.shape, self._pad), np.zeros(mask.shape, dtype=np.int64)
         ids[mask] = np.concatenate([pair.ids for pair in pairs])
         types[mask] = np.concatenate([pair.type_ids for pair in pairs])
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)} | ({"token_type_ids": types} if self._has_types else {})
-        with torch.inference_mode():
+        with device_errors(str(self._device), f"a batch of {mask.size:,} tokens to rerank", _ADVICE), torch.inference_mode():
             logits = self._model(**{name: torch.from_numpy(array).to(self._device) for name, array in arrays.items()}).logits.float()
             relevance: Scores = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).cpu().numpy()
         return relevance
+
+    def _width(self, longest: int) -> int:
+        """Return the width of a batch in tokens, including padding."""
+        return longest if self._on_cpu else max(longest, min(-(-longest // _ALIGNED) * _ALIGNED, self._max_tokens))
 
 
 SIMLM_SPEC = CrossEncoderSpec(  # Wang et al., 2023; format from the model card; the reranker of RetroRAG

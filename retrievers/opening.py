@@ -131,14 +131,17 @@ def open_reranker(name: str, *, device: str = "auto") -> Reranker:
 
     Args:
         name: one of ``RERANKERS``, or the path of a cross-encoder's checkpoint directory; the path must contain a "/".
-        device: device of the reranker.
+        device: device of the reranker; of several, the first.
 
     Raises:
         UnknownNameError: no reranker has this name.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``CrossEncoder``.
     """
+    from wikidx.indexer.machine.devices import encoder_device
+
     from .cross_encoder import CrossEncoder, CrossEncoderSpec
 
+    device = encoder_device(device)
     if "/" in name:
         return CrossEncoder(CrossEncoderSpec(name=name, checkpoint=Path(name)), device)
     open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)

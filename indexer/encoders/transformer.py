@@ -8,6 +8,7 @@ import numpy as np
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.machine.failures import device_errors
 
 from .checkpoints import Checkpoint
 from .model import Model
@@ -29,6 +30,7 @@ class TransformerEncoder:
 
     Raises:
         MissingExtraError, InputError, ArtifactMismatch, ArtifactCorrupt, DownloadError: see ``Tokenizer`` and ``Model``.
+        IdxError: the device has too little memory, or fails; so do the methods.
     """
 
     dim: int
@@ -42,11 +44,16 @@ class TransformerEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
-        return _encode(self._model("query"), self._tokenizer("query").queries(queries))
+        return self._encode("query", self._tokenizer("query").queries(queries))
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim)."""
-        return _encode(self._model("passage"), self._tokenizer("passage").passages(passages))
+        return self._encode("passage", self._tokenizer("passage").passages(passages))
+
+    def _encode(self, side: Side, tokens: Tokens) -> Vectors:
+        advice = "end what else uses it, or name another one with --device"
+        with device_errors(self._device, f"{len(tokens.ends):,} texts for '{self._spec.name}'", advice):
+            return _encode(self._model(side), tokens)
 
     def _tokenizer(self, side: Side) -> Tokenizer:
         if side not in self._tokenizers:

@@ -70,8 +70,20 @@ def encoder_device(device: str) -> str:
     return "cuda" if device == "all" else device.partition(",")[0]
 
 
+def choose_kernels() -> None:
+    """Make torch choose, for all GPUs, kernels whose results can be relied on.
+
+    cuDNN's attention, which torch prefers on Hopper and Blackwell from 2.11 on, makes a plan for each new shape (25 to 440 ms) and garbles
+    batches with padding of some models (pytorch#193893). TF32, which NVIDIA's containers switch on, multiplies with 10 bits.
+    """
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.set_float32_matmul_precision("highest")
+
+
 def resolve_device(device: str) -> str:
-    """Return the name of an existing torch device; "auto" is the first GPU, else the CPU.
+    """Return the name of an existing torch device, after ``choose_kernels``; "auto" is the first GPU, else the CPU.
 
     Raises:
         InputError: torch does not know the device, or the device does not exist.
@@ -79,11 +91,12 @@ def resolve_device(device: str) -> str:
     import torch
 
     check_device(device)
+    choose_kernels()
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError) as error:
         raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
     return device
 

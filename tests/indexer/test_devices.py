@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
+from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 
@@ -102,3 +104,18 @@ def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None
 def test_other_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         EmbedOptions(**options)  # type: ignore[arg-type]
+
+
+def test_resolving_a_device_chooses_kernels_that_can_be_relied_on() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    assert resolve_device("cpu") == "cpu"
+    assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+
+
+def test_a_driver_that_fails_late_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise torch.cuda.DeferredCudaCallError("CUDA call failed lazily at initialization\nmore")
+
+    monkeypatch.setattr(torch, "empty", fail)
+    with pytest.raises(InputError, match="^the device 'cuda:1' cannot be used: CUDA call failed lazily at initialization$"):
+        resolve_device("cuda:1")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -100,3 +104,24 @@ def test_on_a_gpu_as_on_the_cpu(stored: str) -> None:
         expected, found = (TorchEngine(load_shards(vectors, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
         assert (found.rows == expected.rows).mean() > 0.99
+
+
+def test_no_product_has_a_matrix_that_cublas_cannot_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = shard_of("float16")
+    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK * 2 + 5)
+    query = np.ones((1, 24), dtype=np.float32)
+    factors, _ = shard.factors(query)
+    tiles = list(shard.tiles(factors, 1))
+    assert [start for start, _ in tiles] == list(range(0, 300, 2 * BLOCK))
+
+
+def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> None:
+    code = (
+        "import numpy, torch; from wikidx.indexer.indexes.exact.gpu import load_shards;"
+        "before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cuda.cudnn_sdp_enabled();"
+        "load_shards(numpy.zeros((4, 8), dtype=numpy.float32), numpy.empty(0, dtype=numpy.int64), ['cpu']);"
+        "print(before, (torch.backends.cuda.matmul.allow_tf32, torch.backends.cuda.cudnn_sdp_enabled()))"
+    )
+    environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "(True, True) (False, False)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from wikidx.indexer.indexes.faiss.gpu import (
     select_lists,
 )
 from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
-from wikidx.indexer.indexes.faiss.library import INDEX_FILE
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import resolve_gpus
 from wikidx.indexer.machine.threads import equal_ranges
@@ -76,6 +77,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
     def placement_of(device: str, *free: int) -> tuple[int, ...]:
         monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: list(free))
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: len(free))
+        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: len(free))
         options = OpenOptions(name="contriever-flat-fp16", device=device)
         return _choose_gpus(options, 21_015_324 * (768 * 2 + 4))[0]
 
@@ -92,6 +94,22 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
         "32.4 GB of 'contriever-flat-fp16' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 3.3 GB to work in each, "
         "35.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
     )
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps", "auto"])
+def test_faiss_is_not_asked_for_gpus_where_none_can_be_meant(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken driver would end the process there."""
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 0)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: pytest.fail("asked"))
+    assert _choose_gpus(OpenOptions(name="contriever-flat-fp16", device=device), 1e9)[0] == ()
+
+
+def test_a_faiss_that_lacks_a_library_of_cuda_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faiss.py").write_text("raise RuntimeError('faiss-gpu installed but nvidia-cuda-runtime-cu12 is missing')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faiss")
+    with pytest.raises(InputError, match="FAISS is installed, but cannot be loaded: faiss-gpu installed but nvidia-cuda-runtime-cu12"):
+        load_faiss.__wrapped__()
 
 
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])

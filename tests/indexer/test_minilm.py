@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import ROOT
-from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 
@@ -53,6 +55,15 @@ def test_no_texts_give_no_vectors(encoder: TransformerEncoder) -> None:
     assert encoder.encode_queries([]).shape == (0, 384)
 
 
+def test_too_little_memory_for_queries_is_one_line(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
+
+    monkeypatch.setattr(Model, "forward", fail)
+    with pytest.raises(IdxError, match="^cpu has too little memory for 2 texts for 'minilm': end what else uses it, or name another one"):
+        encoder.encode_queries(["a", "b"])
+
+
 def test_other_weights_are_refused() -> None:
     spec = dataclasses.replace(encoder_spec("minilm"), weights_sha256="0" * 64)
     with pytest.raises(ArtifactMismatch, match=r"model\.safetensors is not the checkpoint of 'minilm'"):
@@ -69,6 +80,7 @@ _SHAPES = """
 import random
 from pathlib import Path
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from tests.conftest import ROOT
 
@@ -93,6 +105,7 @@ def test_memory_does_not_grow_with_the_shapes_of_batches() -> None:
 
 _FORK = """
 import os, signal
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 encoder = TransformerEncoder(encoder_spec("minilm"))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import torch
 import transformers
 
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, InputError, UnknownNameError
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
@@ -217,6 +218,46 @@ def test_rerankers_that_are_not_there_are_said(tmp_path: Path) -> None:
         open_reranker(str(tmp_path))
     with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
         CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)), "cuda:99")
+
+
+def out_of_memory(*arguments: object, **options: object) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
+
+
+def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = CrossEncoderSpec(name="mine", checkpoint=save_bert(tmp_path / "bert"))
+    encoder = CrossEncoder(spec)
+    monkeypatch.setattr(encoder._model, "forward", out_of_memory)
+    with pytest.raises(IdxError, match=r"^cpu has too little memory for a batch of \d+ tokens to rerank: end what else uses it, or name"):
+        encoder.score(["a"], PASSAGES[:1])
+    monkeypatch.setattr(torch.nn.Module, "to", out_of_memory)
+    with pytest.raises(IdxError, match="^cpu has too little memory for the reranker 'mine': end what else uses it, or name"):
+        CrossEncoder(spec)
+
+
+def test_batches_on_a_gpu_have_few_widths_and_the_same_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = CrossEncoder(CrossEncoderSpec(name="mine", checkpoint=save_bert(tmp_path / "bert")))
+    expected = encoder.score(*map(list, zip(*PAIRS, strict=True)))
+    widths, forward = list[int](), encoder._model.forward
+    monkeypatch.setattr(encoder, "_on_cpu", False)
+
+    def watch(**batch: torch.Tensor) -> Any:  # noqa: ANN401 - transformers has no types
+        widths.append(batch["input_ids"].shape[1])
+        return forward(**batch)
+
+    monkeypatch.setattr(encoder._model, "forward", watch)
+    for pair in PAIRS:
+        assert encoder.score([pair[0]], [pair[1]])[0] == pytest.approx(expected[PAIRS.index(pair)], abs=1e-5)
+    assert all(width % 8 == 0 or width == encoder._max_tokens for width in widths)
+    assert len(set(widths)) < len(PAIRS) / 2
+
+
+def test_the_first_of_several_gpus_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_encoder, "resolve_device", lambda device: pytest.fail(f"on {device}"))
+    monkeypatch.setattr(cross_encoder, "locate", lambda *arguments: Path())
+    for device, expected in (("cuda:1,0", "cuda:1"), ("all", "cuda")):
+        with pytest.raises(pytest.fail.Exception, match=f"^on {expected}$"):
+            open_reranker("simlm", device=device)
 
 
 def test_simlm_cuts_at_the_length_of_its_scripts() -> None:

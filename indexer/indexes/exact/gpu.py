@@ -16,6 +16,7 @@ import torch
 
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.machine.devices import choose_kernels
 from wikidx.indexer.machine.failures import device_errors
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import ReadableArray
@@ -26,6 +27,7 @@ from .gpu_best import BLOCK, TopK
 _MAX_QUERIES = 1_024
 _MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
 _TILE_SCORES = 128 << 20
+_MAX_PRODUCT = (1 << 31) - 1  # elements of a matrix: cuBLAS has failed beyond (pytorch#17897)
 _FIRST_TILE_SCORES = 1 << 20  # scores of the first tile: without a threshold, all are examined individually
 _GROWTH = 8  # growth factor of tiles: most scores of a tile are below the threshold only if enough rows precede the tile
 _QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: first terms fit into float16, second terms are above its smallest number
@@ -67,6 +69,7 @@ def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> l
         ArtifactCorrupt: a vector is corrupt.
         IdxError: a device has too little memory, or has failed.
     """
+    choose_kernels()
     dtype = torch.float16 if rows.dtype == np.float16 else torch.float32
     shards = []
     for device, rows_here in zip(devices, equal_ranges(len(rows), len(devices)), strict=True):
@@ -99,9 +102,9 @@ class DeviceShard:
 
     def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the first row of each tile, counted in the shard, and the tile's scores, given the factors of the queries."""
-        start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
+        start, n_rows, most_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries), _MAX_PRODUCT // self.vectors.shape[1]
         while start < len(self.vectors):
-            stop = min(start + n_rows, len(self.vectors))
+            stop = min(start + min(n_rows, _round_to_blocks(most_rows)), len(self.vectors))
             yield start, self._scores(factors, n_queries, start, stop)
             start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
 

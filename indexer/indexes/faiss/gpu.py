@@ -24,7 +24,7 @@ from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import SearchLoad, choose_placement, free_memory_of_gpus, gpu_numbers
+from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
@@ -189,7 +189,7 @@ _WITHOUT_GPUS = (
 
 def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
-    n_gpus = load_faiss().get_num_gpus()
+    n_gpus = _count_gpus(options.device)
     if n_gpus and options.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
     seen_by = ("this FAISS", _WITHOUT_GPUS)
@@ -197,6 +197,13 @@ def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...],
     load = SearchLoad("FAISS", f"{format_bytes(n_bytes)} of '{options.name}'", n_bytes, _WORK_BYTES, (), *seen_by)
     placement = choose_placement(load, options.device, free)
     return gpu_numbers(",".join(placement.devices).replace(",cuda:", ","), n_gpus), placement
+
+
+def _count_gpus(device: str) -> int:
+    """Return the number of GPUs that FAISS can use if ``device`` may be one. FAISS ends the process if the driver is broken."""
+    is_asked = device not in ("cpu", "mps") and (device != "auto" or count_gpus() > 0)
+    n_gpus: int = load_faiss().get_num_gpus() if is_asked else 0
+    return n_gpus
 
 
 def _code_bytes(manifest: Manifest) -> int:

@@ -30,9 +30,12 @@ def load_faiss() -> ModuleType:
 
     Raises:
         MissingExtraError: FAISS is not installed.
+        InputError: FAISS is installed in part only.
     """
     try:
         import faiss
+    except RuntimeError as error:  # faiss-gpu without a library of CUDA
+        raise InputError(f"FAISS is installed, but cannot be loaded: {reason(error)}") from error
     except ImportError as error:
         raise MissingExtraError("a FAISS index", "dense") from error
     faiss.cvar.distance_compute_blas_threshold = _MIN_BLAS_QUERIES
