@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -94,8 +95,12 @@ def _findable(question: Question) -> list[str]:
 
 
 def groups(rows: Sequence[PredictionRow], questions: Sequence[Question], holds_answer: FloatArray) -> dict[str, dict[str, Mask]]:
-    """Return breakdown -> group -> mask over the questions; a breakdown by gold data needs two groups."""
+    """Return breakdown -> group -> mask over the questions; a breakdown by gold data needs two groups.
+
+    Questions that the run has not reached are in no group.
+    """
     masses = [row.yes_no.get("mass") for row in rows]
+    is_reached = np.array([row.answer is not None or row.error is not None for row in rows])
     labels = {
         "type": [str(question.gold.get("type") or "") for question in questions],
         "hops": [str(question.gold.get("hops") or "") for question in questions],
@@ -105,9 +110,9 @@ def groups(rows: Sequence[PredictionRow], questions: Sequence[Question], holds_a
             for mass in masses
         ],
     }
-    named = {breakdown: sorted({*of_each} - {""}) for breakdown, of_each in labels.items()}
+    named = {name: sorted({*itertools.compress(of_each, is_reached)} - {""}) for name, of_each in labels.items()}
     return {
-        breakdown: {group: np.array([label == group for label in labels[breakdown]], np.bool_) for group in kinds}
+        breakdown: {group: is_reached & np.array([label == group for label in labels[breakdown]], np.bool_) for group in kinds}
         for breakdown, kinds in named.items()
         if len(kinds) > (breakdown in ("type", "hops"))
     }

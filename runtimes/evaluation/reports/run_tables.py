@@ -89,8 +89,8 @@ def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Ta
         for name, masks in run.groups().items():
             rows += [[run.name, name, group, int(mask.sum()), *map(means[name][group].get, metrics)] for group, mask in masks.items()]
     notes = [
-        "passages: whether title or text of a passage of the prediction has a gold answer (DPR's has_answer); yes and no: the probability "
-        "that the models gave the two answers together"
+        "of the questions that the run has reached; passages: whether title or text of a passage of the prediction has a gold answer ("
+        "DPR's has_answer); yes and no: the probability that the models gave the two answers together"
     ]
     columns = [*map(Column, ("by", "group", "questions")), *(Column(name, percent) for name in metrics)]
     return [_table(runs, columns, rows, "By group of questions, mean in %", notes)] if rows else []

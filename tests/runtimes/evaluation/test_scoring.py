@@ -138,11 +138,12 @@ def test_a_cost_that_is_no_number_is_not_recorded(n: object) -> None:
 
 
 def test_questions_of_each_type() -> None:
-    types = score_run("run", predictions(_1="x"), SOURCE, []).groups()["type"]
+    types = score_run("run", predictions(_1="x", _2="", _3="y"), SOURCE, []).groups()["type"]
     assert {kind: of_kind.tolist() for kind, of_kind in types.items()} == {
         "bridge": [True, True, False, False, False],
         "comparison": [False, False, True, False, False],
     }
+    assert score_run("run", predictions(_1="x", _2=""), SOURCE, []).groups() == {}  # one type alone is reached
     of_one_kind = RunQuestions(QUESTIONS[:2], "", "")
     assert score_run("run", predictions(_1="x"), of_one_kind, []).groups() == {}
 
