@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.corpora.errors import IdxError, InputError
@@ -12,6 +13,7 @@ from wikidx.indexer.base import Placement
 
 from .failures import first_line
 
+_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # drivers of NVIDIA, WSL and AMD
 _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 
 
@@ -102,7 +104,7 @@ def resolve_device(device: str) -> str:
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
-    """Return the free bytes of a GPU. Torch must be installed. A GPU that fails has 0 free bytes, unless the user named it.
+    """Return the free bytes of a GPU, with those that torch keeps unused. A GPU that fails has 0 free bytes, unless the user named it.
 
     Raises:
         IdxError: a named GPU fails.
@@ -110,6 +112,7 @@ def free_memory(number: int, *, is_named: bool) -> int:
     import torch
 
     try:
+        torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(number)[0]
     except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
         if not is_named:
@@ -124,6 +127,11 @@ def count_gpus() -> int:
     except ImportError:  # loading the model reports the error
         return 0
     return torch.cuda.device_count()
+
+
+def has_gpu_driver() -> bool:
+    """Return whether a driver of NVIDIA, WSL or AMD is there, without importing torch."""
+    return any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)
 
 
 class SearchLoad(NamedTuple):
@@ -195,9 +203,14 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
 
 
 def free_memory_of_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "use cpu, or auto") -> list[int]:
-    """Return the free memory of each GPU; see ``free_memory``. The GPUs that ``device`` names must not fail."""
-    named = () if device == "auto" else resolve_gpus(device, n_gpus, library, advice)
-    return [free_memory(number, is_named=number in named) for number in range(n_gpus)]
+    """Return the free memory of each GPU that ``device`` names, which must not fail, and 0 of the others; of "auto" that of all GPUs.
+
+    A GPU that is asked has some hundred MB less until the process ends.
+    """
+    if device == "auto":
+        return [free_memory(number, is_named=False) for number in range(n_gpus)]
+    named = resolve_gpus(device, n_gpus, library, advice)
+    return [free_memory(number, is_named=True) if number in named else 0 for number in range(n_gpus)]
 
 
 def _format_sizes(n_bytes: Sequence[int]) -> str:

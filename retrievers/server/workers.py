@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import multiprocessing
 import os
@@ -16,7 +17,8 @@ from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
 from types import FrameType
 
-from wikidx.corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.indexer.machine.devices import has_gpu_driver
 from wikidx.indexer.machine.threads import n_threads
 
 from .open_searchers import SharedIdentities
@@ -32,14 +34,33 @@ def serve(settings: Settings, listener: socket.socket) -> None:
     """Serve on a listening socket until SIGTERM or SIGINT; must be called in the main thread.
 
     Raises:
-        IdxError: a corpus or retriever cannot be opened.
+        IdxError: a corpus or retriever cannot be opened, or several processes would share a GPU.
     """
+    settings = share_device(settings)
     if settings.workers == 1:
         _run(settings, listener, SharedIdentities(settings))
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
         _WorkerPool(settings, listener, folder).run()
+
+
+def share_device(settings: Settings) -> Settings:
+    """Return settings with which several processes do not race for the memory of a GPU, which one process can use fully.
+
+    Raises:
+        InputError: there are several processes, and a GPU is named.
+    """
+    if settings.workers == 1 or settings.device in ("cpu", "mps"):
+        return settings
+    if settings.device != "auto":
+        raise InputError(
+            f"--workers {settings.workers} with --device {settings.device}: one process uses a GPU fully, and several would race for its "
+            "memory: leave --workers out, or use --device cpu"
+        )
+    if has_gpu_driver():
+        _LOG.info("on the CPU, because %d processes would race for a GPU's memory: leave --workers out to use it", settings.workers)
+    return dataclasses.replace(settings, device="cpu")
 
 
 def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities) -> None:

@@ -10,7 +10,7 @@ import torch
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
-from wikidx.indexer.machine.devices import resolve_device
+from wikidx.indexer.machine.devices import free_memory, free_memory_of_gpus, resolve_device
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 
@@ -119,3 +119,23 @@ def test_a_driver_that_fails_late_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch, "empty", fail)
     with pytest.raises(InputError, match="^the device 'cuda:1' cannot be used: CUDA call failed lazily at initialization$"):
         resolve_device("cuda:1")
+
+
+def test_only_named_gpus_are_asked_for_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+
+    def ask(number: int) -> tuple[int, int]:
+        asked.append(number)
+        return 7 * number, 80
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", ask)
+    assert free_memory_of_gpus("cuda:3,1", 8) == [0, 7, 0, 21, 0, 0, 0, 0]
+    assert sorted(asked) == [1, 3]
+    assert free_memory_of_gpus("auto", 3) == [0, 7, 14]
+
+
+def test_memory_that_torch_keeps_unused_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [10]
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(70))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (free[-1], 80))
+    assert free_memory(0, is_named=True) == 70

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,3 +127,19 @@ def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> Non
     environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout == "(True, True) (False, False)\n"
+
+
+def test_a_tile_is_released_before_the_next_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, compute, n_alive = shard_of("float16"), DeviceShard._scores, list[int]()
+    tiles = weakref.WeakSet[Any]()
+
+    def watch(*arguments: Any) -> Any:  # noqa: ANN401 - torch may be absent
+        n_alive.append(len(tiles))
+        scores = compute(*arguments)
+        tiles.add(scores)
+        return scores
+
+    monkeypatch.setattr(DeviceShard, "_scores", watch)
+    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
+    shard.search(np.random.default_rng(1).normal(size=(2, 24)).astype(np.float32), 5)
+    assert n_alive == [0, 0, 0]

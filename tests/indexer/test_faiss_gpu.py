@@ -20,7 +20,9 @@ from wikidx.indexer.indexes.faiss.gpu import (
     _choose_gpus,
     _divide_lists,
     _gpu_errors,
+    list_bytes,
     open_flat_anywhere,
+    open_ivf_anywhere,
     select_lists,
 )
 from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
@@ -94,6 +96,26 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
         "32.4 GB of 'contriever-flat-fp16' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 3.3 GB to work in each, "
         "35.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
     )
+
+
+def test_memory_of_lists_is_that_of_the_pages_which_the_driver_gives() -> None:
+    """The 16,384 lists of a float16 index over wiki2018 are 32 GB of codes and ids, but more on a card."""
+    sizes = [21_015_324 // 16_384] * 16_384
+    assert sum(sizes) * (2 * 768 + 8) / 1e9 == pytest.approx(32.4, abs=0.1)
+    assert list_bytes(sizes, 2 * 768) == 16_384 * ((2 << 20) + 1_312 * 8)
+    assert list_bytes([1_400], 2 * 768) == (4 << 20) + 1_408 * 8
+    assert list_bytes([0, 1], 32) == 32 * 40
+
+
+def test_an_inverted_file_is_placed_by_the_memory_of_its_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.list_bytes", lambda sizes, code_bytes: sum(sizes) * 1_000_000_000)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: [80_000_000_000])
+    opened = open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="auto"))
+    assert opened.placement.devices == ("cpu",)
+    assert f"{N}.0 GB of vectors" in opened.placement.reason
 
 
 @pytest.mark.parametrize("device", ["cpu", "mps", "auto"])

@@ -96,7 +96,7 @@ def test_to_the_byte() -> None:
 
 def test_without_a_gpu_auto_does_not_import_torch() -> None:
     code = (
-        "import sys, wikidx.indexer.indexes.exact.placement as p; p._SIGNS_OF_A_GPU = ('/no/such/device',); "
+        "import sys, wikidx.indexer.indexes.exact.placement as p; p.devices._SIGNS_OF_A_GPU = ('/no/such/device',); "
         "print(p.choose_placement(p.VectorsSize(3, 4, 'float32'), 'auto').devices, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -113,7 +113,7 @@ def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", free)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("wikidx.indexer.indexes.exact.placement._SIGNS_OF_A_GPU", ("/",))
+    monkeypatch.setattr("wikidx.indexer.machine.devices._SIGNS_OF_A_GPU", ("/",))
     assert choose_placement(WIKI16, "auto").devices == ("cuda:0",)
     assert choose_placement(WIKI16, "cuda:0").devices == ("cuda:0",)
     with pytest.raises(IdxError, match=r"cuda:1 does not report its free memory \(CUDA error: uncorrectable ECC error\): name another"):

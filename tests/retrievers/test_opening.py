@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Placement
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import opening
 from wikidx.retrievers.base import Retriever
@@ -88,3 +90,24 @@ def test_the_device_of_a_search_is_reported_where_it_decides_the_speed(
         open_searcher("made", "minilm", device="cpu")
     said = [record.getMessage() for record in caplog.records if record.name == "wikidx.retrievers.opening"]
     assert said == (["minilm: exact search on the CPU, as requested: 3.1 kB of float32 vectors (2 × 384)"] if is_large else [])
+
+
+@pytest.mark.parametrize(
+    ("device", "placement", "expected"),
+    [
+        ("auto", ("cuda:1", "cuda:3"), "cuda:1"),
+        ("auto", ("cpu",), "auto"),
+        ("cuda:2,3", ("cuda:2", "cuda:3"), "cuda:2,3"),
+    ],
+)
+def test_queries_are_encoded_where_the_vectors_are(
+    device: str, placement: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = SimpleNamespace(placement=Placement(placement, "there"))
+    devices = list[str]()
+    monkeypatch.setattr("wikidx.indexer.build.open_vector_index", lambda *arguments, device: index)
+    monkeypatch.setattr("wikidx.indexer.build.open_vectors", lambda *arguments: None)
+    monkeypatch.setattr(opening, "open_query_encoder", lambda corpus, name, *, device: devices.append(device))
+    monkeypatch.setattr(opening, "DenseRetriever", lambda *arguments: None)
+    opening.open_retriever("sample", "contriever", [], device=device)  # type: ignore[arg-type]
+    assert devices == [expected]

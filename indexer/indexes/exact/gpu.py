@@ -98,6 +98,8 @@ class DeviceShard:
             best = TopK(k, scales)
             for start, scores in self.tiles(factors, len(queries)):
                 best.offer(scores, self._first_row + start)
+                del scores  # before the next tile is computed
+
             return best.keys()
 
     def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:

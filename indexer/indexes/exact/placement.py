@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.corpora.errors import MissingExtraError
@@ -12,8 +11,6 @@ from wikidx.indexer.base import Placement
 from wikidx.indexer.machine import devices
 
 WORK_BYTES = 3 << 30  # memory on each GPU besides the vectors: scores, candidates, and workspace of the matrix product
-
-_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # drivers of NVIDIA, WSL and AMD
 
 
 class VectorsSize(NamedTuple):
@@ -51,7 +48,7 @@ def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] |
 def _free_bytes(device: str) -> list[int]:
     """Return the free memory of each GPU that torch can use. With "auto", torch is imported only if a GPU driver is found."""
     devices.check_devices(device)
-    if device in ("cpu", "mps") or (device == "auto" and not any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)):
+    if device in ("cpu", "mps") or (device == "auto" and not devices.has_gpu_driver()):
         return []
     try:
         import torch

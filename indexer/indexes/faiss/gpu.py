@@ -36,7 +36,9 @@ from .row_range import copy_without_lists
 LARGEST_K = 2_048  # FAISS's limit on k and on nprobe on a GPU
 _PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time; they become one block of a flat index
 _WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU besides the index: such a block, FAISS's temporary memory (1.5 GB), and CUDA's
-_LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors
+_LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
+_LIST_MULTIPLE = 32
+_GPU_PAGE_BYTES = 2 << 20  # the driver's, for all that is larger than half of one
 
 ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
 """Function (queries, k, search parameters) -> hits in one index shard on one GPU."""
@@ -64,18 +66,28 @@ def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> 
 
 def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
     """Open an inverted file on the device of ``options.device``; raises as ``open_flat_anywhere`` does."""
-    entry_bytes = _code_bytes(manifest) + 8
-    gpus, placement = _choose_gpus(options, _LIST_PADDING * entry_bytes * _n_vectors(manifest, options))
+    if not _count_gpus(options.device):
+        entry_bytes = _code_bytes(manifest) + 8
+        placement = _choose_gpus(options, _LIST_PADDING * entry_bytes * _n_vectors(manifest, options))[1]
+        return faiss_cpu.open_ivf(path, manifest, options, placement)
+    mapped = faiss_cpu.map_ivf(path, manifest, options)
+    gpus, placement = _choose_gpus(options, list_bytes([mapped.get_list_size(number) for number in range(mapped.nlist)], mapped.code_size))
     if not gpus:
         return faiss_cpu.open_ivf(path, manifest, options, placement)
     CheckedFiles(path, manifest)[INDEX_FILE].check_all()
-    mapped = faiss_cpu.map_ivf(path, manifest, options)
     with _gpu_errors(options.name):
         searches = [
             [_copy_ivf(select_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
         ]
     contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
     return FaissIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
+
+
+def list_bytes(sizes: Sequence[int], code_bytes: int) -> int:
+    """Return the bytes that a GPU takes for lists of these sizes: for each its codes and its ids, padded, from 1 MiB on in whole pages."""
+    padded = -(-np.array(sizes, dtype=np.int64) // _LIST_MULTIPLE) * _LIST_MULTIPLE
+    allocated = np.stack([padded * code_bytes, padded * 8])
+    return int(np.where(allocated > _GPU_PAGE_BYTES // 2, -(-allocated // _GPU_PAGE_BYTES) * _GPU_PAGE_BYTES, allocated).sum())
 
 
 def _n_vectors(manifest: Manifest, options: OpenOptions) -> int:

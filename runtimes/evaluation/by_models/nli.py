@@ -144,7 +144,10 @@ class Checkpoint:
         encoded = self._encode(pairs)
         entailed = np.zeros(len(pairs), dtype=bool)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
-        with device_errors(self._device, f"a batch of {self._batch_tokens} tokens", "set fewer with batch_tokens"), torch.inference_mode():
+        with (
+            device_errors(self._device, f"a batch of {self._batch_tokens} tokens", "use a smaller model, or --device cpu"),
+            torch.inference_mode(),
+        ):
             for indices in batches(lengths, self._batch_tokens):
                 rows = {name: [values[number] for number in indices] for name, values in encoded.items()}
                 entailed[indices] = self._predict(self._tokenizer.pad(rows, return_tensors="pt", verbose=False).to(self._device))
