@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, package_versions
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.encoders.checkpoints import checksum
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
+from wikidx.runtimes.llms.gguf_files import find_gguf
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ _HIDDEN = "…"
 def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
     """Return backend, name and version of a model, and the device of a checkpoint with those of its options that affect the results.
 
-    The version is the URL of an endpoint, the checksum of a script or of a checkpoint's folder, or the commit of a hub repository.
+    The version is the URL of an endpoint, the checksum of a script, of a GGUF file (an embedded model's, too) or of a checkpoint's folder,
+    or the commit of a hub repository.
     """
     identity: dict[str, Any] = {"backend": spec.backend, "model": spec.model}
     kind = BACKENDS[spec.backend].kind
@@ -55,16 +58,19 @@ def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
     elif kind == "script":
         identity["sha256"] = file_sha256(Path(spec.model))
     else:
-        folder, options = Path(spec.model), parse_model_options(spec)
-        identity |= (
-            {"files": folder_digest(folder)}
-            if folder.is_dir()
-            else {"commit": _hub_commit(spec.model, str(options.get("revision") or "main"))}
-        )
+        options = parse_model_options(spec)
+        identity |= _checkpoint_version(spec.model, str(options.get("revision") or "main"))
         identity["device"] = device
         affecting = {name: value for name, value in options.items() if name not in BACKENDS[spec.backend].neutral}
         identity |= {"options": affecting} if affecting else {}
     return identity
+
+
+def _checkpoint_version(model: str, revision: str) -> dict[str, str | None]:
+    gguf = find_gguf(model)
+    if gguf is not None:
+        return {"gguf": checksum(gguf)}
+    return {"files": folder_digest(Path(model))} if Path(model).is_dir() else {"commit": _hub_commit(model, revision)}
 
 
 def folder_digest(folder: Path) -> str:

@@ -10,6 +10,8 @@ replicas               several endpoints of one model
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
 transformers_decoding  forward passes of backend ``hf``
+embedded               models in Python packages, by name
+gguf_files             GGUF files, converted for transformers
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 vllm_start             start of vLLM's engine: share of the GPU's memory, errors
 scripted               backend ``scripted``: answers from a list, a file or a function

@@ -1,6 +1,7 @@
-"""Names of language models: ``[ROLE=]BACKEND:MODEL[@URL[,URL]]``.
+"""Names of language models: ``[ROLE=]BACKEND:MODEL[@URL[,URL]]``, or the name of an embedded model.
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
+    smollm2
 
 A model with a role serves only that role; a model without a role serves all remaining roles. Options of models in this process are
 ``[ROLE.]NAME=VALUE``, for all of them or for that of one role.
@@ -21,9 +22,12 @@ from wikidx.runtimes.assignments import parse_assignments
 
 from .base import LLM, Thinking
 from .cache import ReplyCache
+from .embedded import EMBEDDED
 from .options import ConnectionOptions, EngineOptions, parse_json_or_text
 
+_EMBEDDED_BACKEND = "hf"
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
+_EMBEDDED_FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<name>[\w.-]+)")
 _OPTION = re.compile(r"(?:(?P<role>[a-z_]+)\.)?(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _SET_APART = {"model": "--llm", "device": "--device", "thinking": "--thinking"}  # option of a model -> option of the command for it
 
@@ -83,15 +87,21 @@ class Settings(NamedTuple):
 
 
 def parse_spec(text: str) -> ModelSpec:
-    """Parse ``[ROLE=]BACKEND:MODEL[@URL]``.
+    """Parse ``[ROLE=]BACKEND:MODEL[@URL]``, or ``[ROLE=]NAME`` for an embedded model, which the backend ``hf`` opens.
 
     Raises:
         InputError: the text does not have this form, or has a URL although the backend is not an endpoint.
         UnknownNameError: the backend is unknown.
     """
+    embedded = _EMBEDDED_FORM.fullmatch(text)
+    if embedded is not None and embedded["name"] in EMBEDDED:
+        return ModelSpec(embedded["role"], _EMBEDDED_BACKEND, embedded["name"], None)
     form = _FORM.fullmatch(text)
     if form is None:
-        raise InputError(f"{text!r} names no language model: use [ROLE=]BACKEND:MODEL[@URL], such as openai:qwen@http://127.0.0.1:8000/v1")
+        raise InputError(
+            f"{text!r} names no language model: use [ROLE=]BACKEND:MODEL[@URL], such as openai:qwen@http://127.0.0.1:8000/v1, "
+            f"or the embedded model {', '.join(EMBEDDED)}"
+        )
     spec = ModelSpec(form["role"], form["backend"], form["model"], form["url"])
     if spec.backend not in BACKENDS:
         raise unknown_name_error("backend", spec.backend, BACKENDS)

@@ -1,6 +1,6 @@
 """Local checkpoints of causal language models in transformers, with exact yes/no scores and NLL.
 
-This backend needs the extra ``hf``. It enforces choices, but neither JSON schemas nor regular expressions.
+This backend needs the extra ``llm``. It enforces choices, but neither JSON schemas nor regular expressions.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
+from .gguf_files import checkpoint_folder
 from .options import EngineOptions
 from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_TEMPLATE, cut_at_stop
 from .thinking import finish_text, split_thinking
@@ -59,7 +60,7 @@ class TransformersEngine(CheckpointLLM):
     """A checkpoint in this process.
 
     Args:
-        model: a directory, or a repository on the Hugging Face hub.
+        model: a directory, a GGUF file, an embedded model, or a repository on the Hugging Face hub.
         options: options for loading and running the checkpoint.
 
     Raises:
@@ -196,13 +197,14 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
 
         from .transformers_decoding import Model
     except ImportError as error:
-        raise MissingExtraError(f"the model 'hf:{model}'", "hf") from error
+        raise MissingExtraError(f"the model 'hf:{model}'", "llm") from error
+    folder = checkpoint_folder(model)
     device = resolve_device(options.device)
     dtype = "float32" if options.dtype == "auto" and device == "cpu" else options.dtype
     try:
         with silent_transformers():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(model, revision=options.revision)
-            forward = transformers.AutoModelForCausalLM.from_pretrained(model, revision=options.revision, dtype=dtype)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, revision=options.revision)
+            forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     except (OSError, ValueError) as error:
         raise InputError(f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
     with device_errors(device, f"the model '{model}'", "use a smaller one, or dtype bfloat16"):

@@ -184,7 +184,7 @@ def _load_transformers(name: str) -> Iterator[Any]:
         import transformers
         from safetensors import SafetensorError
     except ImportError as error:
-        raise MissingExtraError(f"the NLI model '{name}'", "hf") from error
+        raise MissingExtraError(f"the NLI model '{name}'", "llm") from error
     try:
         with silent_transformers():
             yield transformers

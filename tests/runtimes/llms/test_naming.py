@@ -24,13 +24,16 @@ SAMPLED = Decoding(temperature=1.0)
         ("hf:/a/b=c@d", ModelSpec(None, "hf", "/a/b=c@d", None)),
         ("know=scripted:a.jsonl", ModelSpec("know", "scripted", "a.jsonl", None)),
         ("vllm:org/model@main", ModelSpec(None, "vllm", "org/model@main", None)),
+        ("smollm2", ModelSpec(None, "hf", "smollm2", None)),
+        ("know=smollm2", ModelSpec("know", "hf", "smollm2", None)),
+        ("hf:./smollm2", ModelSpec(None, "hf", "./smollm2", None)),
     ],
 )
 def test_a_specification_is_read(text: str, spec: ModelSpec) -> None:
     assert parse_spec(text) == spec
 
 
-@pytest.mark.parametrize("text", ["", "openai", "openai:", "=openai:x", "Role=openai:x", f"hf:x@{URL}", "gpt-4"])
+@pytest.mark.parametrize("text", ["", "openai", "openai:", "=openai:x", "Role=openai:x", f"hf:x@{URL}", "gpt-4", f"smollm2@{URL}"])
 def test_what_is_no_specification_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_spec(text)

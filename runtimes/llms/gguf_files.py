@@ -1,0 +1,153 @@
+"""GGUF files as checkpoints of transformers: each file is converted once, and the data home keeps the result.
+
+transformers can open a GGUF file itself, but dequantises it anew each time. The conversion has the weights in float32, which hold every
+dequantised value exactly, and the file's tokenizer, chat template and context length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.artifacts.manifest import Manifest, Recipe, read_manifest
+from wikidx.corpora.errors import ArtifactError, InputError, LockedError, MissingExtraError
+from wikidx.corpora.progress import format_bytes
+from wikidx.indexer.encoders.checkpoints import CONFIG, checksum
+from wikidx.indexer.encoders.loading import silent_transformers
+from wikidx.indexer.machine.failures import first_line
+
+from .embedded import EMBEDDED, embedded_file
+
+logger = logging.getLogger(__name__)
+
+_KIND, _VERSION = "language model", 1
+_SUFFIX, _MAGIC = ".gguf", b"GGUF"
+_PACKAGES = ("torch", "transformers", "gguf", "accelerate")
+_PAUSE_S = 0.5  # between two looks at a conversion by another process
+
+
+def find_gguf(model: str) -> Path | None:
+    """Return the GGUF file of a model; None: the model is a folder of another format, or a repository.
+
+    Args:
+        model: an embedded model's name, a GGUF file, or a folder with one GGUF file, each other folder, or a repository.
+
+    Raises:
+        InputError: the file is missing or of another format, the folder has several, or the embedded model is not installed.
+    """
+    if model in EMBEDDED:
+        return embedded_file(model)
+    path = Path(model).expanduser()
+    if path.is_dir():
+        files = [] if (path / CONFIG).is_file() else sorted(path.glob(f"*{_SUFFIX}"))
+        if len(files) > 1:
+            raise InputError(f"{path} has {len(files)} GGUF files: name one of them, such as {files[0]}")
+        return files[0] if files else None
+    if path.suffix.lower() != _SUFFIX and not path.is_file():
+        return None
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise InputError(f"{path} is no GGUF file: name a GGUF file, or the folder of a checkpoint")
+    return path
+
+
+def checkpoint_folder(model: str) -> str:
+    """Return a model as transformers opens it: a folder, or a repository on the Hugging Face hub; a GGUF file is converted.
+
+    Raises:
+        InputError: see ``find_gguf`` and ``convert_gguf``.
+        MissingExtraError: a package for the conversion is not installed.
+        StorageError: the data home cannot keep the conversion.
+    """
+    file = find_gguf(model)
+    return model if file is None else str(convert_gguf(file))
+
+
+def conversion_folder(file: Path) -> Path:
+    """Return the folder of a GGUF file's conversion, existing or not. Equal files share it."""
+    return home() / "checkpoints" / "gguf" / checksum(file)[:32]
+
+
+def convert_gguf(file: Path) -> Path:
+    """Return the folder of a GGUF file's conversion, which is made on the first call. If another process makes it, wait for that.
+
+    Raises:
+        InputError: the file is corrupt, or transformers cannot convert its architecture.
+        MissingExtraError: a package for the conversion is not installed.
+        StorageError: the data home cannot keep the conversion.
+    """
+    folder, sha256 = conversion_folder(file), checksum(file)
+    spec = ArtifactSpec(
+        recipe=Recipe(kind=_KIND, format_version=_VERSION, parameters={}, inputs={"gguf": sha256}),
+        sources={"gguf": str(file)},
+        find_existing=lambda: _find_converted(folder),
+        write=lambda staging: _write(file, sha256, staging),
+        packages=_PACKAGES,
+    )
+    is_waiting = False
+    while _find_converted(folder) is None:
+        try:
+            build_artifact(folder, spec)
+        except LockedError:
+            if not is_waiting:
+                logger.warning("waiting for another process that converts %s", file.name)
+            is_waiting = True
+            time.sleep(_PAUSE_S)
+    return folder
+
+
+def _find_converted(folder: Path) -> Manifest | None:
+    try:
+        return read_manifest(folder, _KIND, _VERSION, "")
+    except ArtifactError:  # missing, or damaged: the conversion is made again
+        return None
+
+
+def _write(file: Path, sha256: str, staging: Path) -> BuildResult:
+    """Write the conversion of a GGUF file; after any failure, all of it is deleted, because nothing can be resumed."""
+    size = format_bytes(file.stat().st_size)
+    logger.warning("converting %s (%s) for transformers, once: this takes half a minute, or minutes for a large file", file.name, size)
+    try:
+        tokenizer, model = _read(file)
+        with silent_transformers():
+            model.save_pretrained(staging)
+            tokenizer.save_pretrained(staging)
+        for weights in staging.glob("*.safetensors"):  # written for the owner alone
+            weights.chmod((staging / CONFIG).stat().st_mode)
+    except InputError:  # ``build_artifact`` deletes
+        raise
+    except BaseException:
+        discard(staging)
+        raise
+    return BuildResult(sha256, {"parameters": model.num_parameters()})
+
+
+def _read(file: Path) -> tuple[Any, Any]:
+    """Return a GGUF file's tokenizer and its model in float32."""
+    if not all(map(importlib.util.find_spec, _PACKAGES)):
+        raise MissingExtraError(f"the model {file}", "llm")
+    import transformers
+
+    local: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    config = getattr(transformers, "GgufConfig", None)  # older versions always dequantise
+    options = {} if config is None else {"quantization_config": config(dequantize=True)}
+    try:
+        with silent_transformers(), contextlib.redirect_stderr(io.StringIO()):  # the conversion's own progress bar
+            tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **local)
+            model, report = transformers.AutoModelForCausalLM.from_pretrained(
+                file.parent, dtype="float32", output_loading_info=True, **local, **options
+            )
+        if missing := sorted(report["missing_keys"]):
+            raise ValueError(f"it lacks weights, such as {missing[0]}")
+    except Exception as error:  # of any kind, for a corrupt file
+        raise InputError(f"transformers cannot convert {file}: {first_line(error)}") from error
+    return tokenizer, model
