@@ -4,6 +4,7 @@ base             Method, options, Answer          requests       the requests, a
 templates        prompts from text files          prompts/       the text files, one folder per method
 sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists
 written_answers  answers in generated texts       sub_questions  parsing of lists of sub-questions
+asking_again     a second request for a field that a JSON reply lacks
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each

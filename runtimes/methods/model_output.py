@@ -18,6 +18,7 @@ _MAX_STARTS = 50  # maximum number of opening brackets to try; keeps the time li
 _TOKENS = re.compile(r'["\\{}\[\],]')
 _CLOSING = {"{": "}", "[": "]"}
 _BULLET = re.compile(r"^(?:[-*•–]\s+|\(?\d{1,3}[.)]\s+)+")
+_MISSING_COMMA = re.compile(r"(?<=[\"\]}])\s*(?=\"[\w -]+\"\s*:)")
 _NOTHING = frozenset({"", "none", "(none)", "[]", "n/a"})
 
 
@@ -51,7 +52,7 @@ def find_object(text: str, keys: Sequence[str]) -> ParsedObject:
     for start in itertools.islice(_starts(text, "{"), _MAX_STARTS):
         extent = _extent(text, start)
         candidates = extent.repairs if extent.end is None else (text[start : extent.end],)
-        for candidate in candidates:
+        for candidate in (*candidates, *(_MISSING_COMMA.sub(", ", candidate) for candidate in candidates)):
             value = fold_keys(_parse_json(candidate))
             if any(key in value for key in keys):
                 is_whole_text = not text[:start].strip() and not text[extent.end :].strip()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import textwrap
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from .templates import load_template
 _THOUGHT = re.compile(r"\s*\**Thought(?: \d+)?\**\s*:[\s*]*", re.IGNORECASE)
 _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNORECASE)
 _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # brackets may nest once
+
+_MAX_INVALID = 150  # maximum number of characters of an invalid action in the prompt
 
 
 @options
@@ -142,7 +145,8 @@ def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
     name, argument = (command[1].lower(), " ".join(command[2].split())) if command else ("", "")
     unquoted = argument.strip("\"' ")
     if not unquoted:
-        return step._replace(observation=f"Invalid action: {step.action}".rstrip(), well_formed=False)
+        action = textwrap.shorten(step.action, _MAX_INVALID, placeholder=" …")
+        return step._replace(action=action, observation=f"Invalid action: {action}".rstrip(), well_formed=False)
     if name == "finish":
         return step._replace(answer=argument)
     if name == "lookup":

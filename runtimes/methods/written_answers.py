@@ -15,6 +15,7 @@ _IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(?=\S)", re.IGNORECASE)
 _REASON = re.compile(r"(?:,|(?<=[^\s,]))\s+because\b", re.IGNORECASE)
 _NEXT_QUESTION = re.compile(r"\n[\W_]*question[*_ \t]*\d*[*_ \t]*[:：]", re.IGNORECASE)
 _PASSAGE_NUMBERS = re.compile(r"(?:(?:\[\d{1,3}\]|\d{1,3}\)(?=\s))[ \t:]*)+(?=[\"'“*(]*\w)")
+_ECHOED_LABEL = re.compile(r"(?:(?:so )?the (?:final )?answer is|(?:final )?answer)[ \t]*:\s*(?=\w|[\"'“*(\[])", re.IGNORECASE)
 _LABEL = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*$", re.IGNORECASE)
 
 
@@ -62,9 +63,11 @@ def parse_answer(gen: Gen) -> Draft:
 
 
 def _start_of_answer(text: str) -> int:
-    """Return the offset after the numbers of passages with which a text begins."""
-    numbers = _PASSAGE_NUMBERS.match(text)
-    return numbers.end() if numbers else 0
+    """Return the offset after the label "Answer:" and the numbers of passages with which a text begins."""
+    label = _ECHOED_LABEL.match(text)
+    start = label.end() if label else 0
+    numbers = _PASSAGE_NUMBERS.match(text, start)
+    return numbers.end() if numbers else start
 
 
 def finite_or_none(nll: float | None) -> float | None:

@@ -51,8 +51,11 @@ def over_http(tiny: TransformersEngine) -> Iterator[LLM]:
 
 def predictions(name: str, llm: LLM) -> list[Prediction]:
     method, store = find_method(name), open_store("sample")
-    whole_query = {"max_query_tokens": 1_000} if name == "ra_isf" else {}  # over HTTP tokens are estimated, and the cut is another
-    options = method.options(**short_options(name), **whole_query)
+    own: dict[str, dict[str, int]] = {
+        "ra_isf": {"max_query_tokens": 1_000},  # over HTTP tokens are estimated, and the cut is another
+        "self_reasoning": {"structured": False},  # the endpoint does not say that it enforces no schema
+    }
+    options = method.options(**short_options(name), **own.get(name, {}))
     asked = [Question(str(number), question.question) for number, question in enumerate(questions()[:N_ASKED])]
     services = Services(
         llms=dict.fromkeys(method.roles, llm),

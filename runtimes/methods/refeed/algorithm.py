@@ -17,6 +17,7 @@ from .ensemble import ensemble
 from .options import RefeedOptions
 
 _LIST_NUMBER = re.compile(r"(\d{1,3})[.)]\s+(?=\S)", re.ASCII)
+_NEXT_NUMBER = re.compile(r"\n\s*\d{1,3}[.)]\s", re.ASCII)
 
 
 def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
@@ -69,12 +70,17 @@ def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False)
 
 
 def _strip_list_number(refined: Draft, answers: Sequence[Draft]) -> Draft:
-    """Strip the number of an earlier answer, as the prompt lists them, from a refined answer that is not itself listed with this number."""
+    """Strip the number of an earlier answer, as the prompt lists them, from a refined answer that is not itself listed with this number.
+
+    Of a copied list the first answer is kept.
+    """
     number = _LIST_NUMBER.match(refined.answer)
     is_listed = answer_key(refined.answer) in {answer_key(draft.answer) for draft in answers}
     if number is None or is_listed or not 1 <= int(number[1]) <= len(answers):
         return refined
-    return refined._replace(start=refined.start + number.end(), answer=refined.answer[number.end() :])
+    first, *others = _NEXT_NUMBER.split(refined.answer[number.end() :])
+    parse_ok = refined.parse_ok or bool(others)
+    return refined._replace(start=refined.start + number.end(), answer=first.rstrip(), parse_ok=parse_ok)
 
 
 def deduplicate(drafts: Iterable[Draft]) -> list[Draft]:

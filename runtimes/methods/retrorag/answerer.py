@@ -6,16 +6,19 @@ import re
 from typing import NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, JsonSchema
+from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
+from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request_field
 from wikidx.runtimes.methods.model_output import find_object, parse_labels, to_text
 from wikidx.runtimes.methods.requests import Run, gather, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
+from wikidx.runtimes.methods.written_answers import parse_draft
 
 from .state import State, score_yes
 
 _UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # as in MetaRAG
 _MAX_REVISED_WORDS = 10  # words of a revised answer, as in MetaRAG
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
+_ANSWER_DESCRIPTION = "the answer alone, in as few words as name it exactly; yes or no where that is asked"
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
 
@@ -25,7 +28,7 @@ class Attempt(NamedTuple):
 
     Attributes:
         reason, answer: the paper's r and a, parsed from the output.
-        parse_ok: whether the output has an answer field.
+        parse_ok: whether the output states an answer, which the token limit has not cut.
         prompt, output: the model's prompt and the model's output.
         source: the source evidence of the round.
         monitor: a_sc, the monitoring answer; None: not requested.
@@ -43,7 +46,10 @@ class Attempt(NamedTuple):
 
 
 def answer_question(state: State) -> Run[Attempt]:
-    """Generate an answer from the current evidence (M_C). If answers are evaluated, also sample a monitoring answer (M_D)."""
+    """Generate an answer from the current evidence (M_C). If answers are evaluated, also sample a monitoring answer (M_D).
+
+    If an output without an enforced schema states no answer, the answer is requested once more.
+    """
     options = state.options
     source = state.format_source() if options.source_evidence else format_passages(())
     inferred = state.format_inferred()
@@ -54,19 +60,25 @@ def answer_question(state: State) -> Run[Attempt]:
         direct_prompt = load_template("retrorag", "direct")(source=source, inferred=inferred, question=state.question)
         calls.append(generate(direct_prompt, sampling, role="monitor"))
     output, *monitors = yield from gather(calls)
-    attempt = read_attempt(prompt, output.text)._replace(source=state.source)
+    attempt = read_attempt(prompt, output)._replace(source=state.source)
+    if is_free(output) and not attempt.parse_ok:
+        decoding = state.decoding(options.answer_tokens)
+        text, is_cut = yield from request_field("retrorag", prompt, output, "answer", _ANSWER_DESCRIPTION, decoding)
+        attempt = attempt._replace(answer=text, parse_ok=not is_cut) if text else attempt
     return attempt._replace(monitor=monitors[0].text.strip()) if monitors else attempt
 
 
-def read_attempt(prompt: Chat, output: str) -> Attempt:
+def read_attempt(prompt: Chat, output: Gen) -> Attempt:
     """Parse reason and answer from JSON or labelled lines.
 
-    As in MetaRAG, the whole output replaces a missing reason, and the reason replaces a missing answer.
+    As in MetaRAG, the whole output replaces a missing reason, and the reason replaces a missing answer, unless it states the answer.
     """
-    fields = find_object(output, ("reason", "answer")).value or dict(parse_labels(output, ("reason", "answer")))
-    reason = to_text(fields.get("reason", output))
-    answer = to_text(fields["answer"]) if "answer" in fields else reason
-    return Attempt(reason, answer, "answer" in fields, prompt, output)
+    fields = find_object(output.text, ("reason", "answer")).value or dict(parse_labels(output.text, ("reason", "answer")))
+    reason = to_text(fields.get("reason", output.text))
+    draft = parse_draft(Gen(text=reason), "cot")
+    answer = to_text(fields["answer"]) if "answer" in fields else draft.answer if draft.parse_ok else reason
+    is_stated = "answer" in fields or draft.parse_ok
+    return Attempt(reason, answer, is_stated and not is_cut_within(output, answer), prompt, output.text)
 
 
 def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
@@ -97,7 +109,7 @@ def assess(state: State, attempt: Attempt) -> Run[Attempt]:
         return attempt
     dialogue = (*attempt.prompt, *load_template("retrorag", "revise")(written=attempt.output, feedback=feedback))
     output = yield from generate(dialogue, state.decoding(options.reason_tokens), schema=_REASONED)
-    revised = read_attempt(attempt.prompt, output.text)
+    revised = read_attempt(attempt.prompt, output)
     is_short = 0 < len(revised.answer.split()) <= _MAX_REVISED_WORDS
     if not is_short or _UNKNOWN.search(revised.answer):
         return attempt

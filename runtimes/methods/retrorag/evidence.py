@@ -133,7 +133,8 @@ def next_query(state: State, attempt: Attempt) -> Run[str | None]:
         source=state.format_source(), inferred=state.format_inferred(), reason=attempt.reason, question=state.question
     )
     output = yield from generate(prompt, state.decoding(options.answer_tokens), role="query")
-    query = _LABEL.sub("", first_line(output.text)).strip(" \"'`“”‘’*") or state.question
+    query = _LABEL.sub("", first_line(output.text)).strip(" \"'`“”‘’*")
+    query = (query.replace('"', "") if query.count('"') == 1 else query) or state.question
     if options.repeated_query == "search" or text_key(query) not in map(text_key, state.queries):
         return query
     return None if options.repeated_query == "stop" else f"{state.question} {attempt.answer}".strip()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema, Message
-from wikidx.runtimes.llms.text import FREE_TEXT
+from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
+from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request_field
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.model_output import find_object, first_line, parse_labels, to_text
+from wikidx.runtimes.methods.model_output import first_line, to_text
 from wikidx.runtimes.methods.requests import Run, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
@@ -18,8 +18,6 @@ from .fields import build_prompt, requested_fields
 from .options import SelfReasoningOptions
 from .reading import read_passages
 from .trajectory import Trajectory, parse_trajectory
-
-_END_OF_FIELD = '"}'
 
 
 class _Candidate(NamedTuple):
@@ -52,9 +50,10 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         schema=JsonSchema.of_fields(requested_fields(options)) if options.structured else None,
     )
     trajectory = parse_trajectory(output.text, requested_fields(options), options.max_citations)
+    is_cut = is_cut_within(output, getattr(trajectory, _answer_field(options)))
     is_asked_again = _is_incomplete(output, trajectory, options)
     if is_asked_again:
-        trajectory = yield from _ask_again(prompt, output.text, trajectory, options)
+        trajectory, is_cut = yield from _ask_again(prompt, output, trajectory, options)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
     formatted = TASKS[options.task].format(final.text, final.n_passages)
@@ -72,7 +71,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         "answer": trajectory.answer,
         "answered_from": final.answered_from,
         "parse": trajectory.parse,
-        "parse_ok": final.parse_ok and formatted.is_read,
+        "parse_ok": final.parse_ok and formatted.is_read and not is_cut,
         "truncated": output.finish == "length",
         "asked_again": is_asked_again,
         **formatted.record,
@@ -81,29 +80,23 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
 
 
 def _is_incomplete(output: Gen, trajectory: Trajectory, options: SelfReasoningOptions) -> bool:
-    """Return whether a pass that no schema enforces has fields, but not the field of the answer."""
-    is_free = not options.structured or FREE_TEXT in output.degraded
-    return is_free and not options.reader and trajectory.parse != "none" and not getattr(trajectory, _answer_field(options))
+    """Return whether a pass that no schema enforces has text, but not the field of the answer."""
+    is_unconstrained = is_free(output) or (not options.structured and bool(output.text.strip()))
+    return is_unconstrained and not options.reader and not getattr(trajectory, _answer_field(options))
 
 
 def _answer_field(options: SelfReasoningOptions) -> str:
     return "analysis" if TASKS[options.task].is_analysis else "answer"
 
 
-def _ask_again(prompt: Chat, output: str, trajectory: Trajectory, options: SelfReasoningOptions) -> Run[Trajectory]:
-    """Request the missing field of the answer, and return the trajectory with it. The output may be cut to fit the context."""
+def _ask_again(prompt: Chat, output: Gen, trajectory: Trajectory, options: SelfReasoningOptions) -> Run[tuple[Trajectory, bool]]:
+    """Request the missing field of the answer; return the trajectory with it, and whether the token limit cut it."""
     field = _answer_field(options)
-    request = load_template("self_reasoning", "again")(field=field, description=requested_fields(options)[field]["description"])
-    beginning = f'{{"{field}": "'
-    again = (*prompt, Message("assistant", output, ((0, len(output)),)), *request, Message("assistant", beginning))
-    reply = yield from generate(again, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature, stop=(_END_OF_FIELD,)))
-    text = _parse_field(reply.text, field) or ("" if "{" in reply.text else _parse_field(beginning + reply.text, field))
-    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=first_line(text))
-
-
-def _parse_field(output: str, field: str) -> str:
-    fields = find_object(output, (field,)).value or dict(parse_labels(output, (field,)))
-    return to_text(fields.get(field))
+    decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
+    text, is_cut = yield from request_field(
+        "self_reasoning", prompt, output, field, requested_fields(options)[field]["description"], decoding
+    )
+    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=first_line(text)), is_cut
 
 
 def _check_citations(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:
