@@ -4,8 +4,8 @@ Tokenisers read chunks of a range of rows; for a GPU they are separate processes
 of texts of similar length; for a GPU, the batches are in pinned memory. The model encodes the batches. Memory holds the tokens and
 vectors of a few ranges, whatever the size of the corpus.
 
-An interruption costs at most one range: a range is on disk before the device computes more than one batch of the next range. Writing
-1,024 vectors of 768 components takes some 15 ms. Computing them takes a quarter of a second on a GPU, and a quarter of a minute on a CPU.
+An interruption costs at most one range on a CPU: a range is on disk before more than one batch of the next range is computed. A GPU would
+wait for each range to be written, some 60 ms in 300, so that there a thread writes a range while the next is computed: a kill costs two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,9 +92,9 @@ def embed_ranges(job: Job, device: str, ranges: Iterator[range], report: Report)
 def run_pipeline(job: Job, model: Model, ranges: Iterable[range], report: Report) -> None:
     """Encode ranges of rows with a loaded model; raises as ``embed_ranges`` does."""
     chunks = ((target, rows) for target in ranges for rows in tokenizing_chunks(target))
-    with _tokenize_ahead(job, chunks) as tokenized_chunks:
+    with _tokenize_ahead(job, chunks) as tokenized_chunks, _write_behind(job) as write:
         for rows, vectors in encode_ranges(model, _join_chunks(tokenized_chunks), job.resources.batch_tokens, report):
-            job.write(rows, vectors)
+            write(rows, vectors)
 
 
 def encode_ranges(model: Model, targets: Iterable[TokenizedRows], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
@@ -120,6 +120,26 @@ def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator
     n_processes = job.resources.n_tokenizing
     with worker_processes(n_processes, "tokenises", _start_tokenizing, job.spec, job.reopen) as tokenise:
         yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
+
+
+@contextlib.contextmanager
+def _write_behind(job: Job) -> Iterator[Callable[[range, Vectors], None]]:
+    """Yield a function that writes a range. For a GPU, a thread writes it; an error is raised with the next range, or at the end."""
+    if not job.resources.n_tokenizing:
+        yield job.write
+        return
+    pending: Future[None] | None = None
+
+    def write(rows: range, vectors: Vectors) -> None:
+        nonlocal pending
+        if pending is not None:
+            pending.result()
+        pending = thread.submit(job.write, rows, vectors)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="write") as thread:
+        yield write
+        if pending is not None:
+            pending.result()
 
 
 class _TokenizingWorker:

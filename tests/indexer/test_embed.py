@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -296,3 +298,46 @@ def test_a_device_that_is_too_small_for_a_sample_is_named(
     monkeypatch.setattr(FakeModel, "spoil", fail)
     with pytest.raises(IdxError, match=message):
         encoder.encode(made_passages[:3])
+
+
+class SlowWriter:
+    """A writer of ranges that takes its time; the second range fails if asked to."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails, self.written, self.threads = fails, list[range](), set[str]()
+
+    def __call__(self, rows: range, vectors: Vectors) -> None:
+        time.sleep(0.05)
+        self.threads.add(threading.current_thread().name)
+        self.written.append(rows)
+        if self.fails and len(self.written) == 2:
+            raise OSError("No space left on device")
+
+
+def pipeline_of(writer: SlowWriter, n_tokenizing: int, monkeypatch: pytest.MonkeyPatch, encoded: list[int]) -> None:
+    def encode(model: object, targets: object, batch_tokens: int, report: object) -> Iterator[tuple[range, Vectors]]:
+        for start in range(0, 40, 10):
+            encoded.append(len(writer.written))
+            yield range(start, start + 10), np.zeros((10, 2), dtype=np.float32)
+
+    monkeypatch.setattr(pipeline, "encode_ranges", encode)
+    monkeypatch.setattr(pipeline, "_tokenize_ahead", lambda *arguments: contextlib.nullcontext(()))
+    resources = Resources(("cpu",), Precision("float32", "float32"), 100, n_tokenizing)
+    pipeline.run_pipeline(Job(encoder_spec("minilm"), lambda: None, writer, resources), None, [], lambda *done: None)  # type: ignore[arg-type, return-value]
+
+
+def test_a_gpu_computes_the_next_range_while_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n_tokenizing, thread, n_written in ((0, "MainThread", [0, 1, 2, 3]), (2, "write_0", [0, 0, 1, 2])):
+        writer, encoded = SlowWriter(), list[int]()
+        pipeline_of(writer, n_tokenizing, monkeypatch, encoded)
+        assert writer.written == [range(0, 10), range(10, 20), range(20, 30), range(30, 40)]
+        assert writer.threads == {thread}
+        assert encoded == n_written  # ranges on disk when the computation of each begins
+
+
+def test_a_range_that_cannot_be_written_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n_tokenizing, n_started in ((0, 2), (2, 3)):
+        writer, encoded = SlowWriter(fails=True), list[int]()
+        with pytest.raises(OSError, match="No space left"):
+            pipeline_of(writer, n_tokenizing, monkeypatch, encoded)
+        assert len(encoded) == n_started
