@@ -9,7 +9,10 @@ openai_connection      HTTP requests to endpoints, with retries
 replicas               several endpoints of one model
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
-transformers_decoding  forward passes of backend ``hf``
+packed_decoding        forward passes of backend ``hf`` without padding, beginnings of prompts computed once
+packed_attention       attention of packed passes
+prefixes               keys and values of beginnings of prompts, kept between batches
+transformers_decoding  padded forward passes, for models that cannot be packed
 embedded               models in Python packages, by name
 gguf_files             GGUF files, converted for transformers
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine

@@ -6,8 +6,8 @@ that the template refuses are folded (``turns``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
@@ -189,25 +189,26 @@ class CheckpointLLM:
         if not self.capabilities.chat and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
         mode, is_open, stop, max_tokens = self._mode(call), False, tuple[str, ...](), 0
+        encode = cache(lambda prompt: self._encode_prompt(prompt, mode))
         if isinstance(call, Generate):
-            is_open = self._opens_thought(call.prompt, mode)
+            is_open = self._opens_thought(call.prompt, encode)
             stop, max_tokens = call.decoding.stop, call.decoding.max_tokens
             call = make_room(call, mode, thinks=self._thinks or is_open, context=self.capabilities.context)
         continuation = tuple(self._ids(call.continuation)) if isinstance(call, MeanNll) else ()
         n_reserved = call.decoding.max_tokens if isinstance(call, Generate) else len(continuation) + 1 + MAX_BLANKS
         budget = None if self.capabilities.context is None else self.capabilities.context - n_reserved
         try:
-            fitted = fit(call.prompt, budget, lambda prompt: len(self._encode_prompt(prompt, mode)[0]))
+            fitted = fit(call.prompt, budget, lambda prompt: len(encode(prompt)[0]))
         except PromptTooLong as error:
             return error
-        ids, degraded = self._encode_prompt(fitted.prompt, mode)
+        ids, degraded = encode(fitted.prompt)
         return PreparedCall(call, ids, continuation, (*degraded, *fitted.degraded), stop, max_tokens, is_open)
 
-    def _opens_thought(self, prompt: Prompt, mode: Thinking) -> bool:
-        """Return whether the chat template opens a thought at the end of a prompt."""
+    def _opens_thought(self, prompt: Prompt, encode: Callable[[Prompt], tuple[tuple[int, ...], tuple[str, ...]]]) -> bool:
+        """Return whether the chat template opens a thought at the end of a prompt. ``encode`` is ``_encode_prompt`` in the call's mode."""
         if isinstance(prompt, str | TokenIds) or not self.capabilities.chat:
             return False
-        end = self._encode_prompt(prompt, mode)[0][-_END_TOKENS:]
+        end = encode(prompt)[0][-_END_TOKENS:]
         return opens_thought(str(self._tokenizer.decode(list(end), skip_special_tokens=False)))
 
 

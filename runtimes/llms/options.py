@@ -50,7 +50,7 @@ class EngineOptions:
         dtype: "auto" (float32 on the CPU, the checkpoint's dtype on a GPU), "float32", "float16", "bfloat16".
         revision: revision of a repository on the Hugging Face hub.
         thinking: way of thinking of calls that name none.
-        batch_tokens: maximum number of tokens per batch, including padding and generated tokens; None: a default for the device.
+        batch_tokens: maximum number of tokens in memory together, of prompts and generated texts; more rows wait. None: by device.
     """
 
     device: str = "auto"

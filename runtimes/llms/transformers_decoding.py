@@ -8,11 +8,14 @@ between batches if two tokens have nearly equal scores.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+
+from wikidx.indexer.embedding.batching import batches
 
 from .base import Decoding
 from .repetition import is_endless
@@ -50,7 +53,12 @@ class _Batch(NamedTuple):
     mask: torch.Tensor
 
 
-class Model(NamedTuple):
+Generators = dict[int, torch.Generator]
+"""Random generators of sampled rows, by ``id`` of the row."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Model:
     """A causal language model with the settings for its batches.
 
     Attributes:
@@ -59,6 +67,7 @@ class Model(NamedTuple):
         end: token ids that end a text.
         padding: id of the padding token.
         device: the model's device.
+        batch_tokens: maximum number of tokens of a batch.
     """
 
     forward: Any
@@ -66,6 +75,11 @@ class Model(NamedTuple):
     end: frozenset[int]
     padding: int
     device: str
+    batch_tokens: int
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Yield the positions of each batch. The longest texts come first, so that an oversized batch fails early."""
+        return (batch.tolist() for batch in batches(np.array(lengths, dtype=np.int64), self.batch_tokens))
 
     def _pad(self, rows: Sequence[Ids]) -> _Batch:
         longest = max(map(len, rows))
@@ -86,34 +100,36 @@ class Model(NamedTuple):
         return output.logits[:, -last:].float(), output.past_key_values
 
     @torch.inference_mode()
-    def next_token_probabilities(self, prompts: Sequence[Ids]) -> torch.Tensor:
-        """Return the probabilities of the token after each prompt, float32 (prompts, vocabulary)."""
-        return self._logits(self._pad(prompts), 1)[0][:, 0].softmax(-1).cpu()
+    def next_token_probabilities(self, prompts: Sequence[Ids]) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the number of each prompt with the probabilities of the token after it, float32 (vocabulary,)."""
+        for batch in self._batches([len(prompt) for prompt in prompts]):
+            yield from zip(batch, self._logits(self._pad([prompts[number] for number in batch]), 1)[0][:, 0].softmax(-1).cpu(), strict=True)
 
     @torch.inference_mode()
     def continuation_nlls(self, prompts: Sequence[Ids], continuations: Sequence[Ids]) -> list[float]:
         """Return the NLL of each continuation (nats), summed over its tokens."""
-        batch = self._pad([[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)])
-        longest = max(1, *map(len, continuations))
-        logprobs = self._logits(batch, longest + 1)[0][:, :-1].log_softmax(-1)
-        scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
-        return [-float(row[longest - len(continuation) :].sum()) for row, continuation in zip(scored, continuations, strict=True)]
+        texts = [[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)]
+        nlls: dict[int, float] = {}
+        for numbers in self._batches([len(text) for text in texts]):
+            batch, longest = self._pad([texts[number] for number in numbers]), max(1, *(len(continuations[number]) for number in numbers))
+            logprobs = self._logits(batch, longest + 1)[0][:, :-1].log_softmax(-1)
+            scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
+            for number, row in zip(numbers, scored, strict=True):
+                nlls[number] = -float(row[longest - len(continuations[number]) :].sum())
+        return [nlls[number] for number in range(len(prompts))]
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Row]) -> None:
         """Generate tokens until every row is finished; the rows are changed in place."""
-        seeds = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
-        generators = {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in seeds.items()}
+        for batch in self._batches([len(row.prompt) + row.decoding.max_tokens for row in rows]):
+            self._generate_together([rows[number] for number in batch])
+
+    def _generate_together(self, rows: Sequence[Row]) -> None:
+        generators = make_generators(rows)
         batch, past, open_rows = self._pad([row.prompt for row in rows]), None, list(rows)
         while True:
             logits, past = self._logits(batch, 1, past, use_cache=True)
-            logits = logits[:, 0]
-            tokens = _next_tokens(open_rows, logits, generators, self.end)
-            next_ids = torch.tensor(tokens, device=self.device)[:, None]
-            logprobs = logits.log_softmax(-1).gather(1, next_ids)[:, 0].tolist()
-            for row, token, logprob in zip(open_rows, tokens, logprobs, strict=True):
-                if row.finish is None:
-                    _append_token(row, token, logprob, self.end)
+            append_tokens(open_rows, logits[:, 0], generators, self.end)
             unfinished = [number for number, row in enumerate(open_rows) if row.finish is None]
             if not unfinished:
                 return
@@ -125,7 +141,23 @@ class Model(NamedTuple):
             batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
 
 
-def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: dict[int, torch.Generator], end: frozenset[int]) -> list[int]:
+def make_generators(rows: Sequence[Row]) -> Generators:
+    """Return the random generators of the rows that sample."""
+    seeds = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
+    return {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in seeds.items()}
+
+
+def append_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: Generators, end: frozenset[int]) -> None:
+    """Append the next token to each unfinished row, from logits float32 (rows, vocabulary)."""
+    tokens = _next_tokens(rows, logits, generators, end)
+    chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
+    logprobs = (chosen - logits.logsumexp(-1)).tolist()
+    for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+        if row.finish is None:
+            _append_token(row, token, logprob, end)
+
+
+def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: Generators, end: frozenset[int]) -> list[int]:
     """Return the next token of each row from logits (rows, vocabulary)."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):

@@ -9,13 +9,10 @@ import dataclasses
 import inspect
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.indexer.embedding.batching import batches
 from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
@@ -32,7 +29,7 @@ from .turns import end_turn, find_end, reply_end
 if TYPE_CHECKING:
     from .transformers_decoding import Model, Row
 
-_CPU_BATCH_TOKENS = 8_192
+_CPU_BATCH_TOKENS = 32_768
 _GPU_BATCH_TOKENS = 65_536
 _STOP_MARGIN = 8  # tokens added to the window that is searched for a stop text; a character may be several tokens
 
@@ -71,7 +68,6 @@ class TransformersEngine(CheckpointLLM):
     def __init__(self, model: str, *, options: EngineOptions | None = None) -> None:
         options = options or EngineOptions()
         tokenizer, self._model = _load(model, options)
-        self._batch_tokens = options.batch_tokens or (_CPU_BATCH_TOKENS if self._model.device == "cpu" else _GPU_BATCH_TOKENS)
         context: int | None = getattr(self._model.forward.config, "max_position_embeddings", None)
         super().__init__(
             f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context, thinking=options.thinking
@@ -82,7 +78,7 @@ class TransformersEngine(CheckpointLLM):
         replies: dict[int, Reply | LLMError] = {
             number: error for number, error in enumerate(prepared_calls) if isinstance(error, PromptTooLong)
         }
-        with device_errors(self._model.device, f"a batch of {self._batch_tokens} tokens", "set fewer with batch_tokens"):
+        with device_errors(self._model.device, f"a batch of {self._model.batch_tokens} tokens", "set fewer with batch_tokens"):
             for kind, answer in ((Generate, self._generate), (AskYesNo, self._yes_no), (MeanNll, self._nll)):
                 of_kind = {
                     number: prepared
@@ -96,15 +92,10 @@ class TransformersEngine(CheckpointLLM):
         """Release the model."""
         del self._model
 
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Yield the positions of each batch. The longest texts come first, so that an oversized batch fails early."""
-        return (batch.tolist() for batch in batches(np.array(lengths, dtype=np.int64), self._batch_tokens))
-
     def _generate(self, calls: list[PreparedCall]) -> list[Reply]:
         texts = [[self._row(prepared, number) for number in range(prepared.call.n)] for prepared in calls]
         rows = list(itertools.chain.from_iterable(texts))
-        for batch in self._batches([len(row.prompt) + row.decoding.max_tokens for row in rows]):
-            self._model.generate([rows[number] for number in batch])
+        self._model.generate(rows)
         return [
             Reply(tuple(self._gen(prepared, row) for row in own_rows), len(prepared.ids), sum(len(row.generated) for row in own_rows))
             for prepared, own_rows in zip(calls, texts, strict=True)
@@ -152,10 +143,8 @@ class TransformersEngine(CheckpointLLM):
         answers = [_NextAnswer(prepared, prepared.ids) for prepared in calls]
         pending = answers
         for _ in range(1 + MAX_BLANKS):
-            for batch in self._batches([len(answer.ids) for answer in pending]):
-                probabilities = self._model.next_token_probabilities([pending[number].ids for number in batch])
-                for number, row in zip(batch, probabilities, strict=True):
-                    self._add_next_token(pending[number], row)
+            for number, probabilities in self._model.next_token_probabilities([answer.ids for answer in pending]):
+                self._add_next_token(pending[number], probabilities)
             pending = [answer for answer in pending if answer.is_open]
         return list(map(self._yes_no_reply, answers))
 
@@ -176,17 +165,13 @@ class TransformersEngine(CheckpointLLM):
         return Reply(yes_no, len(prepared.ids), len(answer.ids) - len(prepared.ids))
 
     def _nll(self, calls: list[PreparedCall]) -> list[Reply]:
-        totals: dict[int, float] = {}
-        for numbers in self._batches([len(prepared.ids) + len(prepared.continuation) for prepared in calls]):
-            batch = [calls[number] for number in numbers]
-            nlls = self._model.continuation_nlls([prepared.ids for prepared in batch], [prepared.continuation for prepared in batch])
-            totals |= zip(numbers, nlls, strict=True)
+        totals = self._model.continuation_nlls([prepared.ids for prepared in calls], [prepared.continuation for prepared in calls])
         return [
             Reply(
-                Nll(total=totals[number], n_tokens=len(prepared.continuation), degraded=prepared.degraded),
+                Nll(total=total, n_tokens=len(prepared.continuation), degraded=prepared.degraded),
                 len(prepared.ids) + len(prepared.continuation),
             )
-            for number, prepared in enumerate(calls)
+            for total, prepared in zip(totals, calls, strict=True)
         ]
 
 
@@ -195,6 +180,7 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
     try:
         import transformers
 
+        from .packed_decoding import pack
         from .transformers_decoding import Model
     except ImportError as error:
         raise MissingExtraError(f"the model 'hf:{model}'", "llm") from error
@@ -210,7 +196,15 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
     with device_errors(device, f"the model '{model}'", "use a smaller one, or dtype bfloat16"):
         forward = forward.eval().to(device)
     accepted = frozenset(inspect.signature(forward.forward).parameters)
-    return tokenizer, Model(forward, accepted, _end_ids(forward, tokenizer), padding_id(tokenizer), device)
+    padded = Model(
+        forward=forward,
+        accepts=accepted,
+        end=_end_ids(forward, tokenizer),
+        padding=padding_id(tokenizer),
+        device=device,
+        batch_tokens=options.batch_tokens or (_CPU_BATCH_TOKENS if device == "cpu" else _GPU_BATCH_TOKENS),
+    )
+    return tokenizer, pack(padded) or padded
 
 
 def _end_ids(forward: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401 - transformers has no types

@@ -290,7 +290,7 @@ def tiny_endpoint(engine: TransformersEngine) -> Endpoint:
     """Return an endpoint over a local checkpoint, with its logprobs."""
 
     def alternatives(prompt: Prompt, top: int) -> list[tuple[str, float]]:
-        probabilities = engine._model.next_token_probabilities([engine._encode_prompt(prompt, "off")[0]])[0]
+        ((_, probabilities),) = engine._model.next_token_probabilities([engine._encode_prompt(prompt, "off")[0]])
         best = probabilities.topk(top)
         return [(engine._tokenizer.decode([token]), float(p.log())) for p, token in zip(best.values, best.indices.tolist(), strict=True)]
 
