@@ -94,7 +94,8 @@ class VllmEngine(CheckpointLLM):
         return list(map(self._reply, prepared_calls, outputs))
 
     def close(self) -> None:
-        """Release the engine."""
+        """Stop the engine's process, which frees the GPU's memory at once."""
+        self._engine.llm_engine.engine_core.shutdown()
         del self._engine
 
     def _sampling(self, call: Call) -> Any:  # noqa: ANN401 - vLLM's SamplingParams

@@ -47,7 +47,9 @@ class Started(list[dict[str, Any]]):
 
     def __init__(self, folder: Path, generate: Callable[..., list[Any]] | None = None) -> None:
         super().__init__()
+        self.n_stopped = 0
         self._engine = SimpleNamespace(
+            llm_engine=SimpleNamespace(engine_core=SimpleNamespace(shutdown=self.stop)),
             model_config=SimpleNamespace(max_model_len=512),
             get_tokenizer=lambda: AutoTokenizer.from_pretrained(folder),
             generate=generate,
@@ -57,6 +59,9 @@ class Started(list[dict[str, Any]]):
         known = {"enable_prefix_caching": enable_prefix_caching, "generation_config": generation_config, "dtype": dtype}
         self.append({"model": model, **known, **others})
         return self._engine
+
+    def stop(self) -> None:
+        self.n_stopped += 1
 
 
 @dataclass
@@ -151,6 +156,13 @@ def test_vllm_is_opened_when_other_models_have_their_memory(started: Started, ti
     monkeypatch.setattr(vllm_start, "count_gpus", lambda: opened.append("vllm"))
     open_models("vllm:a", f"know=hf:{tiny_llama}")
     assert opened == ["hf", "vllm"]
+
+
+def test_engines_are_stopped_if_a_later_one_does_not_start(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    have_gpus(monkeypatch, 80.0)
+    with pytest.raises(UnknownNameError, match="option of vllm 'quantisation'"):
+        open_models("vllm:a", "know=vllm:b", options=["know.quantisation=fp8"])
+    assert (len(started), started.n_stopped) == (1, 1)
 
 
 def test_a_gpu_without_room_and_gpus_that_are_missing_are_refused(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
