@@ -2,6 +2,7 @@
 
 IdxError
 └── LLMError            a model gave no answer: the question fails, the run goes on
+    ├── Unreachable     the endpoint accepts no connection
     └── PromptTooLong   the prompt exceeds the model's context and cannot be cut further
 """
 
@@ -12,6 +13,10 @@ from wikidx.corpora.errors import IdxError
 
 class LLMError(IdxError):
     """A language model gave no answer."""
+
+
+class Unreachable(LLMError):
+    """An endpoint accepts no connection."""
 
 
 class PromptTooLong(LLMError):

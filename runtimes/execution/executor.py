@@ -1,25 +1,28 @@
 """Concurrent execution of a method over many questions.
 
-Each open question runs a generator of the method, which yields requests and waits for their results. A wave serves the pending requests of
-all open questions. A finished question makes room for the next. The outcome of a question does not depend on the other open questions.
+Each open question runs a generator of the method, which yields requests. Whoever's result has come goes on at once: no question waits for
+another, and no branch of a question (``gather``) for its neighbours. A finished question makes room for the next. The outcome of a question
+depends neither on the other open questions nor on time: steps and derived seeds are numbered by their place in the question.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import IdxError
 from wikidx.runtimes.execution.results import Cost, Prediction, Step, Timing
-from wikidx.runtimes.execution.wave import Outcome, Services, Waves
+from wikidx.runtimes.execution.services import Dispatcher, Outcome, Services
 from wikidx.runtimes.llms.base import Call, Generate
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import IMMEDIATE, Request, Retrieve, Run
+from wikidx.runtimes.methods.requests import IMMEDIATE, Gather, Request, Retrieve, Run
 from wikidx.runtimes.questions import Question
 
 Ask = Callable[[str], Run[Answer]]
@@ -28,43 +31,81 @@ Ask = Callable[[str], Run[Answer]]
 OnStep = Callable[[Question, Step], None]
 """Function that is called with each step of a question, as soon as the step has its result."""
 
+_Key = tuple[int, bool, tuple[float, ...]]
+"""Place of a request among those of its question: its wave, whether it waits for a service, and the numbers that lead to it."""
+
 
 @dataclass(slots=True)
 class _OpenQuestion:
     """The state of an open question.
 
     Attributes:
-        run: the method's generator.
-        pending: requests without results.
-        steps: earlier requests with their results.
+        steps: requests with their results.
         answer: the answer; None: no answer yet, or an error.
-        error: the error that ended the question; None: no error.
-        waves: number of waves so far.
-        n_sampled: number of sampling calls that got a derived seed.
+        error: the first error; None: no error.
+        last: key of the last step that counts: after an error, requests that a later one would follow are given up.
+        n_pending: number of requests without results.
         started: start of the question, by ``time.monotonic``.
-        on_step: called with each step; None: nobody.
     """
 
     question: Question
-    run: Run[Answer]
-    pending: tuple[Request, ...] = ()
-    steps: list[Step] = field(default_factory=list)
+    steps: list[tuple[_Key, Step]] = field(default_factory=list)
     answer: Answer | None = None
     error: IdxError | None = None
-    waves: int = 0
-    n_sampled: int = 0
+    failed: _Key = (1 << 62, True, ())
+    last: _Key = (1 << 62, True, ())
+    n_pending: int = 0
     started: float = field(default_factory=time.monotonic)
-    on_step: OnStep | None = None
+
+    def fail(self, key: _Key, error: IdxError) -> None:
+        """Keep the error of a request, or of the generator before it, unless an earlier place has failed."""
+        if key < self.failed:
+            self.error, self.failed = error, key
+            self.last = (key[0], True, (math.inf,)) if key[1] else key
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A running generator: that of a question, or one that another gathers.
+
+    Attributes:
+        place: numbers of the requests and branches that lead here.
+        name: numbers of the gathers and branches that lead here, for seeds.
+        wave: the number of requests that have been served one after another on the way here.
+        parent: the branch that waits for it, and its number there; None: the question's own.
+        n_requests, n_gathers, n_sampled: numbers of requests, of gathers and of sampling calls with a derived seed so far.
+        results: results of the gathered branches.
+        n_open: number of gathered branches without result.
+    """
+
+    state: _OpenQuestion
+    run: Run[Any]
+    place: tuple[int, ...] = ()
+    name: str = ""
+    wave: int = 0
+    parent: tuple[_Branch, int] | None = None
+    n_requests: int = 0
+    n_gathers: int = 0
+    n_sampled: int = 0
+    results: list[Any] = field(default_factory=list)
+    n_open: int = 0
 
     @property
-    def has_ended(self) -> bool:
-        return self.answer is not None or self.error is not None
+    def here(self) -> tuple[int, ...]:
+        """The place of the last request."""
+        return (*self.place, self.n_requests)
+
+
+class _Pending(NamedTuple):
+    branch: _Branch
+    request: Request
+    key: _Key
 
 
 def execute(
     ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0, on_step: OnStep | None = None
 ) -> Iterator[Prediction]:
-    """Yield a prediction for each question as it finishes. Questions that finish in the same wave keep their order.
+    """Yield a prediction for each question as it finishes.
 
     If the method refuses a question, or one of its requests fails, the prediction has an ``error``. The other questions continue.
 
@@ -74,7 +115,7 @@ def execute(
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
         seed: the run's seed; the seeds of sampling calls without a seed are derived from it.
-        on_step: called with each step; an exception that it raises ends all questions.
+        on_step: called with each step as its result comes; an exception that it raises ends all questions.
 
     Raises:
         UnknownNameError: the method calls a role that has no model.
@@ -82,75 +123,135 @@ def execute(
     """
     if in_flight < 1:
         raise ValueError(f"in_flight is {in_flight}: at least one question must be open")
-    waves, waiting, open_questions = Waves(services), iter(questions), list[_OpenQuestion]()
+    waiting, execution = iter(questions), _Execution(services, seed, on_step)
     try:
         while True:
-            while len(open_questions) < in_flight and (question := next(waiting, None)) is not None:
-                state = _OpenQuestion(question, ask(replace_surrogates(question.text)), on_step=on_step)
-                _advance(state, None, waves, seed)
-                if state.has_ended:
-                    yield _to_prediction(state)
-                else:
-                    open_questions.append(state)
-            if not open_questions:
-                return
-            _serve(open_questions, waves, seed)
-            yield from [_to_prediction(state) for state in open_questions if state.has_ended]
-            open_questions = [state for state in open_questions if not state.has_ended]
+            while execution.finished:
+                yield _to_prediction(execution.finished.popleft())
+            while len(execution.runs) < in_flight and not execution.finished and (question := next(waiting, None)) is not None:
+                execution.open(question, ask(replace_surrogates(question.text)))
+            if not execution.finished:
+                if not execution.runs:
+                    return
+                execution.wait()
     finally:
-        waves.close()
-        for state in open_questions:
-            state.run.close()
+        execution.close()
 
 
-def _serve(open_questions: list[_OpenQuestion], waves: Waves, seed: int) -> None:
-    """Serve a wave, and pass the results to the questions. A failed request ends its question."""
-    outcomes = iter(waves.serve([request for state in open_questions for request in state.pending]))
-    for state in open_questions:
-        own = [next(outcomes) for _ in state.pending]
-        results = _record(state, own)
-        state.waves += 1
-        state.error = next((result.error for result in own if result.error is not None), None)
-        if state.error is None:
-            _advance(state, results, waves, seed)
-        else:
-            state.run.close()
+class _Execution:
+    """The open questions; must be closed.
 
-
-def _advance(state: _OpenQuestion, results: Any, waves: Waves, seed: int) -> None:  # noqa: ANN401 - a tuple of results, None at first
-    """Run a question's generator until its requests need a wave, or until it ends."""
-    try:
-        while True:
-            requests = state.run.send(results)
-            state.pending = tuple(_set_seed(request, state, seed) for request in requests)
-            if not all(isinstance(request, IMMEDIATE) for request in state.pending):
-                return
-            results = _record(state, [waves.serve_immediately(request) for request in state.pending])
-    except StopIteration as stop:
-        state.answer = stop.value
-    except IdxError as error:
-        state.error = error
-
-
-def _set_seed(request: Request, state: _OpenQuestion, seed: int) -> Request:
-    """Return the request. A sampling call without a seed gets a seed.
-
-    The seed is derived from the run's seed, the question's id and the number of the sampling call.
+    Attributes:
+        runs: id of the state of an open question -> its generator.
+        finished: questions that have ended, in the order of their ends.
     """
-    if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
-        return request
-    material = f"{seed}\n{state.question.id}\n{state.n_sampled}"
-    state.n_sampled += 1
-    own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
-    return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
+    def __init__(self, services: Services, seed: int, on_step: OnStep | None) -> None:
+        self._dispatcher, self._seed, self._on_step = Dispatcher(services), seed, on_step
+        self._todo = deque[tuple[_Branch, Any]]()  # branches that can go on, each with the result for it
+        self.runs = dict[int, Run[Answer]]()
+        self.finished = deque[_OpenQuestion]()
 
-def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...]:
-    """Append a step for each pending request to the question, and return the results."""
-    steps = [
-        Step(
-            wave=state.waves,
-            request=request,
+    def open(self, question: Question, run: Run[Answer]) -> None:
+        """Start a question."""
+        state = _OpenQuestion(question)
+        self.runs[id(state)] = run
+        self._go_on(_Branch(state, run), None)
+
+    def wait(self) -> None:
+        """Wait for a result, and go on with all that have one."""
+        for pending, outcome in self._dispatcher.collect():
+            branch = pending.branch
+            branch.state.n_pending -= 1
+            branch.wave += 1
+            self._record(pending, outcome)
+            if outcome.error is not None:
+                branch.state.fail(pending.key, outcome.error)
+            self._go_on(branch, outcome.result, stops=outcome.error is not None)
+
+    def close(self) -> None:
+        """Stop; calls that are running are not awaited."""
+        self._dispatcher.close()
+        for run in self.runs.values():
+            run.close()
+
+    def _go_on(self, branch: _Branch, result: Any, *, stops: bool = False) -> None:  # noqa: ANN401 - None at first
+        """Continue a branch, and those that wait for it, until all wait for services; the last result ends the question."""
+        state = branch.state
+        if not stops:
+            self._todo.append((branch, result))
+        while self._todo:
+            pending = self._next_request(*self._todo.popleft())
+            if pending is not None and pending.key < state.last:
+                self._dispatcher.submit(pending, pending.request)
+                state.n_pending += 1
+        if not state.n_pending:
+            self.runs.pop(id(state)).close()
+            self.finished.append(state)
+
+    def _next_request(self, branch: _Branch, result: Any) -> _Pending | None:  # noqa: ANN401 - None at first
+        """Run a branch until it waits for a service; None if it waits for branches of its own, or has ended."""
+        try:
+            while True:
+                request = branch.run.send(result)
+                branch.n_requests += 1
+                if isinstance(request, Gather):
+                    if self._split(branch, request):
+                        return None
+                    result = []
+                    continue
+                is_immediate = isinstance(request, IMMEDIATE)
+                pending = _Pending(branch, self._set_seed(request, branch), (branch.wave, not is_immediate, branch.here))
+                if not is_immediate:
+                    return pending
+                outcome = self._dispatcher.serve_immediately(request)
+                self._record(pending, outcome)
+                result = outcome.result
+        except StopIteration as stop:
+            self._end(branch, stop.value)
+        except IdxError as error:
+            branch.n_requests += 1
+            branch.state.fail((branch.wave, False, branch.here), error)
+        return None
+
+    def _split(self, branch: _Branch, request: Gather) -> bool:
+        """Start the branches of a gather; False if there are none."""
+        for number, run in enumerate(request.runs):
+            name = f"{branch.name}{branch.n_gathers}.{number}."
+            self._todo.append((_Branch(branch.state, run, (*branch.here, number), name, branch.wave, (branch, number)), None))
+        branch.n_gathers += 1
+        branch.n_open, branch.results = len(request.runs), [None] * len(request.runs)
+        return bool(request.runs)
+
+    def _end(self, branch: _Branch, value: Any) -> None:  # noqa: ANN401 - an answer, or whatever a gathered run returns
+        if branch.parent is None:
+            branch.state.answer = value
+            return
+        parent, number = branch.parent
+        parent.results[number] = value
+        parent.wave = max(parent.wave, branch.wave)
+        parent.n_open -= 1
+        if not parent.n_open:
+            self._todo.append((parent, parent.results))
+
+    def _set_seed(self, request: Request, branch: _Branch) -> Request:
+        """Return the request. A sampling call without a seed gets a seed.
+
+        The seed is derived from the run's seed, the question's id and the place of the sampling call among those of the question.
+        """
+        if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
+            return request
+        material = f"{self._seed}\n{branch.state.question.id}\n{branch.name}{branch.n_sampled}"
+        branch.n_sampled += 1
+        own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
+        return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
+
+    def _record(self, pending: _Pending, outcome: Outcome) -> None:
+        """Append a step to its question."""
+        state = pending.branch.state
+        step = Step(
+            wave=pending.key[0],
+            request=pending.request,
             result=outcome.result,
             error=None if outcome.error is None else _error_text(outcome.error),
             prompt_tokens=outcome.prompt_tokens,
@@ -159,13 +260,9 @@ def _record(state: _OpenQuestion, outcomes: Sequence[Outcome]) -> tuple[Any, ...
             seconds=outcome.seconds,
             is_reused=outcome.is_reused,
         )
-        for request, outcome in zip(state.pending, outcomes, strict=True)
-    ]
-    state.steps += steps
-    if state.on_step is not None:
-        for step in steps:
-            state.on_step(state.question, step)
-    return tuple(outcome.result for outcome in outcomes)
+        state.steps.append((pending.key, step))
+        if self._on_step is not None:
+            self._on_step(state.question, step)
 
 
 def _error_text(error: IdxError) -> str:
@@ -173,25 +270,22 @@ def _error_text(error: IdxError) -> str:
 
 
 def _to_prediction(state: _OpenQuestion) -> Prediction:
-    answer = state.answer or Answer("")
-    degraded = [fallback for step in state.steps for fallback in _degraded(step)]
+    answer = Answer("") if state.answer is None or state.error else state.answer
+    steps = tuple(step for key, step in sorted(state.steps, key=lambda step: step[0]) if key < state.last)
+    degraded = [fallback for step in steps for fallback in _degraded(step)]
+    service = sum(step.seconds for step in steps if not step.is_reused)
     return Prediction(
         id=state.question.id,
         question=state.question.text,
         answer=answer.text,
         passages=answer.passages,
         detail=answer.detail,
-        steps=tuple(state.steps),
-        cost=_cost(state),
-        timing=_timing(state),
+        steps=steps,
+        cost=_cost(steps),
+        timing=Timing(seconds=time.monotonic() - state.started, service=service, reused=sum(step.is_reused for step in steps)),
         degraded=tuple(dict.fromkeys(degraded)),
         error=None if state.error is None else _error_text(state.error),
     )
-
-
-def _timing(state: _OpenQuestion) -> Timing:
-    service = sum(step.seconds for step in state.steps if not step.is_reused)
-    return Timing(seconds=time.monotonic() - state.started, service=service, reused=sum(step.is_reused for step in state.steps))
 
 
 def _degraded(step: Step) -> list[str]:
@@ -199,13 +293,14 @@ def _degraded(step: Step) -> list[str]:
     return [fallback for result in results for fallback in getattr(result, "degraded", ())]
 
 
-def _cost(state: _OpenQuestion) -> Cost:
-    searches = [step.request for step in state.steps if isinstance(step.request, Retrieve)]
+def _cost(steps: tuple[Step, ...]) -> Cost:
+    served = [step for step in steps if not isinstance(step.request, IMMEDIATE)]
+    searches = [step.request for step in steps if isinstance(step.request, Retrieve)]
     return Cost(
-        calls=sum(isinstance(step.request, Call) for step in state.steps),
-        prompt_tokens=sum(step.prompt_tokens for step in state.steps),
-        completion_tokens=sum(step.completion_tokens for step in state.steps),
+        calls=sum(isinstance(step.request, Call) for step in steps),
+        prompt_tokens=sum(step.prompt_tokens for step in steps),
+        completion_tokens=sum(step.completion_tokens for step in steps),
         searches=len(searches),
         queries=sum(len(search.queries) for search in searches),
-        waves=state.waves,
+        waves=max((step.wave + 1 for step in served), default=0),
     )

@@ -15,7 +15,7 @@ from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
-from wikidx.runtimes.execution.wave import Services, TitleLookup
+from wikidx.runtimes.execution.services import Services, TitleLookup
 from wikidx.runtimes.llms.base import Thinking
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms

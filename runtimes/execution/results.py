@@ -18,7 +18,7 @@ class Step:
     """A request and its result.
 
     Attributes:
-        wave: number of the wave within the question, from 0; requests of one wave are served together.
+        wave: number of requests of the question that had to be served one after another before this one.
         request: the request; ``request.path`` holds its labels in the method's trace.
         result: the result; None for a note or after an error.
         error: class and message of the error; None: no error.
@@ -48,7 +48,7 @@ class Cost:
         prompt_tokens, completion_tokens: numbers of tokens read and generated.
         searches: number of groups of queries.
         queries: number of queries in all groups.
-        waves: number of waves.
+        waves: number of requests in the longest chain of those that had to be served one after another.
     """
 
     calls: int = 0

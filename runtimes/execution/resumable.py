@@ -19,7 +19,7 @@ from .identity import session
 from .opening import Plan, describe, open_services
 from .results import Cost, Prediction, prediction_to_json
 from .runs import RunLog, check_settings, open_run
-from .wave import Services
+from .services import Services
 
 REPLIES = "replies.sqlite"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -307,6 +307,7 @@ class Capabilities:
         seed: sampling with a seed is reproducible.
         token_ids: the backend accepts prompts as token ids.
         context: maximum number of tokens of prompt and generated text together; None: unknown.
+        concurrency: number of calls that the backend answers at a time, one by one; None: it answers batches.
     """
 
     chat: bool = False
@@ -318,10 +319,15 @@ class Capabilities:
     seed: bool = False
     token_ids: bool = False
     context: int | None = None
+    concurrency: int | None = None
+
+
+Deliver = Callable[[Mapping[int, Reply | LLMError]], None]
+"""Function that receives replies of a batch, by the number of the call, before the batch is complete."""
 
 
 class LLM(Protocol):
-    """A language model. Only one thread may call it at a time."""
+    """A language model. Only as many threads as its ``concurrency`` may call it at a time; None: one."""
 
     @property
     def name(self) -> str:
@@ -333,8 +339,12 @@ class LLM(Protocol):
         """Known capabilities of the model."""
         ...
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         """Answer a batch of calls. A failed call has an error in place of a reply.
+
+        Args:
+            calls: the batch.
+            deliver: called with replies that are final before the batch is complete; a backend may leave it out.
 
         Raises:
             IdxError: no call can be answered, for instance because the device runs out of memory.

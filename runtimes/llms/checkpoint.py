@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
+from .base import Call, Capabilities, Chat, Deliver, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
 from .fitting import fit
 from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
 from .thinking import is_thought_mark, lacks_room, limit_answer, make_room, opens_thought, split_thinking
@@ -79,7 +79,7 @@ class CheckpointLLM:
             context=context,
         )
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         """Answer a batch of calls. Texts that end within unexpected thoughts are generated again, with room for thoughts.
 
         A call whose prompt does not fit the context has an error in place of a reply.

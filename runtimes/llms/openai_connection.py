@@ -31,7 +31,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.machine.failures import first_line
 from wikidx.retrievers.timed_http import TIMED_POOLS
-from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .json_shape import find_mismatch
 from .openai_bodies import Body, Refusal, parse_refusal
@@ -62,10 +62,6 @@ class Overloaded(LLMError):
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
-
-
-class Unreachable(LLMError):
-    """The endpoint accepts no connection."""
 
 
 _LOGPROB = int | float | None

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-from wikidx.runtimes.errors import LLMError, PromptTooLong
+from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
 
 from . import openai_bodies as bodies
 from .base import (
@@ -27,6 +27,7 @@ from .base import (
     Capabilities,
     Choice,
     Decoding,
+    Deliver,
     Gen,
     Generate,
     JsonSchema,
@@ -42,7 +43,7 @@ from .base import (
 from .cache import ReplyCache
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
-from .openai_connection import Connection, Refused, Unreachable
+from .openai_connection import Connection, Refused
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
@@ -82,7 +83,7 @@ class OpenAIHttp:
         self._cache_name = " ".join([self.name, *(f"{name} {json.dumps(value)}" for name, value in differing.items())])
         self._is_cloud = url == CLOUD
         self._connection = Connection(self.name, url, options)
-        n_threads = options.concurrency or DEFAULT_CONCURRENCY
+        self._concurrency = n_threads = options.concurrency or DEFAULT_CONCURRENCY
         self._pool, self._draws = (ThreadPoolExecutor(n_threads, thread_name_prefix=name) for name in ("llm", "llm-draws"))
         self._slots = threading.BoundedSemaphore(n_threads)
         self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
@@ -112,10 +113,11 @@ class OpenAIHttp:
             seed="seed" not in self._refused,
             token_ids=self._has_completions,
             context=self._tokens.context,
+            concurrency=self._concurrency,
         )
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
-        """Answer a batch of calls concurrently. A failed call has an error in place of a reply.
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:  # noqa: ARG002 - see Capabilities
+        """Answer calls concurrently. A failed call has an error in place of a reply.
 
         If the endpoint accepts no connection, all waiting calls fail immediately.
 
@@ -153,8 +155,7 @@ class OpenAIHttp:
             return Unreachable(f"{self.name} was not called: other calls could not connect")
         try:
             self._probe()
-            started = time.monotonic()
-            reply = self._reply(call)
+            started, reply = time.monotonic(), self._reply(call)
             reply = reply._replace(seconds=time.monotonic() - started)
         except LLMError as error:
             if isinstance(error, Unreachable):
@@ -173,7 +174,8 @@ class OpenAIHttp:
             self._dialect, self._max_n = server.dialect, None if server.dialect.has_n else 1
             self._tokens.context, self._tokens.tokenizer = self._tokens.context or server.context, server.dialect.tokenizer
             if server.slots and self._options.concurrency is None:
-                self._slots = threading.BoundedSemaphore(min(server.slots, DEFAULT_CONCURRENCY))
+                self._concurrency = min(server.slots, DEFAULT_CONCURRENCY)
+                self._slots = threading.BoundedSemaphore(self._concurrency)
             self._is_probed = True
 
     def _reply(self, call: Call) -> Reply:

@@ -16,7 +16,7 @@ from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
+from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
 from .text import yes_no_from_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
@@ -49,7 +49,7 @@ class ScriptedLLM:
         self.calls: list[Call] = []
         self._script = script if callable(script) else _answer_in_order(script)
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         """Answer the calls in order. A call fails if the script has no answer of the right kind."""
         self.calls += calls
         replies: list[Reply | LLMError] = []

@@ -1,23 +1,23 @@
 """Requests of a method, and the functions that yield them.
 
-A method is a generator: it yields a tuple of requests, and receives the tuple of their results. The requests of a tuple may be served
-concurrently. A method calls the functions below instead of yielding requests itself::
+A method is a generator: it yields a request, and receives its result. A method calls the functions below instead of yielding requests
+itself::
 
     passages = yield from retrieve(question, k=5)
     draft = yield from generate(prompt(question=question, passages=format_passages(passages)))
     scores = yield from gather(ask_yes_no(relevance(question=question, passage=p)) for p in passages)
 
-``gather`` runs such generators concurrently and waits for all; a generator may be a whole method and may be recursive. ``label_trace``
-labels a generator's requests in the trace. A failed request ends the question with an error, which the method cannot catch.
+``gather`` runs such generators concurrently, each at its own pace, and waits for all; a generator may be a whole method and may be
+recursive. ``label_trace`` labels a generator's requests in the trace. A failed request ends the question with an error, which the method
+cannot catch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
@@ -82,24 +82,31 @@ class Note:
 Passages = tuple[Passage, ...]
 Request = Generate | AskYesNo | MeanNll | Retrieve | LookUpTitle | Truncate | Note
 Result = tuple[Gen, ...] | YesNo | Nll | Ranking | Passages | str | None
-Run = Generator[tuple[Request, ...], tuple[Any, ...], T]
-"""A generator that yields requests, receives their results, and returns a ``T``."""
+Run = Generator[Union[Request, "Gather"], Any, T]
+"""A generator that yields requests, receives the result of each, and returns a ``T``."""
+
+
+class Gather(NamedTuple):
+    """Run generators concurrently; the result is the list of their results, in order."""
+
+    runs: tuple[Run[Any], ...]
+
 
 IMMEDIATE = (Note, Truncate)
-"""Requests that are served immediately, without waiting for a wave."""
+"""Requests that are served immediately, without waiting for a model or a search."""
 
 
 def generate(
     prompt: Prompt, decoding: Decoding = GREEDY, *, role: str = "answer", schema: Schema | None = None, logprobs: bool = False
 ) -> Run[Gen]:
     """Generate one text."""
-    (texts,) = yield (Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs),)
+    texts = yield Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs)
     return cast("Gen", texts[0])
 
 
 def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
     """Generate ``n`` texts. If ``n`` is above 1, ``decoding`` needs a temperature."""
-    (texts,) = yield (Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs),)
+    texts = yield Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs)
     return cast("tuple[Gen, ...]", texts)
 
 
@@ -107,13 +114,13 @@ def ask_yes_no(
     prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)
 ) -> Run[YesNo]:
     """Return the next-token probabilities of the two answers to a yes/no prompt."""
-    (answer,) = yield (AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative)),)
+    answer = yield AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative))
     return cast("YesNo", answer)
 
 
 def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[Nll]:
     """Return the negative log-likelihood of ``continuation`` after a prompt."""
-    (nll,) = yield (MeanNll(prompt=prompt, continuation=continuation, role=role),)
+    nll = yield MeanNll(prompt=prompt, continuation=continuation, role=role)
     return cast("Nll", nll)
 
 
@@ -126,56 +133,42 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
     group = (queries,) if isinstance(queries, str) else tuple(queries)
     if not group:
         raise ValueError("there is no query to search with")
-    (ranking,) = yield (Retrieve(queries=group, k=k, merge=merge, dedup=dedup),)
+    ranking = yield Retrieve(queries=group, k=k, merge=merge, dedup=dedup)
     return tuple(hit.passage for hit in cast("Ranking", ranking))
 
 
 def look_up_title(title: str) -> Run[Passages]:
     """Fetch the passages with exactly this title, in the order of the corpus."""
-    (passages,) = yield (LookUpTitle(title=title),)
+    passages = yield LookUpTitle(title=title)
     return cast("Passages", passages)
 
 
 def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> Run[str]:
     """Truncate a text to ``max_tokens`` tokens of a role's model."""
-    (cut,) = yield (Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep),)
+    cut = yield Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep)
     return cast("str", cut)
 
 
 def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
     """Add a note to the trace, with optional JSON values."""
-    yield (Note(text=text, data=dict(data or {})),)
+    yield Note(text=text, data=dict(data or {}))
 
 
 def label_trace(label: str, run: Run[T]) -> Run[T]:
     """Run a generator, and add ``label`` to its requests in the trace."""
-    results: Any = None
+    result: Any = None
     while True:
         try:
-            requests = run.send(results)
+            request = run.send(result)
         except StopIteration as stop:
             return cast("T", stop.value)
-        results = yield tuple(dataclasses.replace(request, path=(label, *request.path)) for request in requests)
+        if isinstance(request, Gather):
+            result = yield Gather(tuple(label_trace(label, branch) for branch in request.runs))
+        else:
+            result = yield dataclasses.replace(request, path=(label, *request.path))
 
 
 def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
-    """Run generators concurrently, and return their results in order.
-
-    Each step yields the pending requests of all generators as one tuple. ``IMMEDIATE`` requests are yielded before, in separate tuples.
-    """
-    generators = list(runs)
-    done: dict[int, T] = {}
-    sent: dict[int, Any] = dict.fromkeys(range(len(generators)))  # generator's number -> results to send to it
-    while sent:
-        pending: dict[int, tuple[Request, ...]] = {}
-        for number, results in sent.items():
-            try:
-                requests = generators[number].send(results)
-                while all(isinstance(request, IMMEDIATE) for request in requests):
-                    requests = generators[number].send((yield requests))
-                pending[number] = requests
-            except StopIteration as stop:
-                done[number] = stop.value
-        answers = iter((yield tuple(itertools.chain(*pending.values()))) if pending else ())
-        sent = {number: tuple(next(answers) for _ in requests) for number, requests in pending.items()}
-    return [done[number] for number in range(len(generators))]
+    """Run generators concurrently, and return their results in order."""
+    results = yield Gather(tuple(runs))
+    return cast("list[T]", results)

@@ -17,7 +17,7 @@ from wikidx.corpora.build import open_store
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options

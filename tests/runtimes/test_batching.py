@@ -16,8 +16,8 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.execution.wave import Services
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, MeanNll, Reply, prompt_text
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Reply, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Answer
@@ -37,12 +37,12 @@ class BatchedLLM(ScriptedLLM):
         self.seconds, self.took = seconds, 0.0
         self.batches: list[list[Call]] = []
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         started = time.monotonic()
         time.sleep(self.seconds)
         self.took += time.monotonic() - started
         self.batches.append(list(calls))
-        return super().run(calls)
+        return super().run(calls, deliver)
 
 
 def answer(call: Call) -> Scripted:

@@ -17,8 +17,8 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step
-from wikidx.runtimes.execution.wave import Services
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Gen, Generate, Reply, YesNo, prompt_text
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Deliver, Gen, Generate, Reply, YesNo, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag
@@ -37,7 +37,7 @@ class CountingLLM:
         self.name, self.capabilities = "counting", Capabilities(seed=True, n=True)
         self.batches: list[list[Call]] = []
 
-    def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         self.batches.append(list(calls))
         return [self._reply(call) for call in calls]
 
@@ -150,9 +150,9 @@ def test_models_and_searcher_work_at_the_same_time() -> None:
     meeting = threading.Barrier(3, timeout=10)
 
     class Meeting(CountingLLM):
-        def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
             meeting.wait()
-            return super().run(calls)
+            return super().run(calls, deliver)
 
     class MeetingSearcher(CountingSearcher):
         def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
@@ -233,11 +233,11 @@ def test_a_searcher_that_fails_fails_the_questions_of_that_wave() -> None:
 
 def test_a_model_that_fails_as_a_whole_fails_the_questions_of_that_wave() -> None:
     class Down(CountingLLM):
-        def run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
             if len(self.batches) == 1:
                 self.batches.append([])
                 raise LLMError("nobody listens")
-            return super().run(calls)
+            return super().run(calls, deliver)
 
     def ask(question: str) -> Run[Answer]:
         return Answer((yield from generate(question)).text)

@@ -15,7 +15,7 @@ from tests.runtimes.llms.calling import FAST, TURNS, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
-from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Schema
 from wikidx.runtimes.llms.dialects import recognize
 from wikidx.runtimes.llms.openai_bodies import BEGINS_ANEW, OWN_SAMPLING

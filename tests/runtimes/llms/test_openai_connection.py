@@ -10,8 +10,8 @@ import pytest
 
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.llms.openai_connection import Connection, Unreachable
+from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 

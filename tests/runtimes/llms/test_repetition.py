@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtimes.methods.driving import drive, passages
-from wikidx.runtimes.execution.wave import Services, Waves
+from wikidx.runtimes.execution.services import Dispatcher, Services
 from wikidx.runtimes.llms.base import Gen
 from wikidx.runtimes.llms.repetition import REPEATS, cut_loop, is_endless
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods import find_method
-from wikidx.runtimes.methods.requests import Retrieve
+from wikidx.runtimes.methods.requests import Request, Result, Retrieve
 
 LOOP = "Mercury is a metal. " + "The answer is yes. " * 40 + "The ans"
 
@@ -74,10 +74,15 @@ def test_what_is_kept_repeats_to_the_whole(before: str, unit: str, times: int, r
 
 def test_a_loop_is_no_query() -> None:
     """Iter-RetGen searches with its last output."""
-    waves = Waves(Services(llms={"answer": ScriptedLLM(lambda call: Gen(text=LOOP, finish="length"))}))
+    dispatcher = Dispatcher(Services(llms={"answer": ScriptedLLM(lambda call: Gen(text=LOOP, finish="length"))}))
     method, found = find_method("iter_retgen"), passages("Mercury is liquid.")
     run = method.run("Which metal is liquid?", method.options(rounds=2))
-    driven = drive(run, lambda request: found if isinstance(request, Retrieve) else waves.serve([request])[0].result)
-    waves.close()
+
+    def serve(request: Request) -> Result:
+        dispatcher.submit(None, request)
+        return dispatcher.collect()[0][1].result
+
+    driven = drive(run, lambda request: found if isinstance(request, Retrieve) else serve(request))
+    dispatcher.close()
     assert driven.queries[1] == ("Which metal is liquid? Mercury is a metal. The answer is yes",)
     assert driven.answer.text == "yes"

@@ -20,7 +20,7 @@ from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, Message, Reply, Thinking, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import EngineOptions, parse_extra_body, parse_thinking

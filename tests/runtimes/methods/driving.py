@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
+from wikidx.runtimes.methods.requests import IMMEDIATE, Gather, LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
 
 Canned = Any
 """A text or texts for ``Generate``, a probability of yes for ``AskYesNo``, a mean for ``MeanNll``, passages for searches; or the result."""
@@ -87,10 +87,11 @@ def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canne
 
     waves: list[list[Request]] = []
     notes: list[Note] = []
-    results: tuple[Result, ...] | None = None
+    levels = _in_levels(run)
+    results: list[Result] | None = None
     while True:
         try:
-            requests = next(run) if results is None else run.send(results)
+            requests = next(levels) if results is None else levels.send(results)
         except StopIteration as stop:
             assert left is None or next(left, left) is left, "results are left over"
             return Driven(stop.value, waves, notes)
@@ -98,7 +99,37 @@ def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canne
         wave: list[Request] = [request for request in requests if not isinstance(request, Note | Truncate)]
         if wave:
             waves.append(wave)
-        results = tuple(_at_once(request) if isinstance(request, Note | Truncate) else result(request) for request in requests)
+        results = [_at_once(request) if isinstance(request, Note | Truncate) else result(request) for request in requests]
+
+
+def _in_levels(run: Run[Any]) -> Generator[list[Request], list[Result], Any]:
+    """Run a generator with all that it gathers level by level: yield the requests that can be served together, notes and cuts alone."""
+    result: Any = None
+    while True:
+        try:
+            request = run.send(result)
+        except StopIteration as stop:
+            return stop.value
+        result = (yield from _gathered(request)) if isinstance(request, Gather) else (yield [request])[0]
+
+
+def _gathered(gather: Gather) -> Generator[list[Request], list[Result], list[Any]]:
+    branches = [_in_levels(run) for run in gather.runs]
+    done: dict[int, Any] = {}
+    sent: dict[int, Any] = dict.fromkeys(range(len(branches)))  # branch's number -> results to send to it
+    while sent:
+        pending: dict[int, list[Request]] = {}
+        for number, results in sent.items():
+            try:
+                requests = branches[number].send(results)
+                while all(isinstance(request, IMMEDIATE) for request in requests):
+                    requests = branches[number].send((yield requests))
+                pending[number] = requests
+            except StopIteration as stop:
+                done[number] = stop.value
+        answers = iter((yield [request for requests in pending.values() for request in requests]) if pending else ())
+        sent = {number: [next(answers) for _ in requests] for number, requests in pending.items()}
+    return [done[number] for number in range(len(branches))]
 
 
 def _at_once(request: Note | Truncate) -> str | None:

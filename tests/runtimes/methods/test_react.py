@@ -14,7 +14,7 @@ from wikidx.corpora.registry import load
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.wave import Services
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Generate, Message
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.react import METHOD, ReactOptions, react

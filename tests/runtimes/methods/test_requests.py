@@ -61,7 +61,7 @@ def test_named_says_where_a_request_stands_without_changing_it() -> None:
     driven = drive(run(), [passages("a"), "text"])
     assert [request.path for request in driven.requests] == [("outer",), ("outer", "deeper")]
     assert driven.notes[0].path == ("outer",)
-    assert driven.requests[1] == next(generate("p"))[0]
+    assert driven.requests[1] == next(generate("p"))
 
 
 def test_a_search_needs_a_query() -> None:

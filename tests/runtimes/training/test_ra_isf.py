@@ -26,7 +26,8 @@ NONE: dict[str, Any] = {"know": "off", "relevance": False, "decompose": False}
 
 
 def drive_collect(*canned: object, **values: Any) -> Driven:  # noqa: ANN401 - any option
-    return drive(collect(Q.text, CollectOptions(**{"shots": 0, "max_query_tokens": 0, **values})), list(canned))
+    options: dict[str, Any] = {"shots": 0, "max_query_tokens": 0, **values}
+    return drive(collect(Q.text, CollectOptions(**options)), list(canned))
 
 
 def build_dataset(answer: Answer, question: Question = Q, collect_options: CollectOptions | None = None, **build_options: Any) -> Dataset:  # noqa: ANN401 - any option

@@ -1,0 +1,275 @@
+"""Services of a run: models, searcher and title lookup, and the dispatch of requests to them.
+
+An endpoint answers calls one by one, as many at a time as it takes; every other service answers in batches, one batch at a time: what
+is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct set of search options.
+Equal requests are served once, unless they sample without a seed. A text that repeats itself until the token limit is cut after the first
+time (``repetition``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.registry import unknown_name_error
+from wikidx.retrievers.base import Ranking, Searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.llms.base import LLM, Call, Reply
+from wikidx.runtimes.llms.cache import is_repeatable
+from wikidx.runtimes.llms.repetition import cut_loop
+from wikidx.runtimes.methods.requests import LookUpTitle, Request, Result, Retrieve, Truncate
+
+_MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
+
+TitleLookup = Callable[[str], Sequence[Passage]]
+"""Function: title -> passages with this title, in corpus order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Models and searcher that serve requests.
+
+    Attributes:
+        llms: models by role; one model may have several roles.
+        searcher: searcher for ``Retrieve``; None: these requests fail.
+        look_up_title: lookup for ``LookUpTitle``; None: these requests fail.
+        search: default search options; a request's own options override them.
+    """
+
+    llms: Mapping[str, LLM]
+    searcher: Searcher | None = None
+    look_up_title: TitleLookup | None = None
+    search: SearchOptions = SearchOptions()
+
+
+class Outcome(NamedTuple):
+    """The outcome of a request.
+
+    Attributes:
+        result: the result for the method.
+        error: the error of a failed request; None: no error.
+        prompt_tokens, completion_tokens: the cost, also if the result is reused.
+        model: the model that answered, as its endpoint names it; empty: unknown.
+        seconds: time from sending the request to its result; of a request served in a batch, its share of the batch's time.
+        is_reused: whether the result is that of an equal request.
+    """
+
+    result: Result = None
+    error: IdxError | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model: str = ""
+    seconds: float = 0.0
+    is_reused: bool = False
+
+
+Deliver = Callable[[Mapping[int, Outcome]], None]
+"""Function that receives outcomes of a batch, by the number of the request, before the batch is complete."""
+
+Serve = Callable[[list[Any], Deliver], list[Outcome]]
+"""Function: requests -> outcomes. An ``IdxError`` is the outcome of all requests without another."""
+
+
+class Dispatcher:
+    """A service of requests by models and searcher, each in threads of its own; must be closed. For use by one thread.
+
+    Args:
+        services: models and searcher.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._queues: dict[Hashable, _Queue] = {}
+        self._served: _Served = SimpleQueue()
+        self._recent: OrderedDict[Hashable, Outcome] = OrderedDict()
+        self._waiting: dict[Hashable, list[Any]] = {}  # key of an open request -> those who wait for it
+        self._reused: list[tuple[Any, Outcome]] = []
+
+    def submit(self, owner: object, request: Request) -> None:
+        """Submit a request, which ``collect`` sends; ``owner`` comes back with its outcome.
+
+        Raises:
+            UnknownNameError: a role has no model.
+        """
+        key = self._key(request)
+        if key in self._recent:
+            self._recent.move_to_end(key)
+            self._reused.append((owner, self._recent[key]._replace(is_reused=True)))
+        elif key in self._waiting:
+            self._waiting[key].append(owner)
+        else:
+            self._waiting[key] = [owner]
+            self._queue_for(request).add(key, request)
+
+    def collect(self) -> list[tuple[Any, Outcome]]:
+        """Send all submitted requests, wait for an outcome, and return all outcomes that are there, each with its request's owner."""
+        for queue in self._queues.values():
+            queue.send()
+        outcomes, self._reused = self._reused, []
+        while not outcomes or not self._served.empty():
+            served = self._served.get()
+            if isinstance(served, BaseException):
+                raise served
+            for key, outcome in served:
+                self._remember(key, outcome)
+                first, *others = self._waiting.pop(key)
+                outcomes += [(first, outcome), *((other, outcome._replace(is_reused=True)) for other in others)]
+        return outcomes
+
+    def serve_immediately(self, request: Request) -> Outcome:
+        """Serve a request that waits for nothing: a note or a truncation."""
+        if not isinstance(request, Truncate):
+            return Outcome()
+        return Outcome(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
+
+    def close(self) -> None:
+        """Stop the threads after their current calls; return immediately."""
+        for queue in self._queues.values():
+            queue.close()
+
+    def _remember(self, key: Hashable, outcome: Outcome) -> None:
+        if outcome.error is None and not isinstance(key, _Unequal):
+            self._recent[key] = outcome
+            if len(self._recent) > _MAX_RECENT:
+                self._recent.popitem(last=False)
+
+    def _key(self, request: Request) -> Hashable:
+        """Return the key that equal requests share; a request whose result must not be reused has its own."""
+        if not isinstance(request, Call):
+            return request
+        return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else _Unequal()
+
+    def _llm(self, role: str) -> LLM:
+        if role not in self._services.llms:
+            raise unknown_name_error("role", role, self._services.llms)
+        return self._services.llms[role]
+
+    def _queue_for(self, request: Request) -> _Queue:
+        llm = self._llm(request.role) if isinstance(request, Call) else None
+        key: Hashable = type(request).__name__ if llm is None else id(llm)
+        if key not in self._queues:
+            serve: Serve = partial(_ask, llm) if llm else self._search if isinstance(request, Retrieve) else self._look_up
+            self._queues[key] = _Queue(serve, llm.capabilities.concurrency if llm else None, self._served)
+        return self._queues[key]
+
+    def _search(self, requests: list[Retrieve], deliver: Deliver) -> list[Outcome]:
+        if self._services.searcher is None:
+            raise InputError("the method searches, and there is nothing to search: add --corpus, --preset or --url")
+        run, groups = self._services.search, dict[SearchOptions, list[int]]()
+        for number, request in enumerate(requests):
+            options = dataclasses.replace(run, k=request.k, merge=request.merge or run.merge, dedup=request.dedup or run.dedup)
+            groups.setdefault(options, []).append(number)
+        outcomes = dict[int, Outcome]()
+        for options, numbers in groups.items():
+            found = _search(self._services.searcher, [list(requests[number].queries) for number in numbers], options)
+            outcomes |= zip(numbers, found, strict=True)
+            deliver({number: outcomes[number] for number in numbers})
+        return [outcomes[number] for number in range(len(requests))]
+
+    def _look_up(self, requests: list[LookUpTitle], deliver: Deliver) -> list[Outcome]:  # noqa: ARG002 - all at once
+        if self._services.look_up_title is None:
+            raise InputError("the method looks titles up, which needs a corpus on this machine")
+        return [Outcome(tuple(self._services.look_up_title(request.title))) for request in requests]
+
+
+class _Unequal:
+    """The key of a request that is equal to no other."""
+
+
+_Served = SimpleQueue[list[tuple[Hashable, Outcome]] | BaseException]
+
+
+class _Queue:
+    """Requests that wait for one service, and the threads that serve them.
+
+    Args:
+        serve: the service.
+        concurrency: number of requests that are served at a time, one by one; None: a batch of all that wait, one batch at a time.
+        served: queue of outcomes, each with its request's key; an exception that is no ``IdxError`` is also put there.
+    """
+
+    def __init__(self, serve: Serve, concurrency: int | None, served: _Served) -> None:
+        self._serve, self._is_batched, self._served = serve, concurrency is None, served
+        self._pool = ThreadPoolExecutor(concurrency or 1, thread_name_prefix="service")
+        self._added: list[tuple[Hashable, Request]] = []
+        self._waiting: deque[tuple[Hashable, Request]] = deque()
+
+    def add(self, key: Hashable, request: Request) -> None:
+        """Add a request, which ``send`` sends."""
+        self._added.append((key, request))
+
+    def send(self) -> None:
+        """Send the added requests."""
+        n_jobs = min(len(self._added), 1) if self._is_batched else len(self._added)
+        self._waiting += self._added
+        self._added.clear()
+        for _ in range(n_jobs):
+            self._pool.submit(self._run)
+
+    def close(self) -> None:
+        """Stop the threads after their current calls; return immediately."""
+        self._waiting.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, n: int) -> list[tuple[Hashable, Request]]:
+        taken = list[tuple[Hashable, Request]]()
+        while self._waiting and len(taken) < n:
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _run(self) -> None:
+        batch = self._take(len(self._waiting) if self._is_batched else 1)
+        missing, last = set(range(len(batch))), time.monotonic()
+
+        def deliver(outcomes: Mapping[int, Outcome]) -> None:
+            nonlocal last
+            new = {number: outcome for number, outcome in outcomes.items() if number in missing}
+            if new:
+                last, share = time.monotonic(), (time.monotonic() - last) / len(new)
+                missing.difference_update(new)
+                self._served.put([(batch[n][0], outcome._replace(seconds=outcome.seconds or share)) for n, outcome in new.items()])
+                for error in {outcome.error for outcome in new.values() if isinstance(outcome.error, Unreachable)}:
+                    self._served.put([(key, Outcome(error=error)) for key, _ in self._take(len(self._waiting))])
+
+        try:
+            if batch:
+                deliver(dict(enumerate(self._serve([request for _, request in batch], deliver))))
+        except IdxError as error:
+            deliver(dict.fromkeys(missing, Outcome(error=error)))
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            self._served.put(error)
+
+
+def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> list[Outcome]:
+    replies = llm.run(calls, lambda part: deliver({number: _outcome(reply) for number, reply in part.items()}))
+    return list(map(_outcome, replies))
+
+
+def _outcome(reply: Reply | LLMError) -> Outcome:
+    if not isinstance(reply, Reply):
+        return Outcome(error=reply)
+    result = tuple(map(cut_loop, reply.result)) if isinstance(reply.result, tuple) else reply.result
+    return Outcome(result, None, reply.prompt_tokens, reply.completion_tokens, reply.model, reply.seconds or 0.0)
+
+
+def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Outcome]:
+    """Search for all groups. If the search is refused, search for each group alone, so that only invalid groups fail."""
+    try:
+        rankings: list[Ranking] = searcher.search_groups(groups, options)
+        return [Outcome(ranking) for ranking in rankings]
+    except (InputError, ValueError) as error:
+        if len(groups) == 1:
+            return [Outcome(error=error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}"))]
+        return [outcome for group in groups for outcome in _search(searcher, [group], options)]
+    except IdxError as error:
+        return [Outcome(error=error)] * len(groups)

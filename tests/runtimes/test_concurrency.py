@@ -1,0 +1,117 @@
+"""Nothing waits for what it does not need: questions, branches of a question, parts of a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from tests.runtimes.test_executor import QUESTIONS, CountingLLM
+from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Generate, Reply, prompt_text
+from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.requests import Run, gather, generate
+
+
+class SlowLLM(CountingLLM):
+    """An endpoint that answers eight calls at a time, and a prompt with "slow" only after ``release``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = Capabilities(seed=True, n=True, concurrency=8)
+        self.release = threading.Event()
+
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+        if "slow" in prompt_text(calls[0].prompt):
+            assert self.release.wait(10)
+        return super().run(calls, deliver)
+
+
+def test_neither_a_question_nor_a_branch_waits_for_another() -> None:
+    """Of two questions one is answered, and a branch of the other takes all its steps, while the first call of the other branch waits."""
+    llm = SlowLLM()
+
+    def branch(text: str) -> Run[str]:
+        for step in range(3):
+            text = (yield from generate(f"{text} {step}")).text
+        if text.startswith("quick"):
+            llm.release.set()
+        return text
+
+    def ask(question: str) -> Run[Answer]:
+        if question == "question 1":
+            return Answer((yield from branch("other")))
+        texts = yield from gather([branch("slow"), branch("quick")])
+        return Answer(" ".join(texts))
+
+    predictions = list(execute(ask, QUESTIONS[:2], Services(llms={"answer": llm})))
+    assert [prediction.answer for prediction in predictions][-1] == "slow 0! 1! 2! quick 0! 1! 2!"
+    assert max(len(batch) for batch in llm.batches) == 1
+    slow = next(prediction for prediction in predictions if prediction.id == "q0")
+    assert [(step.wave, prompt_text(step.request.prompt)[:5]) for step in slow.steps if isinstance(step.request, Generate)] == [
+        (wave, name) for wave in range(3) for name in ("slow ", "quick")
+    ]
+
+
+def test_the_outcome_of_a_failed_question_does_not_depend_on_time() -> None:
+    """One branch fails at its second call, the other has three: whichever is slow, the third call does not count."""
+
+    def branch(text: str, *, fails: bool) -> Run[str]:
+        for step in range(3):
+            text = (yield from generate(f"{text} {'fail' if fails and step == 1 else step}")).text
+        return text
+
+    def ask_slow(is_first: bool) -> list[Prediction]:
+        llm = SlowLLM()
+        threading.Timer(0.2, llm.release.set).start()
+
+        def ask(question: str) -> Run[Answer]:
+            names = ("slow", "b") if is_first else ("a", "slow")
+            return Answer(" ".join((yield from gather([branch(names[0], fails=True), branch(names[1], fails=False)]))))
+
+        return list(execute(ask, QUESTIONS[:1], Services(llms={"answer": llm})))
+
+    outcomes = [[(step.wave, step.error is None) for step in ask_slow(is_first)[0].steps] for is_first in (True, False)]
+    assert outcomes == [[(0, True), (0, True), (1, False), (1, True)]] * 2
+
+
+def test_what_a_batch_has_finished_goes_on_before_its_end() -> None:
+    """A question whose reply is delivered early is answered while the model still works on the rest of the batch."""
+    finished = threading.Event()
+
+    class InParts(CountingLLM):
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+            replies = super().run(calls)
+            if len(calls) == 2 and deliver:
+                deliver({0: replies[0]})
+                assert finished.wait(10)
+            return replies
+
+    def ask(question: str) -> Run[Answer]:
+        return Answer((yield from generate(question)).text)
+
+    running = execute(ask, QUESTIONS[:2], Services(llms={"answer": InParts()}))
+    assert next(running).id == "q0"
+    finished.set()
+    assert [prediction.id for prediction in running] == ["q1"]
+
+
+def test_an_endpoint_that_nobody_serves_is_asked_no_further_by_those_that_wait() -> None:
+    class Closed(SlowLLM):
+        def __init__(self) -> None:
+            super().__init__()
+            self.capabilities = Capabilities(concurrency=1)
+
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+            self.batches.append(list(calls))
+            return [Unreachable("nobody listens")]
+
+    def ask(question: str) -> Run[Answer]:
+        return Answer((yield from generate(question)).text)
+
+    llm = Closed()
+    predictions = list(execute(ask, QUESTIONS[:20], Services(llms={"answer": llm}), in_flight=10))
+    assert {prediction.error for prediction in predictions} == {"Unreachable: nobody listens"}
+    assert len(llm.batches) == 2
