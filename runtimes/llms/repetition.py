@@ -5,6 +5,7 @@ Greedy decoding of small models often ends in such a loop. The loop is cut off b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,17 +23,26 @@ _CHECKED_TOKENS = 32  # number of tokens between two checks of a greedy text
 
 def cut_loop(gen: Gen) -> Gen:
     """Cut off the repetitions at the end of a text that reached the token limit; other texts are returned unchanged."""
-    end = _end_of_first(gen.text, _MIN_TIMES, _MIN_CHARACTERS) if gen.finish == "length" else None
-    return gen if end is None else replace(gen, text=gen.text[:end].rstrip(), degraded=(*gen.degraded, REPEATS))
+    first = _first_time(gen.text, _MIN_TIMES, _MIN_CHARACTERS) if gen.finish == "length" else None
+    if first is None:
+        return gen
+    text = gen.text[: first.stop] + _rest_of_word(gen.text, first)
+    return replace(gen, text=text.rstrip(), degraded=(*gen.degraded, REPEATS))
 
 
 def is_endless(tokens: Sequence[int]) -> bool:
     """Return whether the tokens of a greedy text end in at least four repetitions of 128 tokens together; False between the checks."""
-    return len(tokens) % _CHECKED_TOKENS == 0 and _end_of_first(tokens, _ENDLESS_TIMES, _ENDLESS_TOKENS) is not None
+    return len(tokens) % _CHECKED_TOKENS == 0 and _first_time(tokens, _ENDLESS_TIMES, _ENDLESS_TOKENS) is not None
 
 
-def _end_of_first(text: Sequence[object], min_times: int, min_length: int) -> int | None:
-    """Return the offset after the first of the repetitions that end a text, the last of which may be incomplete; None if it ends otherwise.
+def _rest_of_word(text: str, first: slice) -> str:
+    """Return the rest of the word that the end of the first time divides; empty if the repetition has no other words."""
+    rest = re.compile(r"(?<=\w)\w*").match(text, first.stop)
+    return rest[0] if rest and len(rest[0]) < first.stop - first.start else ""
+
+
+def _first_time(text: Sequence[object], min_times: int, min_length: int) -> slice | None:
+    """Return the place of the first of the repetitions that end a text, the last of which may be incomplete; None if it ends otherwise.
 
     Of several repetitions the one with the shortest unit counts.
     """
@@ -40,7 +50,7 @@ def _end_of_first(text: Sequence[object], min_times: int, min_length: int) -> in
     for period in range(1, len(matches) // min_times + 1):
         length = period + (matches[period] if period < len(matches) else 0)
         if length >= max(min_times * period, min_length):
-            return len(text) - length + period
+            return slice(len(text) - length, len(text) - length + period)
     return None
 
 

@@ -22,6 +22,9 @@ LOOP = "Mercury is a metal. " + "The answer is yes. " * 40 + "The ans"
     [
         (LOOP, "Mercury is a metal. The answer is yes"),
         ("yes\n" * 20, "yes"),
+        ("the 19th century." + " He lived in a monastery." * 5 + " He lived in", "the 19th century. He lived in a monastery"),
+        ("So it is. " + "It is the thing that " * 5 + "It is t", "So it is. It is the thing that"),
+        ("He is a ma" + "ha" * 20, "He is a mah"),
         ("no no no no no no no no no no", "no"),
         ("It is " + "." * 60, "It is ."),
         ("1. Who?\n2. Where?\n" * 5, "1. Who?\n2. Where?"),
@@ -69,7 +72,7 @@ def test_what_is_kept_repeats_to_the_whole(before: str, unit: str, times: int, r
     text = before + unit * times + unit[: rest % len(unit)]
     cut = cut_loop(Gen(text=text, finish="length"))
     assert text.startswith(cut.text)
-    assert len(unit * times) < 24 or len(cut.text) <= len(before + unit)
+    assert len(unit * times) < 24 or len(cut.text) < len(before + 2 * unit)
 
 
 def test_a_loop_is_no_query() -> None:
