@@ -5,6 +5,7 @@ workers     several processes on one port                    running         one
 front       checks, log and counts of all requests           pages           FastAPI's application: all paths
 searching   the paths /v1/search and /retrieve               models          schemas of request and response bodies
 catalog     all corpora and retrievers of a server           open_searchers  open stores, retrievers and searchers
+answering   answers by a language model, as runtimes adds them
 batcher     a thread that searches in batches                metrics         counts and times, summed over the processes
 api_key     check of the API key                             host_check      check of the headers Host and Origin
 protocol    refusal of malformed HTTP                        access_log      one line for each request

@@ -29,7 +29,7 @@ CLIENT_GONE = 499  # nginx's status for a client that has disconnected
 JSON = "application/json"
 HEALTH = "/health"
 ALIVE = b'{"alive":true}'
-OPEN_PATHS = (HEALTH, "/ready", "/", "/docs", "/openapi.json")  # paths that need no key
+OPEN_PATHS = (HEALTH, "/ready", "/", "/ask", "/docs", "/openapi.json")  # paths that need no key
 OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key because they contain no data
 
 

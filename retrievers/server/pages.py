@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -18,6 +18,7 @@ from wikidx.retrievers.base import DEFAULTS
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.wire import OPTION_NAMES, RETRIEVE, SEARCH
 
+from .answering import ASK, EVENTS, Answerer
 from .catalog import Catalog
 from .documentation import render_docs
 from .front import CLIENT_GONE, Message, Receive, Send, error_response
@@ -38,9 +39,10 @@ class Pages:
         settings: the server's settings.
         catalog: all corpora and retrievers.
         metrics: the server's metrics.
+        answerer: answers to questions; None: searches only.
     """
 
-    def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics, answerer: Answerer | None = None) -> None:
         searching = SearchEndpoints(settings, catalog)
         self._searches = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
         self.api = FastAPI(
@@ -49,7 +51,9 @@ class Pages:
         _add_error_handlers(self.api)
         _add_searches(self.api, settings, searching)
         _add_state(self.api, catalog, metrics)
-        _add_contents(self.api, settings, catalog)
+        _add_contents(self.api, settings, catalog, answerer)
+        if answerer is not None:
+            _add_answers(self.api, answerer)
         _add_files(self.api)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -93,7 +97,7 @@ def _add_state(api: FastAPI, catalog: Catalog, metrics: Metrics) -> None:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
+def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog, answerer: Answerer | None) -> None:
     """Add the paths that return the served corpora and their passages."""
     limits = settings.limits
     rerank = [rule for rule in RULES["rerank"] if settings.reranker or rule != "cross-encoder"]
@@ -107,6 +111,7 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog) -> None:
             "rules": rules,
             "defaults": {name: getattr(DEFAULTS, name) for name in OPTION_NAMES},
             "limits": {name: getattr(limits, name) for name in _PUBLIC_LIMITS},
+            **({} if answerer is None else {"ask": answerer.describe()}),
         }
 
     @api.get("/v1/corpora/{corpus}/passages", tags=["search"], responses={status: ERROR_RESPONSES[status] for status in (404, 422, 503)})
@@ -131,6 +136,16 @@ def _add_searches(api: FastAPI, settings: Settings, searching: SearchEndpoints) 
     ):
         extra = dict(describe_body(body))
         api.post(path, response_model=answer, responses=ERROR_RESPONSES, openapi_extra=extra, tags=["search"])(endpoint)
+
+
+def _add_answers(api: FastAPI, answerer: Answerer) -> None:
+    """Add the path that answers questions, and its page."""
+    lines = {"description": "Lines of JSON.", "content": {EVENTS: {"schema": answerer.event.model_json_schema()}}}
+    responses = {**ERROR_RESPONSES, 200: lines}
+    extra = dict(describe_body(answerer.body))
+    api.post(ASK, response_class=StreamingResponse, responses=responses, openapi_extra=extra, tags=["ask"])(answerer.ask)
+    api.mount("/page/runs", StaticFiles(directory=answerer.files))
+    api.add_api_route("/ask", lambda: FileResponse(answerer.files / "ask.html"), include_in_schema=False, response_class=FileResponse)
 
 
 def _add_files(api: FastAPI) -> None:

@@ -25,6 +25,7 @@ from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog
+from .answering import Answerer
 from .catalog import Catalog, Cluster
 from .front import Front
 from .metrics import Metrics
@@ -146,6 +147,7 @@ class Service:
         metrics: the server's metrics.
         source: a function that opens retrievers, or a cluster whose processes hold the indexes; None: ``opening.open_retriever``.
         shared: identities of the artifacts that the server's other processes have opened; None: no other processes.
+        answerer: answers to questions; None: searches only.
     """
 
     def __init__(
@@ -155,9 +157,12 @@ class Service:
         metrics: Metrics,
         source: OpenRetriever | Cluster | None = None,
         shared: SharedIdentities | None = None,
+        *,
+        answerer: Answerer | None = None,
     ) -> None:
         self._settings, self._listener, self._metrics, self._source = settings, listener, metrics, source
         self._shared = shared or SharedIdentities(settings)
+        self._answerer = answerer
         self._opening = Future[None]()
         self._is_main_thread = False
         self._server: _Server | None = None
@@ -207,7 +212,9 @@ class Service:
         try:
             from .pages import Pages  # FastAPI
 
-            front.pages = Pages(self._settings, catalog, self._metrics)
+            front.pages = Pages(self._settings, catalog, self._metrics, self._answerer)
+            if self._answerer is not None:
+                self._answerer.open(catalog)
             catalog.open()
             if self._is_main_thread:
                 gc.collect()

@@ -45,7 +45,7 @@ class SearchEndpoints:
 
     async def search(self, request: Request) -> Response:
         """Search for queries, or groups of queries, as one batch."""
-        body = validate_body(self._search_model, await _read_body(request, self._limits.max_body_bytes))
+        body = validate_body(self._search_model, await read_body(request, self._limits.max_body_bytes))
         unsearched = set[UnsearchedRows]() if body.partial else None
         groups = _read_groups(body)
         rankings = await self._search(request, body, groups, _read_options(body), unsearched)
@@ -56,7 +56,7 @@ class SearchEndpoints:
 
     async def retrieve(self, request: Request) -> Response:
         """Search with Search-R1's protocol, in the first corpus by the first retriever."""
-        body = validate_body(self._retrieval_model, await _read_body(request, self._limits.max_body_bytes))
+        body = validate_body(self._retrieval_model, await read_body(request, self._limits.max_body_bytes))
         k = body.topk or self._topk
         options = SearchOptions(k=k, depth=k) if self._is_lexical else SearchOptions(k=k)
         rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in body.queries], options)
@@ -76,7 +76,7 @@ class SearchEndpoints:
         return await _wait(request, answer, timeout_s)
 
 
-async def _read_body(request: Request, max_bytes: int) -> bytes:
+async def read_body(request: Request, max_bytes: int) -> bytes:
     """Return a request's body.
 
     Raises:

@@ -16,6 +16,7 @@ from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.indexer.machine.devices import has_gpu_driver
@@ -24,21 +25,26 @@ from wikidx.indexer.machine.threads import n_threads
 from .open_searchers import SharedIdentities
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from .answering import Answerer
+
 _LOG = logging.getLogger("idx.server")
 _RESTART_PAUSE_S = 1.0  # wait before an exited process is replaced
 _CANNOT_OPEN = 2  # exit status of a process that cannot open its corpora
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
-def serve(settings: Settings, listener: socket.socket) -> None:
+def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None = None) -> None:
     """Serve on a listening socket until SIGTERM or SIGINT; must be called in the main thread.
+
+    An ``answerer`` needs a single process.
 
     Raises:
         IdxError: a corpus or retriever cannot be opened, or several processes would share a GPU.
     """
     settings = share_device(settings)
     if settings.workers == 1:
-        _run(settings, listener, SharedIdentities(settings))
+        _run(settings, listener, SharedIdentities(settings), answerer)
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
@@ -63,11 +69,11 @@ def share_device(settings: Settings) -> Settings:
     return dataclasses.replace(settings, device="cpu")
 
 
-def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities) -> None:
+def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities, answerer: Answerer | None = None) -> None:
     from .metrics import Metrics
     from .running import Service  # imports FastAPI, which the parent process does not need
 
-    Service(settings, listener, Metrics(), shared=shared).run()
+    Service(settings, listener, Metrics(), shared=shared, answerer=answerer).run()
 
 
 class _WorkerPool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +16,7 @@ from .screen import note
 
 if TYPE_CHECKING:
     from wikidx.retrievers.server.settings import Settings
+    from wikidx.runtimes.pages.asking import Asker
 
 Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora; default: all.")]
 Retrievers = Annotated[
@@ -20,6 +24,14 @@ Retrievers = Annotated[
     completion.retriever_option(
         "An index, or several indexes joined with +; may be repeated. Requests use the first by default. Default: bm25."
     ),
+]
+Llm = Annotated[
+    list[str] | None,
+    typer.Option("--llm", metavar="[ROLE=]BACKEND:MODEL[@URL]", help="Also answer questions by this model, as idx ask; may be repeated."),
+]
+LlmOption = Annotated[
+    list[str] | None,
+    typer.Option("--llm-option", metavar="[ROLE.]NAME=VALUE", help="An option of the models in this process; may be repeated."),
 ]
 ShardCount = Annotated[
     int | None, typer.Option("--shards", min=1, help="With --ray: number of shards of each index; default: one per node.")
@@ -44,25 +56,23 @@ def serve(
     max_queued_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queued queries; later requests are refused.")] = 4_096,
     deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,
+    llm: Llm = None,
+    llm_option: LlmOption = None,
     ray: RayAddress = None,
     shards: ShardCount = None,
     replicas: ReplicaCount = 1,
 ) -> None:
-    """Serve searches over HTTP."""
+    """Serve searches over HTTP, and with --llm answers to questions."""
     from wikidx.corpora.resolving import require_built_names
     from wikidx.indexer.machine.devices import check_devices
-    from wikidx.retrievers.naming import RetrieverName
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings
 
     check_devices(device)
-    names = [RetrieverName.parse(name) for name in retriever or ["bm25"]]
-    for name in names:
-        name.check()
     limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_queries=max_queued_queries, deadline_s=deadline)
     settings = Settings(
         corpora=require_built_names(corpora or ()),
-        retrievers=tuple(dict.fromkeys(map(str, names))),
+        retrievers=_retriever_names(retriever or ["bm25"]),
         device=device,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
@@ -75,10 +85,35 @@ def serve(
         access_log=access_log,
         limits=limits,
     )
-    _run(settings, ray, shards, replicas)
+    _run(settings, ray, shards, replicas, _asker(settings, llm or (), llm_option or (), is_cluster=ray is not None))
 
 
-def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int) -> None:
+def _retriever_names(given: Sequence[str]) -> tuple[str, ...]:
+    """Check the names of retrievers, and return them without repetitions."""
+    from wikidx.retrievers.naming import RetrieverName
+
+    names = [RetrieverName.parse(name) for name in given]
+    for name in names:
+        name.check()
+    return tuple(dict.fromkeys(map(str, names)))
+
+
+def _asker(settings: Settings, llms: Sequence[str], llm_options: Sequence[str], *, is_cluster: bool) -> Asker | None:
+    """Return what answers questions; None without a model."""
+    from wikidx.corpora.errors import InputError
+
+    if not llms:
+        if llm_options:
+            raise InputError("--llm-option is of a model: name one with --llm")
+        return None
+    if settings.workers > 1 or is_cluster:
+        raise InputError("--llm needs a server of one process: leave out --workers and --ray, or start a second server for questions")
+    from wikidx.runtimes.pages.asking import Asker
+
+    return Asker(llms, llm_options, settings.device)
+
+
+def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, asker: Asker | None) -> None:
     """Print the address and the served retrievers, and serve them on this machine or on a Ray cluster."""
     from wikidx.corpora.errors import InputError
     from wikidx.retrievers.server.settings import listen, server_url
@@ -90,10 +125,15 @@ def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int)
     note(f"listening on {server_url(listener)} (search page: /, documentation: /docs)")
     for corpus, retriever in settings.served_pairs:
         note(f"serving '{corpus}' by {retriever}")
+    if asker is not None:
+        note(f"answering by {' and '.join(asker.describe()['models'])} (/ask)")
     if ray is None:
         from wikidx.retrievers.server.workers import serve as serve_here
 
-        serve_here(settings, listener)
+        serve_here(settings, listener, asker)
+        if asker is not None and asker.is_busy:  # its model would be waited for
+            sys.stdout.flush()
+            os._exit(0)
     else:
         from wikidx.retrievers.cluster.service import Layout
         from wikidx.retrievers.cluster.service import serve as serve_cluster

@@ -17,7 +17,7 @@ def view(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of the page; 0: any free port.")] = 0,
 ) -> None:
-    """Show the questions of a run, or compare two runs, on a page of this machine."""
+    """Show the questions of a run, or of two, in a browser."""
     from wikidx.corpora.errors import InputError
     from wikidx.retrievers.server.settings import Settings, listen, server_url
     from wikidx.runtimes.pages.viewing import Viewer, serve

@@ -27,16 +27,16 @@ export function indexes(signal, onWait) {
 /** Return the ranking of one group of queries, and its duration: {passages, ms}. */
 export async function search(body, signal, onWait) {
   let started;
-  const send = () => {
+  const ask = () => {
     started = performance.now();
     return request("v1/search", body, signal);
   };
-  const answer = await retryUntilReady(send, signal, onWait);
+  const answer = await retryUntilReady(ask, signal, onWait);
   return { passages: answer.rankings[0], ms: performance.now() - started };
 }
 
 /** Repeat a request as long as the server is still opening the index. */
-async function retryUntilReady(send, signal, onWait) {
+export async function retryUntilReady(send, signal, onWait) {
   const end = performance.now() + 1000 * LONGEST_WAIT_S;
   for (;;) {
     try {
@@ -50,21 +50,42 @@ async function retryUntilReady(send, signal, onWait) {
   }
 }
 
+/** Return the parsed answer to a request; body null: GET. */
 export async function request(path, body, signal) {
+  const response = await send(path, body, signal);
+  try {
+    return await response.json();
+  } catch (error) {
+    throw error instanceof SyntaxError ? new ServerError("The server's answer is no JSON.") : unreachable(error);
+  }
+}
+
+/** Yield the values of an answer of lines of JSON as they come. */
+export async function* events(path, body, signal) {
+  const response = await send(path, body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read().catch((error) => Promise.reject(unreachable(error)));
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    yield* lines.map((line) => JSON.parse(line));
+  }
+}
+
+function unreachable(error) {
+  return error.name === "AbortError" ? error : new ServerError("The server does not answer. Is it still running?");
+}
+
+async function send(path, body, signal) {
   const headers = body === null ? {} : { "content-type": "application/json" };
   const key = sessionStorage.getItem(KEY);
   if (key !== null) headers.authorization = `Bearer ${key}`;
   const options = body === null ? { headers, signal } : { headers, signal, method: "POST", body: JSON.stringify(body) };
-  let response;
-  let answer = null;
-  try {
-    response = await fetch(path, options);
-    answer = await response.json();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    if (!(error instanceof SyntaxError)) throw new ServerError("The server does not answer. Is it still running?");
-  }
-  if (response.ok && answer !== null) return answer;
+  const response = await fetch(path, options).catch((error) => Promise.reject(unreachable(error)));
+  if (response.ok) return response;
+  const answer = await response.json().catch(() => null);
   const retryAfter = Number.parseFloat(response.headers.get("retry-after"));
   throw new ServerError(answer?.error ?? `The server answered with status ${response.status} and no reason.`, {
     status: response.status,

@@ -32,6 +32,7 @@ async function start() {
   }
   showStatus("");
   keyForm.hidden = true;
+  document.getElementById("ask").hidden = !served.ask;
   form ??= new SearchForm(searchForm, served);
   defaults ??= form.read();
   restore();

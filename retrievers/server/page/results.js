@@ -71,7 +71,7 @@ function item({ row, id, title, text, score, provenance, highlights }, rank, que
 }
 
 /** Return a title, linked to its article if the corpus has articles; "{article}" in their address is the title without its section, which that of an infobox lacks. */
-function heading(id, title, spans, articles) {
+export function heading(id, title, spans, articles) {
   if (title === "") return element("i", {}, "no title");
   const words = highlight(title, spans);
   if (!articles) return element("span", { className: "title" }, ...words);

@@ -1,0 +1,275 @@
+"""``/v1/ask`` and the *Ask* tab: steps as they come, the answer with its passages, refusals, clients that go away."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.core.result import Ok
+
+from tests.retrievers.server.serving import Answer, ask, wait_until
+from tests.runtimes.command_line import Command
+from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.settings import Settings, listen, server_url
+from wikidx.runtimes.llms.base import Call
+from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
+from wikidx.runtimes.pages import asking
+from wikidx.runtimes.pages.asking import Asker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+METAL = "Which metal is liquid at room temperature?"
+HOSTILE = '<img src=x onerror="document.ran=1">'
+
+pytestmark = pytest.mark.usefixtures("sample_home")
+
+
+class Slow:
+    """A model whose calls wait for a gate."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.n_calls = 0
+        self.text = "Mercury [1]"
+
+    def __call__(self, call: Call) -> Scripted:
+        self.n_calls += 1
+        assert self.gate.wait(30)
+        return [self.text]
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """Let servers open this model."""
+    slow = Slow()
+    monkeypatch.setattr(asking, "open_llms", lambda specs, _: dict.fromkeys(specs, ScriptedLLM(slow, name="slow")))
+    return slow
+
+
+@contextmanager
+def answering(**more: Any) -> Iterator[str]:  # noqa: ANN401 - settings
+    made = Settings(corpora=("sample",), port=0, **more)
+    listener = listen(made)
+    service = Service(made, listener, Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        url = server_url(listener)
+        wait_until(lambda: ask(url, "/ready").status == 200 or not thread.is_alive())
+        yield url
+    finally:
+        service.stop()
+        thread.join()
+
+
+def events(answer: Answer) -> list[dict[str, Any]]:
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/x-ndjson"), answer
+    return [json.loads(line) for line in answer.body.splitlines()]
+
+
+@contextmanager
+def opened(url: str, body: dict[str, Any]) -> Iterator[http.client.HTTPResponse]:
+    """Send a question, and yield the response that is still to be read; the connection is closed then."""
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+    connection.request("POST", "/v1/ask", json.dumps(body))
+    response = connection.getresponse()
+    try:
+        yield response
+    finally:
+        response.close()
+        connection.close()
+
+
+def test_steps_come_with_texts_and_the_answer_last(model: Slow) -> None:
+    with answering() as url:
+        (search, call, last) = events(ask(url, "/v1/ask", {"question": METAL}))
+        assert search["step"]["queries"] == [METAL]
+        assert set(search["texts"]) == {hit["id"] for hit in search["step"]["result"]}
+        assert search["texts"]["element-80#0"].startswith("The chemical element mercury")
+        assert call["step"]["result"][0]["text"] == "Mercury [1]"
+        prediction = last["prediction"]
+        assert (prediction["method"], prediction["answer"], len(prediction["passages"])) == ("rag", "Mercury [1]", 5)
+        assert events(ask(url, "/v1/ask", {"question": METAL, "method": "react"}))[-1]["prediction"]["method"] == "react"
+        served = ask(url, "/v1/indexes").json["ask"]
+        assert served["models"] == ["scripted:unread.jsonl"]
+        assert {"method": "rag", "summary": "retrieve with the question, answer from the passages"} in served["methods"]
+
+
+def test_a_step_is_sent_before_the_next_is_there(model: Slow) -> None:
+    with answering() as url:
+        model.gate.clear()
+        with opened(url, {"question": METAL}) as response:
+            assert json.loads(response.readline())["step"]["request"] == "retrieve"
+            model.gate.set()
+            assert "prediction" in json.loads(response.read().splitlines()[-1])
+
+
+def test_one_question_at_a_time_and_who_goes_away_ends_his(model: Slow) -> None:
+    with answering() as url:
+        model.gate.clear()
+        with opened(url, {"question": METAL, "method": "iter_retgen"}) as response:
+            response.readline()
+            wait_until(lambda: model.n_calls == 1, 30)
+            answers = list[Answer]()
+            waiting = threading.Thread(target=lambda: answers.append(ask(url, "/v1/ask", {"question": METAL})))
+            waiting.start()
+            with opened(url, {"question": METAL}):
+                pass  # gone before its turn
+        assert model.n_calls == 1
+        wait_until(lambda: 'path="/v1/ask",status="499"} 2.0' in ask(url, "/metrics").body.decode(), 30)
+        model.gate.set()
+        waiting.join(30)
+        assert "prediction" in events(answers[0])[-1]
+        assert model.n_calls == 2  # neither the second round of the first question, nor the third question
+
+
+def test_too_many_questions_are_refused(model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_MAX_OPEN", 1)
+    with answering() as url:
+        model.gate.clear()
+        with opened(url, {"question": METAL}) as response:
+            refused = ask(url, "/v1/ask", {"question": METAL})
+            assert (refused.status, refused.json["error_type"], refused.headers["retry-after"]) == (503, "Overloaded", "5")
+            model.gate.set()
+            response.read()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({}, 422, "question"),
+        ({"question": " \n"}, 422, "question is "),
+        ({"question": 3}, 422, "question is 3: it should be a valid string"),
+        ({"question": METAL, "method": "ragg"}, 404, "unknown method 'ragg': did you mean 'rag'"),
+        ({"question": METAL, "corpus": "nothing"}, 404, "unknown corpus 'nothing'"),
+        ({"question": METAL, "seed": -1}, 422, "seed is -1"),
+        ({"question": METAL, "sed": 1}, 422, "unknown field 'sed'"),
+    ],
+)
+def test_mistakes_are_named(model: Slow, body: dict[str, Any], status: int, message: str) -> None:
+    with answering() as url:
+        refused = ask(url, "/v1/ask", body)
+        assert refused.status == status
+        assert message in refused.json["error"]
+
+
+def test_a_failed_question_says_why(script: Callable[..., str]) -> None:
+    made = Settings(corpora=("sample",), port=0)
+    listener = listen(made)
+    service = Service(made, listener, Metrics(), answerer=Asker([script({"match": "never", "text": "x"})]))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
+        last = events(ask(server_url(listener), "/v1/ask", {"question": METAL}))[-1]
+        assert set(last) == {"error", "error_type"}
+        assert "script" in last["error"]
+    finally:
+        service.stop()
+        thread.join()
+
+
+def test_a_model_needs_one_process_and_an_option_a_model(idx: Command) -> None:
+    assert "--llm needs a server of one process" in idx("serve", "sample", "--llm", "scripted:x", "--workers", 2, status=2)
+    assert "name one with --llm" in idx("serve", "sample", "--llm-option", "dtype=bfloat16", status=2)
+    assert "unknown backend 'hff'" in idx("serve", "sample", "--llm", "hff:x", status=2)
+
+
+def test_any_question_of_the_document_is_answered_or_refused(model: Slow) -> None:
+    with answering() as url:
+        document = ask(url, "/openapi.json").json
+        assert "POST /v1/ask" in ask(url, "/docs").body.decode()
+        checks = [
+            schemathesis.checks.not_a_server_error,
+            schemathesis.checks.status_code_conformance,
+            schemathesis.checks.content_type_conformance,
+        ]
+        found = schemathesis.openapi.from_dict(document)["/v1/ask"]["POST"]
+        operation = found.ok() if isinstance(found, Ok) else found
+
+        @settings(max_examples=25, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE))
+        def run(case: Any) -> None:  # noqa: ANN401
+            case.call_and_validate(base_url=url, checks=checks)
+
+        run()
+
+
+@pytest.mark.slow  # a browser
+@pytest.mark.parametrize("width", [390, 1024, 1600])
+def test_the_tab_shows_steps_and_the_answer_with_its_passages(page: Page, model: Slow, width: int) -> None:
+    from playwright.sync_api import expect
+
+    page.set_viewport_size({"width": width, "height": 800})
+    with answering() as url:
+        page.goto(url)
+        page.get_by_role("link", name="Ask").click()
+        page.get_by_label("Question").fill(f"{METAL} {HOSTILE}")
+        model.gate.clear()
+        page.keyboard.press("Enter")
+        expect(page.locator(".step")).to_have_count(1)  # before the answer is there
+        expect(page.locator("#status")).to_contain_text("1 step, ")
+        model.text = f"Mercury [1] {HOSTILE}"
+        model.gate.set()
+        expect(page.locator("#answer")).to_contain_text(f"Mercury [1] {HOSTILE}")
+        expect(page.locator("#status")).to_have_text("2 steps")
+        assert page.locator(".passages .passage").count() == 5
+        page.locator("#answer a").first.click()
+        assert page.url.endswith("#passage-1")
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.ran") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow  # a browser
+def test_a_question_is_stopped_and_errors_are_said(page: Page, model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playwright.sync_api import expect
+
+    with answering(api_key="secret") as url:
+        page.goto(f"{url}/ask")
+        expect(page.get_by_text("This server requires its API key")).to_be_visible()
+        page.get_by_role("link", name="search page").click()
+        page.get_by_label("This server requires its API key").fill("secret")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="Ask").click()
+        model.gate.clear()
+        page.get_by_label("Question").fill(METAL)
+        page.keyboard.press("Enter")
+        expect(page.locator(".step")).to_have_count(1)
+        page.get_by_role("button", name="Stop").click()
+        expect(page.locator("#status")).to_have_text("stopped after 1 step")
+        monkeypatch.setattr(asking, "_MAX_OPEN", 0)
+        page.get_by_role("button", name="Ask").click()
+        expect(page.get_by_role("alert")).to_contain_text(re.compile("questions? (is|are) waiting: ask again"))
+        model.gate.set()
+
+
+@pytest.mark.slow  # a browser
+def test_without_a_model_there_is_no_tab(page: Page) -> None:
+    made = Settings(corpora=("sample",), port=0)
+    listener = listen(made)
+    service = Service(made, listener, Metrics())
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
+        page.goto(server_url(listener))
+        page.locator(".welcome").wait_for()
+        assert not page.get_by_role("link", name="Ask").is_visible()
+        assert ask(server_url(listener), "/v1/ask", {"question": METAL}).status == 404
+    finally:
+        service.stop()
+        thread.join()
