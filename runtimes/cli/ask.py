@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, exit_on_interrupt, make_plan
+from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, choose_model, exit_on_interrupt, make_plan
 from .option_groups import flatten
 from .screen import is_unicode, note, pluralize, print_json, print_line, print_passage
 
@@ -33,7 +33,10 @@ def ask(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question by a method."""
+    """Answer a question by a method.
+
+    Without --llm, a very small embedded model answers, SmolLM2-135M-Instruct.
+    """
     from wikidx.corpora.errors import InputError
     from wikidx.runtimes.methods import METHODS, find_method
     from wikidx.runtimes.questions import Question
@@ -47,7 +50,7 @@ def ask(
         return
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
-    plan = make_plan(chosen, plan_options, dry_run=dry_run)
+    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run)
     _show(plan, predict(plan, Question("question", question), cache, seed), trace=trace, as_json=as_json)
 
 

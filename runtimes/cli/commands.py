@@ -60,6 +60,7 @@ EXAMPLES = {
     "ask": (
         "idx ask",
         "idx ask ra_isf",
+        'idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1',
         'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run',
         'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1',
     ),

@@ -37,6 +37,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         "folders": _describe_folders(),
         "packages": packages,
         "extras": extras,
+        "embedded models": _describe_models(),
     }
     if as_json:
         print_json(report)
@@ -105,6 +106,25 @@ def _describe_folders() -> Section:
         if kernels
         else "none",
     }
+
+
+def _describe_models() -> Section:
+    """Return the embedded language models, and whether they are installed and converted."""
+    from wikidx.corpora.artifacts.home import home
+    from wikidx.corpora.errors import IdxError
+    from wikidx.runtimes.llms.embedded import EMBEDDED, embedded_file
+    from wikidx.runtimes.llms.gguf_files import conversion_folder
+
+    described = {}
+    for name, model in EMBEDDED.items():
+        try:
+            file = embedded_file(name)
+            is_converted = home().is_dir() and conversion_folder(file).is_dir()  # a home is not created
+            state = f"converted, {_size([conversion_folder(file)])}" if is_converted else "to be converted on first use"
+            described[name] = f"{model.title}, {model.requirement.partition('=')[0]} {_version(model.package)}, {state}"
+        except IdxError as error:
+            described[name] = f"{model.title}: {error}"
+    return described
 
 
 def _describe_hub_cache() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import completion
+from .screen import note
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
@@ -49,7 +51,8 @@ class PlanOptions:
         typer.Option(
             "--llm",
             metavar="[ROLE=]BACKEND:MODEL[@URL]",
-            help="A model for all roles, or for one role: openai:NAME@URL,URL…, hf:FOLDER, vllm:NAME, scripted:FILE; may be repeated.",
+            help="A model for all roles, or for one role: openai:NAME@URL,URL…, hf:FOLDER, hf:FILE.gguf, vllm:NAME, scripted:FILE, or "
+            "smollm2, which is embedded; may be repeated.",
         ),
     ] = None
     llm_option: Annotated[
@@ -100,6 +103,25 @@ class PlanOptions:
     context: Annotated[
         int | None, typer.Option(min=1, help="Context length of an endpoint's model in tokens, if the endpoint does not report it.")
     ] = None
+
+
+def choose_model(options: PlanOptions, *, dry_run: bool) -> PlanOptions:
+    """Return the options with the embedded model, which a line announces, if they name no model.
+
+    Raises:
+        InputError: no model is named, and the embedded one is not installed.
+    """
+    if options.llm or dry_run:
+        return options
+    from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, embedded_file
+
+    try:
+        embedded_file(DEFAULT)
+    except InputError as error:
+        raise InputError(f"no --llm names a model, such as openai:qwen@http://127.0.0.1:8001/v1, and {error}") from None
+    note(f"no --llm: answers come from the embedded {EMBEDDED[DEFAULT].title}, a very small model")
+    return dataclasses.replace(options, llm=[DEFAULT])
 
 
 def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:

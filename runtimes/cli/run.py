@@ -14,7 +14,20 @@ import typer
 from wikidx.corpora.progress_display import show_steps
 
 from .ask import format_cost, predict
-from .method_options import AsJson, Cache, DryRun, InFlight, MethodName, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
+from .method_options import (
+    AsJson,
+    Cache,
+    DryRun,
+    InFlight,
+    MethodName,
+    PlanOptions,
+    RetryFailed,
+    Seed,
+    Steps,
+    choose_model,
+    exit_on_interrupt,
+    make_plan,
+)
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions
 from .screen import note, pluralize, print_json, print_line
@@ -46,7 +59,9 @@ def run(
 ) -> None:
     """Answer the questions of a file by a method.
 
-    Repeat the command after an interruption to resume the run. Exit status 1 if questions have failed.
+    Without --llm, a very small embedded model answers. Repeat the command after an interruption to resume the run.
+
+    Exit status 1 if questions have failed.
     """
     from wikidx.runtimes.execution.identity import questions_digest
     from wikidx.runtimes.execution.resumable import ResumableRun, RunOptions
@@ -60,7 +75,7 @@ def run(
         for option, required in chosen.takes_questions.items()
         if required in assigned
     }
-    plan = make_plan(chosen, plan_options, dry_run=dry_run, base=texts)
+    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=texts)
     digest = questions_digest([(question.id, question.text, question.golden_answers) for question in all_questions])
     extra_settings = {"questions": {"sha256": digest, "n": len(all_questions), **question_options.selection().to_json()}}
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)

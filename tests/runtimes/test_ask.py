@@ -238,7 +238,7 @@ def test_a_question_that_fails_is_an_error_after_its_steps(idx: Command, script:
 MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["ragg", "who?"], "unknown method 'ragg': did you mean 'rag'"),
     (["rag", " "], "the question is ' ', not a text in UTF-8"),
-    (["rag", "who?", "--corpus", "sample"], "no model for 'answer': add --llm BACKEND:MODEL"),
+    (["ra_isf", "who?", "--llm", "know=SCRIPT", "--corpus", "sample"], "no model for 'answer', 'relevance', 'decompose': add --llm"),
     (["rag", "who?", "--llm", "SCRIPT"], "nothing to search: add --corpus, --preset or --url"),
     (["self_ask", "who?", "--llm", "SCRIPT"], "nothing to search: add --corpus, --preset or --url"),
     (["rag", "who?", "--llm", "SCRIPT", "-r", "bm25"], "--retriever says how to search, but not where: add --corpus, --preset or --url"),

