@@ -18,8 +18,7 @@ from .prefixes import BLOCK, Block
 
 NAME = "wikidx_packed"
 _UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
-_QUERIES = {"cpu": 64}  # tokens of a text whose scores are computed together; the scores then fit a processor's cache
-_MANY_QUERIES = 1024
+_QUERIES = 64  # tokens of a text whose scores are computed together; the scores then fit a processor's cache
 
 
 class UnsupportedAttention(Exception):
@@ -165,10 +164,9 @@ def attend_before(queries: torch.Tensor, own: KeysValues, past: KeysValues | Non
     n_heads, n_tokens, _ = own.keys.shape
     grouped = queries.reshape(n_heads, -1, n_tokens, queries.shape[-1])  # (key heads, queries of a head, tokens, width)
     output = queries.new_empty(*grouped.shape[:3], own.values.shape[-1])
-    step = _QUERIES.get(queries.device.type, _MANY_QUERIES)
-    future = torch.ones(step, step, dtype=torch.bool, device=queries.device).triu(1)
-    for start in range(0, n_tokens, step):
-        stop = min(start + step, n_tokens)
+    future = torch.ones(_QUERIES, _QUERIES, dtype=torch.bool, device=queries.device).triu(1)
+    for start in range(0, n_tokens, _QUERIES):
+        stop = min(start + _QUERIES, n_tokens)
         asked = grouped[:, :, start:stop].flatten(1, 2)
         scores = asked @ own.keys[:, :stop].transpose(1, 2)
         scores.view(n_heads, -1, stop - start, stop)[..., start:].masked_fill_(future[: stop - start, : stop - start], -torch.inf)

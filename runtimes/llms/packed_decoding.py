@@ -1,7 +1,7 @@
 """Packed forward passes: no padding, equal beginnings of prompts are computed once, and recent ones are kept between batches.
 
-A model is packed if a small pass gives the same scores as transformers' own attention. Others (sliding windows, attention biases, states
-instead of keys and values) are run in padded batches (``transformers_decoding``).
+A model on the CPU is packed if a small pass gives the same scores as transformers' own attention. Others (on a GPU, with sliding windows,
+attention biases, states instead of keys and values) are run in padded batches (``transformers_decoding``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from .packed_attention import NAME, Group, Pass, Reading, Text, Writing, group_r
 from .prefixes import Prefixes
 from .transformers_decoding import Generators, Ids, Model, Row, append_tokens, make_generators
 
-_PASS_TOKENS = {"cpu": 2_048}
-_MANY_PASS_TOKENS = 16_384
-_PREFIX_BYTES = {"cpu": 512 << 20}
-_MANY_PREFIX_BYTES = 2 << 30
+_PASS_TOKENS = 2_048
+_PREFIX_BYTES = 512 << 20
 _EXPECTED_TOKENS = 64  # of a generated text, when rows are admitted
 _UNSTABLE_ROTATIONS = ("dynamic", "longrope")  # rotary embeddings that depend on the longest text of a pass
 
@@ -37,7 +35,7 @@ class PackedModel(Model):
 
     def __post_init__(self) -> None:
         """Allocate nothing yet."""
-        self.prefixes = Prefixes(_PREFIX_BYTES.get(self.device, _MANY_PREFIX_BYTES))
+        self.prefixes = Prefixes(_PREFIX_BYTES)
 
     def _scores(self, forward_pass: Pass, ids: Ids, positions: Sequence[int], kept: Sequence[int] | None = None) -> torch.Tensor:
         """Return the logits after packed tokens, float32 (tokens, vocabulary); after the tokens ``kept`` if given."""
@@ -53,7 +51,7 @@ class PackedModel(Model):
         numbers: dict[tuple[tuple[int, ...], int], list[int]] = {}
         for number, key in enumerate(zip(map(tuple, texts), n_last, strict=True)):
             numbers.setdefault(key, []).append(number)
-        limit, reading = min(self.batch_tokens, _PASS_TOKENS.get(self.device, _MANY_PASS_TOKENS)), Reading()
+        limit, reading = min(self.batch_tokens, _PASS_TOKENS), Reading()
         for ids, last in sorted(numbers):
             blocks, n_known = self.prefixes.match(ids, len(ids) - last)
             text = Text(ids, last, blocks, n_known)
@@ -153,7 +151,12 @@ def _count_entries(groups: Sequence[Group]) -> int:
 
 
 def pack(model: Model) -> PackedModel | None:
-    """Return the model with packed passes; None if its attention does not allow them. The model's attention function is set."""
+    """Return the model with packed passes; None if it is on a GPU or its attention does not allow them.
+
+    The model's attention function is set.
+    """
+    if model.device != "cpu":
+        return None
     own = model.forward.config._attn_implementation
     packed = PackedModel(**{name: getattr(model, name) for name in Model.__dataclass_fields__})
     try:
