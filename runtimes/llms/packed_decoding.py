@@ -15,7 +15,7 @@ import torch
 
 from .packed_attention import NAME, Group, Pass, Reading, Text, Writing, group_rows, running
 from .prefixes import Prefixes
-from .transformers_decoding import Generators, Ids, Model, Row, append_tokens, make_generators
+from .transformers_decoding import MAX_LOGITS, Generators, Ids, Model, Row, append_tokens, make_generators
 
 _PASS_TOKENS = 2_048
 _PREFIX_BYTES = 512 << 20
@@ -52,13 +52,15 @@ class PackedModel(Model):
         for number, key in enumerate(zip(map(tuple, texts), n_last, strict=True)):
             numbers.setdefault(key, []).append(number)
         limit, reading = min(self.batch_tokens, _PASS_TOKENS), Reading()
+        n_scored, most_scored = 0, MAX_LOGITS // int(self.forward.config.get_text_config().vocab_size)
         for ids, last in sorted(numbers):
             blocks, n_known = self.prefixes.match(ids, len(ids) - last)
             text = Text(ids, last, blocks, n_known)
-            if reading.texts and reading.n_tokens + len(ids) - text.n_past > limit:
+            if reading.texts and (reading.n_tokens + len(ids) - text.n_past > limit or n_scored + last > most_scored):
                 yield from self._finish(reading, numbers)
-                reading = Reading()
+                reading, n_scored = Reading(), 0
             reading.add(text)
+            n_scored += last
         if reading.texts:
             yield from self._finish(reading, numbers)
 
@@ -91,7 +93,7 @@ class PackedModel(Model):
         nlls = [0.0] * len(texts)
         for number, _, logits in self._read(texts, [len(continuation) + 1 for continuation in continuations]):
             scored = torch.tensor(continuations[number], dtype=torch.int64, device=self.device)[:, None]
-            nlls[number] = -float(logits[:-1].log_softmax(-1).gather(1, scored).double().sum())
+            nlls[number] = -float((logits[:-1].gather(1, scored)[:, 0] - logits[:-1].logsumexp(-1)).double().sum())
         return nlls
 
     @torch.inference_mode()

@@ -6,6 +6,7 @@ have it in its cache. A replica that fails is left out for a while, and its call
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import Literal
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import LLM, Call, Capabilities, Reply, prompt_text
+from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
 from .cache import ReplyCache
 from .openai_connection import Refused
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
@@ -67,10 +68,11 @@ class Replicas:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Capabilities of the first replica that is not left out."""
-        return self._first().capabilities
+        """Capabilities of the first replica that is not left out, with the concurrency of all."""
+        concurrency = sum(replica.llm.capabilities.concurrency or 1 for replica in self._replicas)
+        return dataclasses.replace(self._first().capabilities, concurrency=concurrency)
 
-    def run(self, calls: Sequence[Call], deliver: object = None) -> list[Reply | LLMError]:  # noqa: ARG002 - replies are delivered at the end
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:  # noqa: ARG002 - see Capabilities
         """Answer calls concurrently. A call has an error in place of a reply if all replicas fail, or one refuses the call.
 
         Raises:

@@ -53,6 +53,8 @@ class _Batch(NamedTuple):
     mask: torch.Tensor
 
 
+MAX_LOGITS = 1 << 28  # of a pass: 1 GiB in float32
+
 Generators = dict[int, torch.Generator]
 """Random generators of sampled rows, by ``id`` of the row."""
 
@@ -110,13 +112,21 @@ class Model:
         """Return the NLL of each continuation (nats), summed over its tokens."""
         texts = [[*prompt, *continuation] for prompt, continuation in zip(prompts, continuations, strict=True)]
         nlls: dict[int, float] = {}
-        for numbers in self._batches([len(text) for text in texts]):
+        for numbers in self._scored_batches(texts, continuations):
             batch, longest = self._pad([texts[number] for number in numbers]), max(1, *(len(continuations[number]) for number in numbers))
-            logprobs = self._logits(batch, longest + 1)[0][:, :-1].log_softmax(-1)
-            scored = logprobs.gather(2, batch.ids[:, -longest:, None])[:, :, 0].double().cpu()
+            logits = self._logits(batch, longest + 1)[0][:, :-1]
+            scored = (logits.gather(2, batch.ids[:, -longest:, None])[:, :, 0] - logits.logsumexp(-1)).double().cpu()
             for number, row in zip(numbers, scored, strict=True):
                 nlls[number] = -float(row[longest - len(continuations[number]) :].sum())
         return [nlls[number] for number in range(len(prompts))]
+
+    def _scored_batches(self, texts: Sequence[Ids], continuations: Sequence[Ids]) -> Iterator[list[int]]:
+        """Yield the positions of each batch, whose logits after the tokens of continuations are bounded too."""
+        n_words = int(self.forward.config.get_text_config().vocab_size)
+        for numbers in self._batches([len(text) for text in texts]):
+            longest = 1 + max(len(continuations[number]) for number in numbers)
+            n_rows = max(1, MAX_LOGITS // (longest * n_words))
+            yield from (numbers[start : start + n_rows] for start in range(0, len(numbers), n_rows))
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Row]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.encoders.loading import silent_transformers
-from wikidx.indexer.machine.devices import resolve_device
+from wikidx.indexer.machine.devices import free_memory, resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from .transformers_decoding import Model, Row
 
 _CPU_BATCH_TOKENS = 32_768
-_GPU_BATCH_TOKENS = 65_536
+_GPU_BATCH_TOKENS = 65_536  # at most
+_LEAST_BATCH_TOKENS = 2_048
+_ENTRIES_PER_TOKEN = 2  # keys and values held for each token of a batch: they are copied when they grow
 _STOP_MARGIN = 8  # tokens added to the window that is searched for a stop text; a character may be several tokens
 
 
@@ -78,7 +80,7 @@ class TransformersEngine(CheckpointLLM):
         replies: dict[int, Reply | LLMError] = {
             number: error for number, error in enumerate(prepared_calls) if isinstance(error, PromptTooLong)
         }
-        with device_errors(self._model.device, f"a batch of {self._model.batch_tokens} tokens", "set fewer with batch_tokens"):
+        with device_errors(self._model.device, f"a batch of {self._model.batch_tokens} tokens", "set fewer by --llm-option batch_tokens=N"):
             for kind, answer in ((Generate, self._generate), (AskYesNo, self._yes_no), (MeanNll, self._nll)):
                 of_kind = {
                     number: prepared
@@ -193,7 +195,7 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
             forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     except (OSError, ValueError) as error:
         raise InputError(f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
-    with device_errors(device, f"the model '{model}'", "use a smaller one, or dtype bfloat16"):
+    with device_errors(device, f"the model '{model}'", "use a smaller one, or --llm-option dtype=bfloat16"):
         forward = forward.eval().to(device)
     accepted = frozenset(inspect.signature(forward.forward).parameters)
     padded = Model(
@@ -202,9 +204,24 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
         end=_end_ids(forward, tokenizer),
         padding=padding_id(tokenizer),
         device=device,
-        batch_tokens=options.batch_tokens or (_CPU_BATCH_TOKENS if device == "cpu" else _GPU_BATCH_TOKENS),
+        batch_tokens=options.batch_tokens or default_batch_tokens(forward, device),
     )
     return tokenizer, pack(padded) or padded
+
+
+def default_batch_tokens(forward: Any, device: str) -> int:  # noqa: ANN401 - transformers has no types
+    """Return the number of tokens in memory together that suits a device: on a GPU, their keys and values take half of what is free."""
+    if device == "cpu":
+        return _CPU_BATCH_TOKENS
+    config = forward.config.get_text_config()
+    n_heads = getattr(config, "num_attention_heads", None)
+    if not device.startswith("cuda") or not n_heads:
+        return _GPU_BATCH_TOKENS
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // n_heads
+    n_values = 2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or n_heads) * head_dim
+    token_bytes: int = _ENTRIES_PER_TOKEN * n_values * forward.dtype.itemsize
+    free = free_memory(int(device.partition(":")[2] or 0), is_named=True)
+    return max(_LEAST_BATCH_TOKENS, min(_GPU_BATCH_TOKENS, free // 2 // token_bytes))
 
 
 def _end_ids(forward: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401 - transformers has no types

@@ -69,6 +69,7 @@ def test_calls_are_spread_and_come_back_in_order() -> None:
         stack.callback(model.close)
         assert texts(model, [ask(f"call {number}") for number in range(60)]) == [f"CALL {number}" for number in range(60)]
         assert model.name == f"openai:m@{','.join(servers.urls)}"
+        assert model.capabilities.concurrency == 12
     assert min(servers.counts()) >= 10
     assert sum(servers.counts()) == 60
     assert max(servers.largest.values()) <= 4  # concurrency counts for each replica
