@@ -17,7 +17,6 @@ import torch
 
 from benchmarks.report import Figure, seconds_of
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine
 
 BATCHES = (1, 8, 64, 1024)
@@ -137,15 +136,9 @@ def faiss_on_gpu(vectors: torch.Tensor) -> Callable[[Vectors, int], object] | No
         return None
     config = faiss.GpuIndexFlatConfig()
     config.useFloat16, config.device = True, vectors.device.index or 0
-    torch.cuda.empty_cache()
-    resources, indexes = faiss.StandardGpuResources(), []
-    for start in range(0, len(vectors), _PAGE):  # one index a block: an index that grows is copied whole
-        index = faiss.GpuIndexFlat(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
+    resources = faiss.StandardGpuResources()
+    index = faiss.GpuIndexFlat(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
+    for start in range(0, len(vectors), _PAGE):
         index.add(vectors[start : start + _PAGE].float().cpu().numpy())
-        indexes.append((start, index, resources))  # which must live as long
-
-    def search(queries: Vectors, k: int) -> Hits:
-        found = [(start, *index.search(queries, min(k, index.ntotal))) for start, index, _ in indexes]
-        return merge_hits([Hits(rows + start, scores) for start, scores, rows in found], len(queries), k)
-
-    return search
+    kept = index, resources  # keeps them alive during searches
+    return lambda queries, k: kept[0].search(queries, k)

@@ -5,10 +5,12 @@ urllib3's own read time-out limits each wait for more bytes, and never ends an a
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import socket
 import time
+import weakref
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -50,9 +52,24 @@ class _TimedResponse(http.client.HTTPResponse):
 class _TimedConnection(HTTPConnection):
     response_class = _TimedResponse
 
+    def connect(self) -> None:
+        super().connect()
+        _connections.add(self)
+
 
 class _TimedTLSConnection(HTTPSConnection):
     response_class = _TimedResponse
+
+
+_connections = weakref.WeakSet[_TimedConnection]()
+
+
+def disconnect(port: int) -> None:
+    """End the connections without TLS to a port, so that requests in progress fail at once."""
+    for connection in list(_connections):
+        if connection.port == port and connection.sock is not None:
+            with contextlib.suppress(OSError):  # already closed
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class _TimedPool(HTTPConnectionPool):

@@ -85,11 +85,6 @@ class Model:
             self._network = network.to(self._device)
             self._projection = None if projection is None else projection.to(self._device)
 
-    @property
-    def is_on_gpu(self) -> bool:
-        """True if the device is an NVIDIA or AMD GPU."""
-        return self._device.type == "cuda"
-
     def encode(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Vectors:
         """Return float32 vectors, shape (n, dim), of the texts numbered ``numbers`` (None: all), as one batch."""
         if not (len(tokens.ends) if numbers is None else len(numbers)):

@@ -16,7 +16,6 @@ from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
 _BATCH = 32  # texts per forward pass; larger batches gain nothing on a CPU
-_GPU_BATCH_TOKENS = 32_768  # including padding; on a GPU each forward pass takes milliseconds, however few texts it has
 
 
 class TransformerEncoder:
@@ -73,10 +72,7 @@ def _encode(model: Model, tokens: Tokens) -> Vectors:
     lengths = tokens.lengths()
     vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
     order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        n_texts = max(1, _GPU_BATCH_TOKENS // max(1, int(lengths[order[start]]))) if model.is_on_gpu else _BATCH
-        numbers = order[start : start + n_texts]
+    for start in range(0, len(order), _BATCH):
+        numbers = order[start : start + _BATCH]
         vectors[numbers] = model.encode(tokens, numbers)
-        start += n_texts
     return vectors

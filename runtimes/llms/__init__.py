@@ -17,6 +17,9 @@ embedded               models in Python packages, by name
 gguf_files             GGUF files, converted for transformers
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 vllm_start             start of vLLM's engine: share of the GPU's memory, errors
+llamacpp_engine        backend ``llamacpp``: GGUF files in llama.cpp
+gguf_q4_0              copies of GGUF files in llama.cpp's fastest format
+conversions            model files that are converted once
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text

@@ -188,12 +188,15 @@ _PAGES = (  # a page, a field of it, and the only dialect that has both
 )
 
 
-def recognize(pages: Pages, model: str, *, is_cloud: bool) -> Server:
-    """Return the server that has a model, from its list of models and its own pages. OpenAI's cloud has no such pages."""
+def recognize(pages: Pages, model: str, *, is_cloud: bool, known: Dialect | None = None) -> Server:
+    """Return the server that has a model, from its list of models and its own pages. OpenAI's cloud has no such pages.
+
+    ``known`` is the dialect of a server that need not be recognised.
+    """
     models = pages.models()
     about = next((entry for entry in models if entry.get("id") == model), models[0] if len(models) == 1 else {})
     context = _positive(about.get("max_model_len")) or _positive((about.get("meta") or {}).get("n_ctx"))
-    dialect = next((_OWNERS[entry["owned_by"]] for entry in [about, *models] if entry.get("owned_by") in _OWNERS), None)
+    dialect = known or next((_OWNERS[entry["owned_by"]] for entry in [about, *models] if entry.get("owned_by") in _OWNERS), None)
     if is_cloud:
         return Server(OPENAI, context)
     if dialect in (None, OPENAI):  # a proxy in front of another server names OpenAI, too

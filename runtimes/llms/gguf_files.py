@@ -10,27 +10,22 @@ import contextlib
 import importlib.util
 import io
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe, read_manifest
-from wikidx.corpora.errors import ArtifactError, InputError, LockedError, MissingExtraError
+from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.encoders.checkpoints import CONFIG, checksum
+from wikidx.indexer.encoders.checkpoints import CONFIG
 from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.machine.failures import first_line
 
+from .conversions import convert_once, folder_of
 from .embedded import EMBEDDED, embedded_file
 
 logger = logging.getLogger(__name__)
 
-_KIND, _VERSION = "language model", 1
-_SUFFIX, _MAGIC = ".gguf", b"GGUF"
+_FOLDER, _SUFFIX, _MAGIC = "gguf", ".gguf", b"GGUF"
 _PACKAGES = ("torch", "transformers", "gguf", "accelerate")
-_PAUSE_S = 0.5  # between two looks at a conversion by another process
 
 
 def find_gguf(model: str) -> Path | None:
@@ -73,8 +68,8 @@ def checkpoint_folder(model: str) -> str:
 
 
 def conversion_folder(file: Path) -> Path:
-    """Return the folder of a GGUF file's conversion, existing or not. Equal files share it."""
-    return home() / "checkpoints" / "gguf" / checksum(file)[:32]
+    """Return the folder of a GGUF file's conversion, existing or not."""
+    return folder_of(file, _FOLDER)
 
 
 def convert_gguf(file: Path) -> Path:
@@ -85,50 +80,19 @@ def convert_gguf(file: Path) -> Path:
         MissingExtraError: a package for the conversion is not installed.
         StorageError: the data home cannot keep the conversion.
     """
-    folder, sha256 = conversion_folder(file), checksum(file)
-    spec = ArtifactSpec(
-        recipe=Recipe(kind=_KIND, format_version=_VERSION, parameters={}, inputs={"gguf": sha256}),
-        sources={"gguf": str(file)},
-        find_existing=lambda: _find_converted(folder),
-        write=lambda staging: _write(file, sha256, staging),
-        packages=_PACKAGES,
-    )
-    is_waiting = False
-    while _find_converted(folder) is None:
-        try:
-            build_artifact(folder, spec)
-        except LockedError:
-            if not is_waiting:
-                logger.warning("waiting for another process that converts %s", file.name)
-            is_waiting = True
-            time.sleep(_PAUSE_S)
-    return folder
+    return convert_once(file, _FOLDER, lambda staging: _write(file, staging), kind="language model", packages=_PACKAGES)
 
 
-def _find_converted(folder: Path) -> Manifest | None:
-    try:
-        return read_manifest(folder, _KIND, _VERSION, "")
-    except ArtifactError:  # missing, or damaged: the conversion is made again
-        return None
-
-
-def _write(file: Path, sha256: str, staging: Path) -> BuildResult:
-    """Write the conversion of a GGUF file; after any failure, all of it is deleted, because nothing can be resumed."""
+def _write(file: Path, staging: Path) -> int:
     size = format_bytes(file.stat().st_size)
     logger.warning("converting %s (%s) for transformers, once: this takes half a minute, or minutes for a large file", file.name, size)
-    try:
-        tokenizer, model = _read(file)
-        with silent_transformers():
-            model.save_pretrained(staging)
-            tokenizer.save_pretrained(staging)
-        for weights in staging.glob("*.safetensors"):  # written for the owner alone
-            weights.chmod((staging / CONFIG).stat().st_mode)
-    except InputError:  # ``build_artifact`` deletes
-        raise
-    except BaseException:
-        discard(staging)
-        raise
-    return BuildResult(sha256, {"parameters": model.num_parameters()})
+    tokenizer, model = _read(file)
+    with silent_transformers():
+        model.save_pretrained(staging)
+        tokenizer.save_pretrained(staging)
+    for weights in staging.glob("*.safetensors"):  # written for the owner alone
+        weights.chmod((staging / CONFIG).stat().st_mode)
+    return int(model.num_parameters())
 
 
 def _read(file: Path) -> tuple[Any, Any]:

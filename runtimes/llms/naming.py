@@ -23,7 +23,7 @@ from wikidx.runtimes.assignments import parse_assignments
 from .base import LLM, Thinking
 from .cache import ReplyCache
 from .embedded import EMBEDDED
-from .options import ConnectionOptions, EngineOptions, parse_json_or_text
+from .options import ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
 
 _EMBEDDED_BACKEND = "hf"
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
@@ -242,6 +242,13 @@ def _hf(spec: ModelSpec, settings: Settings) -> LLM:
     return TransformersEngine(spec.model, options=options)
 
 
+def _llamacpp(spec: ModelSpec, settings: Settings) -> LLM:
+    from .llamacpp_engine import LlamaCpp
+
+    options = LlamaCppOptions(**parse_model_options(spec), device=settings.device, thinking=settings.thinking)
+    return LlamaCpp(spec.model, options=options)
+
+
 def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
     from .vllm_engine import VllmEngine
 
@@ -277,6 +284,7 @@ _VLLM_NEUTRAL = frozenset(
 BACKENDS: Mapping[str, Backend] = {
     "openai": Backend(_openai, "endpoint"),
     "hf": Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"})),
+    "llamacpp": Backend(_llamacpp, "checkpoint", LlamaCppOptions, neutral=frozenset({"slots", "threads"})),
     "vllm": Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL),
     "scripted": Backend(_scripted, "script"),
 }

@@ -42,6 +42,7 @@ _LONGEST_PAUSE_S = 30.0
 _LONGEST_RETRY_AFTER_S = 300.0
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
+_OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere cannot reach them
 _MAX_ANSWER_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
 
@@ -213,9 +214,8 @@ def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
     if not (key.isascii() and key.isprintable()):
         raise InputError("an API key has printable ASCII characters only")
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
-    manager = (
-        partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not proxy_bypass(host) else urllib3.PoolManager
-    )
+    is_direct = host in _OWN_HOSTS or proxy_bypass(host)
+    manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
     pool = manager(headers=headers, maxsize=options.concurrency or DEFAULT_CONCURRENCY)
     pool.pool_classes_by_scheme = TIMED_POOLS
     return pool

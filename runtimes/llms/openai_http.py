@@ -75,7 +75,7 @@ class OpenAIHttp:
     ) -> None:
         url = url or os.environ.get("OPENAI_BASE_URL") or CLOUD
         options = options or ConnectionOptions()
-        self.name = f"openai:{model}@{url}"
+        self.name = options.name or f"openai:{model}@{url}"
         self._model, self._options, self._cache = model, options, cache
         # Prompts are cut to the context, so replies depend on it.
         others = {"context": options.context, "thinking": options.thinking, "extra": dict(options.extra_body) or None}
@@ -170,7 +170,7 @@ class OpenAIHttp:
         with self._probe_lock:
             if self._is_probed:
                 return
-            server = recognize(self._connection, self._model, is_cloud=self._is_cloud)
+            server = recognize(self._connection, self._model, is_cloud=self._is_cloud, known=self._options.dialect)
             self._dialect, self._max_n = server.dialect, None if server.dialect.has_n else 1
             self._tokens.context, self._tokens.tokenizer = self._tokens.context or server.context, server.dialect.tokenizer
             if server.slots and self._options.concurrency is None:

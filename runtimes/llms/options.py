@@ -10,6 +10,7 @@ from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
 
 from .base import Thinking
+from .dialects import Dialect
 
 _OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "stream"})
 
@@ -29,6 +30,8 @@ class ConnectionOptions:
         thinking: way of thinking of calls that name none.
         extra_body: further fields of every request, as JSON values.
         context: maximum number of tokens of prompt and answer together; None: as the endpoint reports (vLLM does), else unknown.
+        name: the model as the user named it; None: made of its name at the endpoint and the URL.
+        dialect: the server's dialect; None: the server is asked.
     """
 
     concurrency: int | None = None
@@ -39,6 +42,8 @@ class ConnectionOptions:
     thinking: Thinking = "off"
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     context: int | None = None
+    name: str | None = None
+    dialect: Dialect | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,35 @@ class EngineOptions:
     revision: str | None = None
     thinking: Thinking = "off"
     batch_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCppOptions:
+    """Options of a GGUF file in llama.cpp.
+
+    Attributes:
+        device: "cpu", or "auto" for the GPUs of a build of llama.cpp with support for them.
+        thinking: way of thinking of calls that name none.
+        context: maximum number of tokens of prompt and answer together, unless the model's own is smaller; each slot has memory for them.
+        slots: number of concurrent requests; None: one per processor, but at least two and at most eight.
+        threads: number of threads; None: one per processor.
+    """
+
+    device: str = "auto"
+    thinking: Thinking = "off"
+    context: int = 8192
+    slots: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            InputError: a number is not positive.
+        """
+        for name, value in (("context", self.context), ("slots", self.slots), ("threads", self.threads)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} of a model in llama.cpp is {value}: it must be at least 1")
 
 
 def parse_thinking(text: str) -> Thinking:

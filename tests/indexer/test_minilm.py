@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -50,22 +49,6 @@ def test_a_text_has_the_same_vector_in_any_batch(encoder: TransformerEncoder) ->
     alone = np.concatenate([encoder.encode_queries([text]) for text in texts])
     np.testing.assert_allclose(encoder.encode_queries(texts), alone, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
-
-
-def test_a_gpu_gets_queries_in_large_batches(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, encode = list[int](), Model.encode
-
-    def watch(model: Model, tokens: Any, numbers: Any) -> Vectors:  # noqa: ANN401
-        sizes.append(len(numbers))
-        return encode(model, tokens, numbers)
-
-    queries = ["red fox " * (number % 7) for number in range(100)]
-    expected = encoder.encode_queries(queries)
-    monkeypatch.setattr(Model, "encode", watch)
-    encoder.encode_queries(queries)
-    monkeypatch.setattr(Model, "is_on_gpu", True)
-    np.testing.assert_allclose(encoder.encode_queries(queries), expected, atol=1e-5)
-    assert sizes == [32, 32, 32, 4, 100]
 
 
 def test_no_texts_give_no_vectors(encoder: TransformerEncoder) -> None:

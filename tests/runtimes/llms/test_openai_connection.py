@@ -72,3 +72,11 @@ def test_a_long_pause_that_the_endpoint_asks_for_is_told(caplog: pytest.LogCaptu
         connection.close()
         asking.join()
     assert caplog.messages == ["retry in 300 s: tiny answers 429: made to fail"]
+
+
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with serving(endpoint) as url:
+        connection = Connection("tiny", url, ConnectionOptions(retries=0))
+        assert connection.post("/chat/completions", BODY)["choices"]
+        connection.close()
