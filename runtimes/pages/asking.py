@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -34,7 +35,7 @@ from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_json, step_to_json
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM
-from wikidx.runtimes.llms.naming import BACKENDS, Settings, assign_models, open_llms
+from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, open_llms
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
@@ -134,7 +135,7 @@ class Asker:
     def describe(self) -> Mapping[str, Any]:
         """Return models and methods as JSON values."""
         methods = [{"method": method.name, "summary": method.summary} for method in self._methods]
-        return {"models": sorted({str(spec) for spec in self._specs.values()}), "methods": methods}
+        return {"models": sorted({_public_name(spec) for spec in self._specs.values()}), "methods": methods}
 
     def open(self, catalog: Catalog) -> None:
         """Open the models."""
@@ -149,7 +150,7 @@ class Asker:
         services = self._services(self._catalog, body)
         if len(self._open) >= _MAX_OPEN:
             raise Overloaded(f"{len(self._open)} questions are waiting: ask again in a while", retry_after=_RETRY_AFTER_S)
-        request.state.logged = {"method": method.name}
+        request.state.logged = {"answered_by": method.name}
         loop, is_gone = asyncio.get_running_loop(), threading.Event()
         events: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
 
@@ -174,6 +175,12 @@ class Asker:
         return Services(
             llms=self._llms, searcher=searcher, look_up_title=lambda title: store.get_many(store.rows_with_title(title).tolist())
         )
+
+
+def _public_name(spec: ModelSpec) -> str:
+    """Return a model's name for clients, without folders and URLs."""
+    path = PurePath(spec.model)
+    return f"{spec.backend}:{path.name if path.is_absolute() else spec.model}"
 
 
 async def _lines(events: asyncio.Queue[Mapping[str, Any] | None], is_gone: threading.Event) -> AsyncIterator[bytes]:

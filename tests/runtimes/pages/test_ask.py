@@ -108,6 +108,15 @@ def test_steps_come_with_texts_and_the_answer_last(model: Slow) -> None:
         assert {"method": "rag", "summary": "retrieve with the question, answer from the passages"} in served["methods"]
 
 
+def test_the_log_has_the_method_and_clients_learn_neither_folders_nor_urls(model: Slow, capfd: pytest.CaptureFixture[str]) -> None:
+    with answering(access_log=True) as url:
+        ask(url, "/v1/ask", {"question": METAL, "method": "direct"})
+    (line,) = [line for line in map(json.loads, capfd.readouterr().out.splitlines()) if line["path"] == "/v1/ask"]
+    assert (line["method"], line["answered_by"], line["status"]) == ("POST", "direct", 200)
+    assert Asker(["hf:/secret/llama"]).describe()["models"] == ["hf:llama"]
+    assert Asker(["openai:qwen@http://me:secret@127.0.0.1:1/v1"]).describe()["models"] == ["openai:qwen"]
+
+
 def test_a_step_is_sent_before_the_next_is_there(model: Slow) -> None:
     with answering() as url:
         model.gate.clear()
