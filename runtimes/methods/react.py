@@ -116,7 +116,7 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
         "steps": [{name: value for name, value in step._asdict().items() if name != "answer"} for step in steps],
         "stop_reason": "finish" if is_finished else "max_steps",
         "n_malformed": n_malformed,
-        "parse_ok": is_finished and not n_malformed,
+        "parse_ok": bool(answer) and not n_malformed,
     }
     return Answer(answer or "", tuple(reading.read), detail)
 

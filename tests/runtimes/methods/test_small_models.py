@@ -117,6 +117,15 @@ def test_a_long_invalid_action_is_shown_by_its_beginning() -> None:
     assert shown.count("…") == 2
 
 
+@pytest.mark.parametrize(("at_limit", "parse_ok"), [("answer", True), ("empty", False)])
+def test_an_answer_requested_after_the_last_step_is_read(at_limit: str, parse_ok: bool) -> None:
+    react = find_method("react")
+    replies: list[Any] = [" I need the lamp.\nAction 1: Search[Lamp]", FOUND, "tungsten]"]
+    run = react.run("Which metal?", react.options(max_steps=1, at_limit=at_limit))
+    driven = drive(run, replies if parse_ok else replies[:2])
+    assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("tungsten" * parse_ok, parse_ok)
+
+
 # --- Self-Reasoning and RetroRAG: JSON without an answer
 
 FREE = ("no structured output: the text is unconstrained",)
