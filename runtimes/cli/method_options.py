@@ -33,7 +33,14 @@ Search = Annotated[
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --search rerank=cross-encoder; default: simlm.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached endpoint replies; default: replies.sqlite in the output folder.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Number of questions answered concurrently; does not affect the results.")]
+InFlight = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of questions answered concurrently; does not affect the results; default: 16 with a model on this machine's CPU, "
+        "four for each concurrent call of an endpoint, at least 64.",
+    ),
+]
 Steps = Annotated[bool, typer.Option("--steps/--no-steps", help="Record every step of every question.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
 DryRun = Annotated[

@@ -51,7 +51,7 @@ def run(
     seed: Seed = 0,
     question_options: QuestionOptions,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
-    in_flight: InFlight = 64,
+    in_flight: InFlight = None,
     with_steps: Steps = True,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,

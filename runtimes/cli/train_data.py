@@ -67,7 +67,7 @@ def train_data(
     near: _Near = 0.8,
     cache: Cache = None,
     seed: Seed = 0,
-    in_flight: InFlight = 64,
+    in_flight: InFlight = None,
     with_steps: Steps = False,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,

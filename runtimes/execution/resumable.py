@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.progress import Progress, silent
+from wikidx.runtimes.llms.naming import BACKENDS
 from wikidx.runtimes.methods.base import Answer, Method
 from wikidx.runtimes.methods.requests import Run
 from wikidx.runtimes.questions import Question
@@ -22,6 +23,7 @@ from .runs import RunLog, check_settings, open_run
 from .services import Services
 
 REPLIES = "replies.sqlite"
+_IN_FLIGHT, _CPU_IN_FLIGHT = 64, 16
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +34,13 @@ class RunOptions:
 
     Attributes:
         seed: seed of the run, from which the seeds of sampling calls are derived.
-        in_flight: maximum number of concurrent questions.
+        in_flight: maximum number of concurrent questions; None: what suits the models (``_suitable_in_flight``).
         with_steps: whether every request and result is recorded.
         retry_failed: whether failed questions are asked again.
     """
 
     seed: int = 0
-    in_flight: int = 64
+    in_flight: int | None = None
     with_steps: bool = True
     retry_failed: bool = False
 
@@ -115,11 +117,13 @@ class ResumableRun(NamedTuple):
         """
         settings = self.settings()
         check_settings(folder, settings)  # first, because opening the models may take long
-        session_record = {**session(), "in_flight": self.options.in_flight, "questions": len(self.questions), "source": source}
-        with open_services(self.plan, cache=cache or folder / REPLIES) as services, open_run(folder, settings, session_record) as log:
-            return self._ask(settings, services, log, progress)
+        with open_services(self.plan, cache=cache or folder / REPLIES) as services:
+            in_flight = self.options.in_flight or _suitable_in_flight(self.plan, services)
+            session_record = {**session(), "in_flight": in_flight, "questions": len(self.questions), "source": source}
+            with open_run(folder, settings, session_record) as log:
+                return self._ask(settings, services, log, in_flight, progress)
 
-    def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, progress: Progress) -> RunSummary:
+    def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, in_flight: int, progress: Progress) -> RunSummary:
         started, total = time.monotonic(), len(self.questions)
         retries = self.options.retry_failed
         todo = [
@@ -134,7 +138,7 @@ class ResumableRun(NamedTuple):
         progress(n_done, total)
         costs, degraded, masses = list[Cost](), list[str](), list[float]()
         for method, open_questions in todo:
-            for prediction in self._answer(method, open_questions, services, log):
+            for prediction in self._answer(method, open_questions, services, log, in_flight):
                 costs.append(prediction.cost)
                 degraded += prediction.degraded
                 masses += prediction.yes_no_masses
@@ -144,13 +148,26 @@ class ResumableRun(NamedTuple):
         errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
         return RunSummary(settings, errors, Cost.total(costs), degraded, sorted(log.models), masses, time.monotonic() - started)
 
-    def _answer(self, method: Method, questions: Sequence[Question], services: Services, log: RunLog) -> Iterator[Prediction]:
+    def _answer(
+        self, method: Method, questions: Sequence[Question], services: Services, log: RunLog, in_flight: int
+    ) -> Iterator[Prediction]:
         """Yield each prediction after writing it."""
         options, golden = self.options, {question.id: question.golden_answers for question in questions}
 
         def ask(text: str) -> Run[Answer]:
             return method.run(text, self.plan.options)
 
-        for prediction in execute(ask, questions, services, in_flight=options.in_flight, seed=options.seed):
+        for prediction in execute(ask, questions, services, in_flight=in_flight, seed=options.seed):
             log.append({**prediction_to_json(prediction, with_steps=options.with_steps), "golden_answers": golden[prediction.id]})
             yield prediction
+
+
+def _suitable_in_flight(plan: Plan, services: Services) -> int:
+    """Return four questions for each concurrent call of an endpoint, so that long ones begin early; a batch's worth on a CPU."""
+    if concurrency := max((llm.capabilities.concurrency or 0 for llm in services.llms.values()), default=0):
+        return max(_IN_FLIGHT, 4 * concurrency)
+    if any(BACKENDS[spec.backend].kind == "checkpoint" for spec in plan.specs().values()):
+        from wikidx.indexer.machine.devices import resolve_device
+
+        return _CPU_IN_FLIGHT if resolve_device(plan.device) == "cpu" else _IN_FLIGHT
+    return _IN_FLIGHT
