@@ -27,7 +27,7 @@ def ask(
     question: Annotated[str | None, typer.Argument(help="The question; without it, the method is explained.")] = None,
     *,
     plan_options: PlanOptions,
-    cache: Annotated[Path | None, typer.Option(help="A file that caches the replies of endpoints.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="A file that caches the replies of models.")] = None,
     seed: Seed = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
     dry_run: DryRun = False,

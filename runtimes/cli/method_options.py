@@ -32,7 +32,7 @@ Search = Annotated[
 ]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --search rerank=cross-encoder; default: simlm.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-Cache = Annotated[Path | None, typer.Option(help="The file of cached endpoint replies; default: replies.sqlite in the output folder.")]
+Cache = Annotated[Path | None, typer.Option(help="The file of cached replies; default: replies.sqlite in the output folder.")]
 InFlight = Annotated[
     int | None,
     typer.Option(

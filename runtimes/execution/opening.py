@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.services import Services, TitleLookup
-from wikidx.runtimes.llms.base import Thinking
-from wikidx.runtimes.llms.cache import ReplyCache
+from wikidx.runtimes.llms.base import LLM, Thinking
+from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods.base import Method, Preset, list_options
@@ -169,7 +170,7 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
 
     Args:
         plan: a plan that ``Plan.check`` accepts.
-        cache: file for replies of endpoints, created only if the plan has an endpoint; None: replies are not cached.
+        cache: file for replies of models, created only if the plan has one besides scripts; None: replies are not cached.
 
     Raises:
         IdxError: a model, the corpus or the retriever cannot be opened.
@@ -178,15 +179,28 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
     with contextlib.ExitStack() as stack:
         searcher, look_up_title = _open_search(plan, stack)
         given = {role: spec for role, spec in specs.items() if spec != _STAND_IN}
-        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind == "endpoint" for spec in given.values()) else None
+        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind != "script" for spec in given.values()) else None
         if replies is not None:
             stack.callback(replies.close)
         llms = open_llms(given, Settings(plan.connection, replies, plan.device, plan.thinking))
         stack.callback(close_llms, llms.values())
+        llms = llms if replies is None else _cache_replies(llms, given, plan, replies)
         options = plan.target.options if plan.target else SearchOptions()
         yield Services(
             llms={**dict.fromkeys(specs, stand_in_llm()), **llms}, searcher=searcher, look_up_title=look_up_title, search=options
         )
+
+
+def _cache_replies(llms: Mapping[str, LLM], specs: Mapping[str, ModelSpec], plan: Plan, replies: ReplyCache) -> dict[str, LLM]:
+    """Return the models, those in this process with cached replies. A model of several roles remains one; endpoints cache by themselves."""
+    cached: dict[ModelSpec, LLM] = {}
+    for role, spec in specs.items():
+        if spec not in cached and BACKENDS[spec.backend].kind == "checkpoint":
+            identity = model_identity(spec, plan.device)
+            if identity.get("commit", True) is not None:
+                known = json.dumps([identity, plan.thinking, llms[role].capabilities.context], sort_keys=True, default=str)
+                cached[spec] = CachedLLM(llms[role], replies, known)
+    return {role: cached.get(specs[role], llm) for role, llm in llms.items()}
 
 
 def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | None, TitleLookup | None]:

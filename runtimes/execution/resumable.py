@@ -107,7 +107,7 @@ class ResumableRun(NamedTuple):
 
         Args:
             folder: folder of a new run, or of the run to resume.
-            cache: file for replies of endpoints; None: ``REPLIES`` in the folder.
+            cache: file for replies of models; None: ``REPLIES`` in the folder.
             source: source of the questions, for the record of this start.
             progress: called with the numbers of finished and of all questions.
 

@@ -11,15 +11,17 @@ import json
 import logging
 import sqlite3
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from wikidx.corpora.errors import StorageError
+from wikidx.runtimes.errors import LLMError
 
-from .base import Call, Generate, Reply
+from .base import LLM, Call, Capabilities, Deliver, Generate, Reply
 
 _BUSY_S = 30.0
 _REPLY = TypeAdapter(Reply)
@@ -66,7 +68,7 @@ class ReplyCache:
             raise
 
     def get(self, model: str, call: Call) -> Reply | None:
-        """Return the cached reply to a call, or None. ``model`` is the name of the model with its URL."""
+        """Return the cached reply to a call, or None. ``model`` is all that identifies the model, such as its name and URL."""
         if not is_repeatable(call):
             return None
         key = cache_key(model, call)
@@ -100,3 +102,61 @@ class ReplyCache:
 
     def _refusal(self, error: Exception) -> StorageError:
         return StorageError(f"replies cannot be kept in {self._file}: {error}; name another file, or delete this one")
+
+
+class CachedLLM:
+    """A model in this process whose replies are cached.
+
+    Args:
+        llm: the model; closed with this object.
+        cache: the cache, which stays open.
+        model: all that identifies the model, its weights and its options.
+    """
+
+    def __init__(self, llm: LLM, cache: ReplyCache, model: str) -> None:
+        self._llm, self._cache, self._model = llm, cache, model
+
+    @property
+    def name(self) -> str:
+        """Backend and model, as named by the user."""
+        return self._llm.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Known capabilities of the model."""
+        return self._llm.capabilities
+
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+        """Answer a batch of calls, of which the model gets those without a cached reply; raises as the model does."""
+        replies: dict[int, Reply | LLMError] = {}
+        for number, call in enumerate(calls):
+            if (reply := self._cache.get(self._model, call)) is not None:
+                replies[number] = reply
+        missing = [number for number in range(len(calls)) if number not in replies]
+        if deliver is not None:
+            deliver(dict(replies))
+
+        def keep(answers: Mapping[int, Reply | LLMError]) -> None:
+            new = {missing[number]: answer for number, answer in answers.items() if missing[number] not in replies}
+            replies.update(new)
+            for number, answer in new.items():
+                if isinstance(answer, Reply):
+                    self._cache.put(self._model, calls[number], answer)
+            if deliver is not None:
+                deliver(new)
+
+        if missing:
+            keep(dict(enumerate(self._llm.run([calls[number] for number in missing], keep))))
+        return [replies[number] for number in range(len(calls))]
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return self._llm.count_tokens(text)
+
+    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+        """Return the first or last tokens of a text."""
+        return self._llm.truncate(text, max_tokens, keep=keep)
+
+    def close(self) -> None:
+        """Close the model."""
+        self._llm.close()

@@ -9,7 +9,8 @@ import pytest
 
 from wikidx.corpora.errors import StorageError
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
-from wikidx.runtimes.llms.cache import ReplyCache, cache_key
+from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache, cache_key
+from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 DIFFERENT: list[Call] = [
     Generate(prompt="a"),
@@ -97,3 +98,23 @@ def test_a_file_whose_schema_is_damaged_is_refused(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CR\xe5ATE TABLE"))
     with pytest.raises(StorageError, match=r"replies cannot be kept in .*replies\.sqlite"):
         ReplyCache(file)
+
+
+def test_a_model_in_this_process_answers_each_call_once(tmp_path: Path) -> None:
+    """Of each kind. Sampling without a seed is never cached, and another model's replies are its own."""
+    asked: list[Call] = []
+
+    def answer(call: Call) -> str | float:
+        asked.append(call)
+        return "text" if isinstance(call, Generate) else 0.25
+
+    unseeded = Generate(prompt="a", decoding=Decoding(temperature=1.0))
+    calls: list[Call] = [Generate(prompt="a"), AskYesNo(prompt="a"), MeanNll(prompt="a", continuation="b"), unseeded]
+    cache = ReplyCache(tmp_path / "replies.sqlite")
+    first = CachedLLM(ScriptedLLM(answer), cache, "m").run(calls)
+    mixed = CachedLLM(ScriptedLLM(answer), cache, "m").run([Generate(prompt="new"), *calls])
+    assert mixed[1:] == first
+    assert asked == [*calls, Generate(prompt="new"), unseeded]
+    CachedLLM(ScriptedLLM(answer), cache, "other").run(calls[:1])
+    assert asked[6:] == calls[:1]
+    cache.close()
