@@ -16,7 +16,8 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_servi
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
 from wikidx.runtimes.execution.services import Services
-from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Schema
+from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema
+from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.dialects import recognize
 from wikidx.runtimes.llms.openai_bodies import BEGINS_ANEW, OWN_SAMPLING
 from wikidx.runtimes.llms.openai_connection import Connection
@@ -348,3 +349,35 @@ def test_gpt_5_s_refusals_are_learned_once_and_its_thoughts_get_room() -> None:
     assert texts == ["Mercury", "Mercury"]
     assert len(server.bodies) == 8  # five refusals, a reply without room, and two with it
     assert {body.get("reasoning_effort") for body in server.bodies[5:]} == {"none"}
+
+
+def test_the_model_that_answers_to_another_name_is_recorded() -> None:
+    """llama.cpp answers under any name."""
+    with opened(LLAMA_CPP, lambda path, body: (200, {**chat("a")[1], "model": "fake.gguf"})) as (model, server):
+        (reply,) = model.run([Generate(prompt=TURNS)])
+    assert isinstance(reply, Reply)
+    assert (server.bodies[0]["model"], reply.model) == ("fake", "fake.gguf")
+
+
+def test_a_base_model_s_answer_ends_where_it_makes_up_another_question() -> None:
+    """A server of a model without a chat template has plain completions alone."""
+    written = " Mercury\n\nQuestion: What is the capital of France?\nAnswer: Paris"
+
+    def complete(path: str, body: dict[str, Any]) -> Answer:
+        if "messages" in body:
+            return refusal("the model has no chat template", 400)
+        return 200, {"choices": [{"text": written, "finish_reason": "length"}]}
+
+    asked = (Message("system", "Answer briefly."), Message("user", "Question: Which metal is liquid?\nAnswer:"))
+    with opened(UNKNOWN, complete) as (model, server):
+        gen = one(model, Generate(prompt=asked))
+    assert (gen.text.strip(), gen.finish) == ("Mercury", "stop")
+    assert "\nQuestion:" in server.bodies[-1]["stop"]
+
+
+def test_a_known_dialect_is_not_looked_for() -> None:
+    with opened(UNKNOWN, says("a"), dialect=LLAMA_CPP_DIALECT, name="llamacpp:mine") as (model, server):
+        one(model, Generate(prompt=TURNS))
+    assert model.name == "llamacpp:mine"
+    assert server.bodies[0]["repeat_penalty"] == 1.0
+    assert "/version" not in server.asked
