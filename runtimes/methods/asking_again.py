@@ -32,10 +32,10 @@ def is_cut_within(output: Gen, value: str) -> bool:
     return output.finish == "length" and output.text.rstrip().endswith(value)
 
 
-def request_field(method: str, prompt: Chat, output: Gen, field: str, description: str, decoding: Decoding) -> Run[FieldText]:
+def request_field(method: str, prompt: Chat, output: Gen, field: str, question: str, decoding: Decoding) -> Run[FieldText]:
     """Request a field that ``output`` lacks by the method's prompt ``again``. The output may be cut to fit the context."""
     written = Message("assistant", output.text, ((0, len(output.text)),))
-    request = load_template(method, "again")(field=field, description=description)
+    request = load_template(method, "again")(field=field, question=question)
     beginning = f'{{"{field}": "'
     again = (*prompt, written, *request, Message("assistant", beginning))
     reply = yield from generate(again, replace(decoding, stop=(_END_OF_FIELD,)))

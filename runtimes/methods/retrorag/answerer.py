@@ -18,7 +18,6 @@ from .state import State, score_yes
 _UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # as in MetaRAG
 _MAX_REVISED_WORDS = 10  # words of a revised answer, as in MetaRAG
 _FAULTS = ("wrong reasoning", "off the question", "redundant")
-_ANSWER_DESCRIPTION = "the answer alone, in as few words as name it exactly; yes or no where that is asked"
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
 
@@ -63,7 +62,7 @@ def answer_question(state: State) -> Run[Attempt]:
     attempt = read_attempt(prompt, output)._replace(source=state.source)
     if is_free(output) and not attempt.parse_ok:
         decoding = state.decoding(options.answer_tokens)
-        text, is_cut = yield from request_field("retrorag", prompt, output, "answer", _ANSWER_DESCRIPTION, decoding)
+        text, is_cut = yield from request_field("retrorag", prompt, output, "answer", state.question, decoding)
         attempt = attempt._replace(answer=text, parse_ok=not is_cut) if text else attempt
     return attempt._replace(monitor=monitors[0].text.strip()) if monitors else attempt
 

@@ -53,7 +53,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     is_cut = is_cut_within(output, getattr(trajectory, _answer_field(options)))
     is_asked_again = _is_incomplete(output, trajectory, options)
     if is_asked_again:
-        trajectory, is_cut = yield from _ask_again(prompt, output, trajectory, options)
+        trajectory, is_cut = yield from _ask_again(question, prompt, output, trajectory, options)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
     formatted = TASKS[options.task].format(final.text, final.n_passages)
@@ -89,13 +89,13 @@ def _answer_field(options: SelfReasoningOptions) -> str:
     return "analysis" if TASKS[options.task].is_analysis else "answer"
 
 
-def _ask_again(prompt: Chat, output: Gen, trajectory: Trajectory, options: SelfReasoningOptions) -> Run[tuple[Trajectory, bool]]:
+def _ask_again(
+    question: str, prompt: Chat, output: Gen, trajectory: Trajectory, options: SelfReasoningOptions
+) -> Run[tuple[Trajectory, bool]]:
     """Request the missing field of the answer; return the trajectory with it, and whether the token limit cut it."""
     field = _answer_field(options)
     decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-    text, is_cut = yield from request_field(
-        "self_reasoning", prompt, output, field, requested_fields(options)[field]["description"], decoding
-    )
+    text, is_cut = yield from request_field("self_reasoning", prompt, output, field, question, decoding)
     return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=first_line(text)), is_cut
 
 

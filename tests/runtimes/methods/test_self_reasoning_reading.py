@@ -210,6 +210,7 @@ def test_an_object_without_an_answer_is_asked_for_it_once(reply: str, answer: st
     assert written == Message("assistant", FREE.text, ((0, len(FREE.text)),))
     assert isinstance(request, Message)
     assert 'lacks the field "answer"' in request.content
+    assert request.content.endswith(f"Question: {Q}")
     assert (again.decoding.max_tokens, again.decoding.stop) == (256, ('"}',))
 
 
