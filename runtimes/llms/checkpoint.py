@@ -6,7 +6,7 @@ that the template refuses are folded (``turns``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -87,17 +87,25 @@ class CheckpointLLM:
         Raises:
             IdxError: no call can be answered, for instance because the device runs out of memory.
         """
-        replies = self._run(calls)
+
+        def deliver_final(part: Mapping[int, Reply | LLMError]) -> None:
+            final = {n: reply for n, reply in part.items() if self._thinks or not isinstance(reply, Reply) or not lacks_room(reply)}
+            if deliver is not None and final:
+                deliver(final)
+
+        replies = self._run(calls, deliver_final)
         if self._thinks:
             return replies
         short = [number for number, reply in enumerate(replies) if isinstance(reply, Reply) and lacks_room(reply)]
         unexpected = [number for number in short if self._mode(calls[number]) == "off"]
         self._thinks = bool(unexpected)
-        for number, again in zip(unexpected, self._run([calls[number] for number in unexpected]) if unexpected else (), strict=True):
+        for number, again in zip(
+            unexpected, self._run([calls[number] for number in unexpected], _ignore) if unexpected else (), strict=True
+        ):
             replies[number] = again
         return replies
 
-    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:
         raise NotImplementedError
 
     def _limit_answer(self, gen: Gen, prepared: PreparedCall) -> Gen:
@@ -210,6 +218,10 @@ class CheckpointLLM:
             return False
         end = encode(prompt)[0][-_END_TOKENS:]
         return opens_thought(str(self._tokenizer.decode(list(end), skip_special_tokens=False)))
+
+
+def _ignore(part: Mapping[int, Reply | LLMError]) -> None:
+    """Leave replies until the batch is complete."""
 
 
 def padding_id(tokenizer: Any) -> int:  # noqa: ANN401 - transformers has no types

@@ -7,7 +7,7 @@ attention biases, states instead of keys and values) are run in padded batches (
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,10 +97,11 @@ class PackedModel(Model):
         return nlls
 
     @torch.inference_mode()
-    def generate(self, rows: Sequence[Row]) -> None:
+    def generate(self, rows: Sequence[Row], on_finished: Callable[[], None] = lambda: None) -> None:
         """Generate tokens until every row is finished; the rows are changed in place. Rows that do not fit the memory wait."""
         generators, groups = make_generators(rows), list[Group]()
         waiting = sorted(rows, key=lambda row: tuple(row.prompt), reverse=True)
+        n_open = len(rows)
         while waiting or groups:
             if waiting and 2 * _count_entries(groups) <= self.batch_tokens:
                 groups += self._admit(waiting, self.batch_tokens - _count_entries(groups), generators)
@@ -108,6 +109,8 @@ class PackedModel(Model):
                 self._write(groups, generators)
                 waiting += self._make_room(groups)
             groups = [group for group in groups if group.rows]
+            if n_open > (n_open := sum(row.finish is None for row in rows)):
+                on_finished()
 
     def _admit(self, waiting: list[Row], room: int, generators: Generators) -> list[Group]:
         """Read the prompts of waiting rows, as many as fit, and begin their texts."""

@@ -129,10 +129,11 @@ class Model:
             yield from (numbers[start : start + n_rows] for start in range(0, len(numbers), n_rows))
 
     @torch.inference_mode()
-    def generate(self, rows: Sequence[Row]) -> None:
-        """Generate tokens until every row is finished; the rows are changed in place."""
+    def generate(self, rows: Sequence[Row], on_finished: Callable[[], None] = lambda: None) -> None:
+        """Generate tokens until every row is finished; the rows are changed in place. ``on_finished`` is called when some are."""
         for batch in self._batches([len(row.prompt) + row.decoding.max_tokens for row in rows]):
             self._generate_together([rows[number] for number in batch])
+            on_finished()
 
     def _generate_together(self, rows: Sequence[Row]) -> None:
         generators = make_generators(rows)

@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
@@ -18,7 +18,7 @@ from wikidx.indexer.machine.devices import free_memory, resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Reply, YesNo
+from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .gguf_files import checkpoint_folder
 from .options import EngineOptions
@@ -75,33 +75,49 @@ class TransformersEngine(CheckpointLLM):
             f"hf:{model}", tokenizer, top_logprobs=None, structured=frozenset({"choice"}), context=context, thinking=options.thinking
         )
 
-    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:
         prepared_calls = list(map(self._prepare, calls))
         replies: dict[int, Reply | LLMError] = {
             number: error for number, error in enumerate(prepared_calls) if isinstance(error, PromptTooLong)
         }
         with device_errors(self._model.device, f"a batch of {self._model.batch_tokens} tokens", "set fewer by --llm-option batch_tokens=N"):
-            for kind, answer in ((Generate, self._generate), (AskYesNo, self._yes_no), (MeanNll, self._nll)):
-                of_kind = {
-                    number: prepared
-                    for number, prepared in enumerate(prepared_calls)
-                    if isinstance(prepared, PreparedCall) and isinstance(prepared.call, kind)
-                }
+            for kind, answer in ((AskYesNo, self._yes_no), (MeanNll, self._nll)):
+                of_kind = self._of_kind(kind, prepared_calls)
                 replies |= zip(of_kind, answer(list(of_kind.values())), strict=True)
+            deliver(dict(replies))
+            replies |= self._generate(self._of_kind(Generate, prepared_calls), deliver)
         return [replies[number] for number in range(len(calls))]
 
     def close(self) -> None:
         """Release the model."""
         del self._model
 
-    def _generate(self, calls: list[PreparedCall]) -> list[Reply]:
-        texts = [[self._row(prepared, number) for number in range(prepared.call.n)] for prepared in calls]
-        rows = list(itertools.chain.from_iterable(texts))
-        self._model.generate(rows)
-        return [
-            Reply(tuple(self._gen(prepared, row) for row in own_rows), len(prepared.ids), sum(len(row.generated) for row in own_rows))
-            for prepared, own_rows in zip(calls, texts, strict=True)
-        ]
+    @staticmethod
+    def _of_kind(kind: type[Call], prepared_calls: Sequence[PreparedCall | PromptTooLong]) -> dict[int, PreparedCall]:
+        """Return the calls of a kind, by number."""
+        return {
+            number: prepared
+            for number, prepared in enumerate(prepared_calls)
+            if isinstance(prepared, PreparedCall) and isinstance(prepared.call, kind)
+        }
+
+    def _generate(self, calls: Mapping[int, PreparedCall], deliver: Deliver) -> dict[int, Reply]:
+        """Generate the texts of all calls together; deliver the reply to a call as soon as its last text is finished."""
+        texts = {number: [self._row(prepared, text) for text in range(prepared.call.n)] for number, prepared in calls.items()}
+        replies = dict[int, Reply]()
+
+        def deliver_finished() -> None:
+            finished = [number for number, rows in texts.items() if number not in replies and all(row.finish is not None for row in rows)]
+            new = {number: self._reply(calls[number], texts[number]) for number in finished}
+            replies.update(new)
+            deliver(new)
+
+        self._model.generate(list(itertools.chain.from_iterable(texts.values())), deliver_finished)
+        deliver_finished()
+        return replies
+
+    def _reply(self, prepared: PreparedCall, rows: Sequence[Row]) -> Reply:
+        return Reply(tuple(self._gen(prepared, row) for row in rows), len(prepared.ids), sum(len(row.generated) for row in rows))
 
     def _row(self, prepared: PreparedCall, number: int) -> Row:
         from .transformers_decoding import Row

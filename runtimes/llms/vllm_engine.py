@@ -16,7 +16,7 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Choice, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, Thinking, YesNo
+from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, Thinking, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall
 from .text import MAX_BLANKS, NO_SINGLE_TOKEN
 from .thinking import finish_text, split_thinking
@@ -69,7 +69,7 @@ class VllmEngine(CheckpointLLM):
             thinking=thinking,
         )
 
-    def _run(self, calls: Sequence[Call]) -> list[Reply | LLMError]:
+    def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:  # noqa: ARG002 - all at once
         """Answer a batch of calls in one engine call. If the engine fails, every call has an error."""
         prepared_calls = list(map(self._prepare, calls))
         fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.runtimes.command_line import Command
+from tests.runtimes.command_line import Command, without_times
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
@@ -23,6 +25,8 @@ from wikidx.indexer import planning
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.planning import BuildSpec, build_part, describe_interruption
 from wikidx.indexer.vectors.file import finished_ranges
+from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.llms.base import Call, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 
@@ -51,6 +55,37 @@ def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
         interrupt(endpoint, "run", *asked, "--llm", f"openai:tiny@{url}")
         endpoint.seconds = 0
         assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").out
+
+
+@pytest.mark.slow  # twenty processes
+@pytest.mark.usefixtures("sample_home")
+def test_twenty_kills_at_any_moment_lose_no_finished_question(tmp_path: Path) -> None:
+    """The predictions of greedy decoding are those of a run that nobody killed."""
+
+    def answer(call: Call) -> str:
+        n = zlib.crc32(prompt_text(call.prompt).encode())
+        return f"So the answer is: {n % 9}." if n % 4 == 0 else f"Thing {n % 99} is known."
+
+    endpoint, drawn, n_lines = Endpoint(ScriptedLLM(answer)), random.Random(0), [0]
+    endpoint.seconds = 0.3
+    with serving(endpoint) as url:
+        asked = ["run", "ircot", "--questions", "sample", "--corpus", "sample", "--llm", f"openai:tiny@{url}", "--concurrency", "4"]
+        for _ in range(20):
+            n_bodies = len(endpoint.bodies)
+            process = subprocess.Popen([*IDX, *asked, "--out", str(tmp_path / "killed")], cwd=ROOT, stderr=subprocess.DEVNULL)
+            while len(endpoint.bodies) == n_bodies and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(drawn.uniform(0, 1.5))
+            process.kill()
+            process.wait(30)
+            n_lines.append((tmp_path / "killed" / PREDICTIONS).read_bytes().count(b"\n"))
+        assert n_lines == sorted(n_lines)
+        assert n_lines[-1] < 107
+        endpoint.seconds = 0
+        for name in ("killed", "whole"):
+            assert "107 questions, 107 answered" in idx_process(*asked, "--out", tmp_path / name).out
+    killed, whole = (read_predictions(tmp_path / name).records for name in ("killed", "whole"))
+    assert {name: without_times(killed[name]) for name in killed} == {name: without_times(whole[name]) for name in whole}
 
 
 def test_ctrl_c_waits_for_no_teacher_and_no_judge(sample_home: Path, tmp_path: Path) -> None:

@@ -271,3 +271,16 @@ def test_an_endless_greedy_text_ends_before_its_limit(tmp_path: Path) -> None:
     drawn = Decoding(max_tokens=200, temperature=1.0, seed=3)
     (text,) = gens(engine.run([Generate(prompt="The river", decoding=drawn)])[0])
     assert len(text.token_ids or ()) == 200 or text.finish == "stop"
+
+
+def test_replies_are_delivered_as_soon_as_their_texts_are_finished(tiny: TransformersEngine) -> None:
+    """Scores first, then short texts before long ones; together they are the batch's replies."""
+    calls: list[Call] = [
+        Generate(prompt="The river", decoding=Decoding(max_tokens=40)),
+        Generate(prompt="A town", decoding=Decoding(max_tokens=3)),
+        AskYesNo(prompt="Is it?"),
+    ]
+    parts: list[dict[int, Reply | LLMError]] = []
+    replies = tiny.run(calls, lambda part: parts.append(dict(part)))
+    assert [set(part) for part in parts] == [{2}, {1}, {0}]
+    assert {number: reply for part in parts for number, reply in part.items()} == dict(enumerate(replies))
