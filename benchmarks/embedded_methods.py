@@ -59,9 +59,9 @@ _TRIALS = {
     "react": _Trial("max_steps=4 at_limit=answer", 3600, 65),
     "refeed": _Trial("samples=3 k=3", 630, 75),
     "self_reasoning": _Trial("k=2 max_tokens=192 reader_tokens=64", 1830, 115),
-    "ra_isf": _Trial("k=2 max_depth=1 depth_test=leaf max_sub_questions=2 max_tokens=48", 1400, 120),
+    "ra_isf": _Trial("k=2 shots=2 max_depth=1 depth_test=leaf max_sub_questions=2 max_tokens=96", 2200, 80),
     "retrorag": _Trial(
-        "max_rounds=2 k=2 n_source=2 max_inferences=2 shots=2 reason_tokens=96 answer_tokens=24 inference_tokens=48", 3200, 180
+        "max_rounds=2 k=2 n_source=2 max_inferences=2 shots=2 reason_tokens=96 answer_tokens=48 inference_tokens=48", 5800, 260
     ),
 }
 
