@@ -1,0 +1,118 @@
+"""All methods with a real language model in llama.cpp: its server in a process of its own, and in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.every_method import short_options
+from tests.runtimes.llms.calling import gens
+from wikidx.corpora.build import open_store
+from wikidx.corpora.known.sample import questions
+from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import LLM, Generate, Message
+from wikidx.runtimes.llms.embedded import embedded_file
+from wikidx.runtimes.llms.gguf_q4_0 import requantize
+from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
+from wikidx.runtimes.llms.naming import open_llms, parse_spec
+from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.questions import Question
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sample_home")]
+
+N_ASKED = 3  # of each method: 39 questions in all
+N_TOKENS = 24
+MULTI_STEP = {"react": {"shots": 2, "max_tokens": 48}, "self_ask": {"shots": 2, "max_tokens": 48}}
+SECOND_STEP = {"react": "Thought 2", "self_ask": "Intermediate answer:"}
+"""Texts that the second step of methods that continue their own text has in the beginning of the answer."""
+
+SERVER = """
+import sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.model_alias = sys.argv[1], {"smollm2"}
+params.n_parallel, params.n_ctx, params.verbosity = 2, 16384, -1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("home")))
+        return requantize(embedded_file("smollm2"))
+
+
+@pytest.fixture(scope="module")
+def served(weights: Path) -> Iterator[LLM]:
+    """The embedded model behind llama.cpp's server, in the form in which users name it."""
+    command = [sys.executable, "-c", SERVER, str(weights)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        (model,) = open_llms({"answer": parse_spec(f"openai:smollm2@{url}/v1")}).values()
+        yield model
+        model.close()
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def embedded(weights: Path) -> Iterator[LLM]:
+    model = LlamaCpp(str(weights))
+    yield model
+    model.close()
+
+
+def answer(name: str, llm: LLM, n_asked: int) -> list[Prediction]:
+    """Answer the first questions of ``sample``; no question may fail."""
+    method, store = find_method(name), open_store("sample")
+    options = method.options(**{**short_options(name, N_TOKENS), **MULTI_STEP.get(name, {})})
+    asked = [Question(str(number), question.question) for number, question in enumerate(questions()[:n_asked])]
+    services = Services(
+        llms=dict.fromkeys(method.roles, llm),
+        searcher=open_searcher("sample"),
+        look_up_title=lambda title: store.get_many(store.rows_with_title(title)),
+    )
+    finished = list(execute(lambda question: method.run(question, options), asked, services, in_flight=4))
+    assert len(finished) == n_asked
+    assert [one.error for one in finished] == [None] * n_asked
+    assert all(one.cost.completion_tokens > 0 for one in finished)
+    return finished
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_answers_over_the_server(name: str, served: LLM) -> None:
+    """The server repeats the beginning of an answer. Read as new, it would be the first step of ReAct and Self-Ask again."""
+    requests = [step.request for one in answer(name, served, N_ASKED) for step in one.steps]
+    if name in SECOND_STEP:
+        prompts = [str(request.prompt) for request in requests if isinstance(request, Generate)]
+        assert any(SECOND_STEP[name] in prompt.rpartition("role='assistant'")[2] for prompt in prompts)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_answers_forty_questions_over_the_server(name: str, served: LLM) -> None:
+    answer(name, served, 40)
+
+
+@pytest.mark.parametrize("name", ["rag", "self_reasoning", "refeed"])
+def test_a_method_answers_in_this_process(name: str, embedded: LLM) -> None:
+    answer(name, embedded, 1)
+
+
+def test_the_server_repeats_the_beginning_of_an_answer_and_it_is_taken_away(served: LLM) -> None:
+    beginning = "The capital of France is the city of"
+    prompt = (Message("user", "What is the capital of France?"), Message("assistant", beginning))
+    (gen,) = gens(served.run([Generate(prompt=prompt)])[0])
+    assert "Paris" in gen.text
+    assert beginning not in gen.text
+    assert gen.degraded == ()
