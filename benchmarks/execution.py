@@ -137,7 +137,7 @@ def measure(source: Path, method: str, kind: str, concurrency: int) -> dict[str,
     """Run a method over the sample's questions."""
     with serving(kind) as url, tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        options = ["--corpus", "sample", "--retriever", "bm25", "--concurrency", str(concurrency), "--in-flight", str(4 * concurrency)]
+        options = ["--corpus", "sample", "--retriever", "bm25", "--concurrency", str(concurrency)]
         model = f"openai:{method}@{url}/v1"
         ran = json.loads(idx(source, "run", method, "--questions", "sample", *options, "--llm", model, "--out", str(out), "--json"))
         with urllib.request.urlopen(f"{url}/totals") as response:
