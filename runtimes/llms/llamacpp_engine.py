@@ -87,7 +87,7 @@ class LlamaCpp:
         if file is None:
             raise InputError(f"{model} is no GGUF file: llamacpp: takes GGUF files, hf: other checkpoints")
         key, n_slots = secrets.token_urlsafe(), options.slots or min(max(n_threads(), _SLOTS.start), _SLOTS.stop - 1)
-        params = _parameters(package, requantize(file) if model in EMBEDDED else file, options, n_slots)
+        params = _parameters(package, model, requantize(file) if model in EMBEDDED else file, options, n_slots)
         params.api_keys = [key]
         self._engine: Any = _start(package, params, model)
         connection = ConnectionOptions(
@@ -99,7 +99,7 @@ class LlamaCpp:
             name=self.name,
             dialect=_GUIDED,
         )
-        self._client = OpenAIHttp(file.name, f"{self._engine.listening_address}/v1", options=connection)
+        self._client = OpenAIHttp(model, f"{self._engine.listening_address}/v1", options=connection)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -142,9 +142,9 @@ def _import(name: str) -> Any:  # noqa: ANN401 - the package has no types
             del os.environ[variable]
 
 
-def _parameters(package: Any, file: Path, options: LlamaCppOptions, n_slots: int) -> Any:  # noqa: ANN401 - the package has no types
+def _parameters(package: Any, model: str, file: Path, options: LlamaCppOptions, n_slots: int) -> Any:  # noqa: ANN401 - the package has no types
     params = package.CommonParams()
-    params.model.path, params.model_alias = str(file), {file.name}
+    params.model.path, params.model_alias = str(file), {model}
     params.n_parallel, params.n_ctx = n_slots, n_slots * options.context  # a slot's share is at most the model's own context
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or n_threads()
     params.n_gpu_layers = 0 if options.device == "cpu" else -1  # the number that fits

@@ -64,7 +64,10 @@ def test_a_file_s_texts_are_those_of_the_same_weights_in_transformers(tiny_llama
     save_tiny_gguf(tiny_llama, tmp_path / "folder" / "tiny.gguf")
     model = LlamaCpp(str(tmp_path / "folder"), options=LlamaCppOptions(slots=3))
     try:
-        here, there = one(model, call).text, gens(tiny.run([call])[0])[0].text
+        (reply,) = model.run([call])
+        assert isinstance(reply, Reply)
+        assert reply.model == str(tmp_path / "folder")  # as the user named it
+        here, there = gens(reply)[0].text, gens(tiny.run([call])[0])[0].text
         assert here == there.rstrip("\ufffd")  # llama.cpp leaves the beginning of a character out
         assert model.capabilities.context == CONTEXT
     finally:
