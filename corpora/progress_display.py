@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LOG_EVERY_S = 10.0
+_MIN_DONE = 16  # units before the remaining time is estimated
 
 
 def format_duration(seconds: float) -> str:
@@ -82,11 +83,17 @@ class _State:
     def line(self, done: int, total: int | None) -> str:
         rate = self._rate(done)
         of = f" of {self._text(total)}" if total else ""
-        return f"{self._text(done)}{of}{self._unit}" + (f", {self._text(rate)}{self._unit}/s" if rate else "")
+        return f"{self._text(done)}{of}{self._unit}" + (f", {self._per_s(rate)}{self._unit}/s" if rate else "")
 
     def left(self, done: int, total: int | None) -> str:
+        """Return the expected time that is left; nothing at first: what finishes together says little about the rest."""
         rate = self._rate(done)
-        return f", about {format_duration((total - done) / rate)} left" if total and rate else ""
+        if not total or not rate or self._first is None or done - self._first[0] < min(_MIN_DONE, total / 4):
+            return ""
+        return f", about {format_duration((total - done) / rate)} left"
+
+    def _per_s(self, rate: float) -> str:
+        return f"{rate:.2g}" if self._unit and rate < 10 else self._text(rate)
 
     def _rate(self, done: int) -> float:
         if self._first is None or done < self._first[0]:
