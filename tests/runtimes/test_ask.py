@@ -41,9 +41,10 @@ def test_the_answer_and_the_passages_used(idx: Command, script: Script) -> None:
     ]
     assert [line for line in lines if line.startswith("  2  ")] == ["  2  Neon  [element-10#0]"]
     result = json.loads(idx(*asked, "--json"))
-    assert list(result) == ["method", "question", "answer", "passages", "detail", "degraded", "cost", "timing"]
+    assert list(result) == ["method", "question", "answer", "passages", "detail", "degraded", "cost", "timing", "replies"]
     assert (result["method"], result["question"], result["answer"]) == ("rag", LIQUID, "Mercury")
     assert [passage["id"] for passage in result["passages"]] == list(BEST)
+    assert result["replies"] == {"texts": 1, "cut": 0, "empty": 0}
     assert result["cost"] == {"calls": 1, "prompt_tokens": 216, "completion_tokens": 1, "searches": 1, "queries": 1, "waves": 2}
     (searched, generated) = json.loads(idx(*asked, "--json", "--trace"))["steps"]
     assert (searched["request"], generated["request"], generated["result"][0]["text"]) == ("retrieve", "generate", " Mercury\n")

@@ -142,7 +142,7 @@ def test_demonstrations_precede_the_answerer_s_question() -> None:
     [
         ('```json\n{"reason": "r", "answer": "Byron"}\n```', "r", "Byron", True),
         ("Reason: because.\nAnswer: Byron", "because.", "Byron", True),
-        ("So the answer is Byron.", "So the answer is Byron.", "So the answer is Byron.", False),
+        ("So the answer is Byron.", "So the answer is Byron.", "Byron", True),
         ('{"reason": "it goes on and', "it goes on and", "it goes on and", False),
         ('{"reason": "r", "answer": ["Byron", 6]}', "r", "Byron, 6", True),
         ('{"reason": null, "answer": "バイロン卿"}', "", "バイロン卿", True),
