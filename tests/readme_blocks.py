@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"`([\w./]+)`:\s*\Z")
+_FILE = re.compile(r"`(\w[\w./]*)`:\s*\Z")
 _TABLE = re.compile(r"line in `(\w+)` of `([\w./]+)`:\s*\Z")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
