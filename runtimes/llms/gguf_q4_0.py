@@ -53,7 +53,7 @@ def _write(file: Path, folder: Path) -> int:
             is_slow = tensor.tensor_type == slow
             data = quants.quantize(quants.dequantize(tensor.data, slow), fast) if is_slow else tensor.data
             writer.add_tensor(tensor.name, data, raw_dtype=fast if is_slow else tensor.tensor_type)
-    except (KeyError, ValueError) as error:
+    except (LookupError, ValueError) as error:
         raise InputError(f"{file} is corrupt: {first_line(error)}") from error
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -168,6 +168,18 @@ def test_closing_ends_calls_in_progress(own_home: Path, monkeypatch: pytest.Monk
     assert time.monotonic() - start < 20  # of minutes that the texts would take
 
 
+@pytest.mark.parametrize("length", [4, 10, 24, 1_000])
+def test_a_truncated_file_is_refused_and_leaves_no_copy(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    file = save_tiny_gguf(tiny_llama, tmp_path / "whole.gguf")
+    (tmp_path / "cut.gguf").write_bytes(file.read_bytes()[:length])
+    with pytest.raises(InputError, match=r"cut\.gguf is corrupt"):
+        requantize(tmp_path / "cut.gguf")
+    assert not list((tmp_path / "home").rglob("model.gguf"))
+
+
 @pytest.mark.slow
 def test_the_embedded_model_is_requantized_once(
     smollm2: LlamaCpp, own_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
