@@ -43,7 +43,7 @@ class _OpenQuestion:
         steps: requests with their results.
         answer: the answer; None: no answer yet, or an error.
         error: the first error; None: no error.
-        last: key of the last step that counts: after an error, requests that a later one would follow are given up.
+        failed: key of the request with the first error; beyond all keys if there is none.
         n_pending: number of requests without results.
         started: start of the question, by ``time.monotonic``.
     """
@@ -53,7 +53,6 @@ class _OpenQuestion:
     answer: Answer | None = None
     error: IdxError | None = None
     failed: _Key = (1 << 62, True, ())
-    last: _Key = (1 << 62, True, ())
     n_pending: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -61,7 +60,12 @@ class _OpenQuestion:
         """Keep the error of a request, or of the generator before it, unless an earlier place has failed."""
         if key < self.failed:
             self.error, self.failed = error, key
-            self.last = (key[0], True, (math.inf,)) if key[1] else key
+
+    @property
+    def last(self) -> _Key:
+        """Key before which steps count: after an error, the rest of its wave does, and what would follow is given up."""
+        wave, waits, _ = self.failed
+        return (wave, True, (math.inf,)) if waits else self.failed
 
 
 @dataclass(slots=True)

@@ -20,7 +20,11 @@ _PAUSE_S = 0.5  # between two looks at a conversion by another process
 
 def folder_of(file: Path, name: str) -> Path:
     """Return the folder of a file's conversion, existing or not. Equal files share it."""
-    return home() / "checkpoints" / name / checksum(file)[:32]
+    return _folder(checksum(file), name)
+
+
+def _folder(sha256: str, name: str) -> Path:
+    return home() / "checkpoints" / name / sha256[:32]
 
 
 def convert_once(file: Path, name: str, write: Callable[[Path], int], *, kind: str, version: int = 1, packages: Sequence[str] = ()) -> Path:
@@ -37,7 +41,8 @@ def convert_once(file: Path, name: str, write: Callable[[Path], int], *, kind: s
     Raises:
         StorageError: the data home cannot keep the conversion.
     """
-    folder, sha256 = folder_of(file, name), checksum(file)
+    sha256 = checksum(file)
+    folder = _folder(sha256, name)
 
     def find() -> Manifest | None:
         try:

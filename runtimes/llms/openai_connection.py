@@ -17,6 +17,8 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -33,6 +35,7 @@ from wikidx.indexer.machine.failures import first_line
 from wikidx.retrievers.timed_http import TIMED_POOLS
 from wikidx.runtimes.errors import LLMError, Unreachable
 
+from .base import Call, Reply
 from .json_shape import find_mismatch
 from .openai_bodies import Body, Refusal, parse_refusal
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
@@ -63,6 +66,16 @@ class Overloaded(LLMError):
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+def answer_all(pool: ThreadPoolExecutor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call]) -> list[Reply | LLMError]:
+    """Answer calls concurrently, and return the replies in order. After an error or Ctrl-C, calls that have not started are cancelled."""
+    jobs = [pool.submit(answer, call) for call in calls]
+    try:
+        return [job.result() for job in jobs]
+    finally:
+        for job in jobs:
+            job.cancel()
 
 
 _LOGPROB = int | float | None

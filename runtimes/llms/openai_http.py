@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
@@ -43,7 +44,7 @@ from .base import (
 from .cache import ReplyCache
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
-from .openai_connection import Connection, Refused
+from .openai_connection import Connection, Refused, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
@@ -124,13 +125,7 @@ class OpenAIHttp:
         Raises:
             StorageError: the cache cannot be used.
         """
-        down = threading.Event()
-        jobs = [self._pool.submit(self._answer, call, down) for call in calls]
-        try:
-            return [job.result() for job in jobs]
-        finally:
-            for job in jobs:
-                job.cancel()  # after an error or Ctrl-C, cancel calls that have not started
+        return answer_all(self._pool, partial(self._answer, down=threading.Event()), calls)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens by the server's tokenizer; else an estimate, one per four ASCII characters."""

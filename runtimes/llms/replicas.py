@@ -20,7 +20,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
 from .cache import ReplyCache
-from .openai_connection import Refused
+from .openai_connection import Refused, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
 _BEGINNING = 1_000  # characters of a prompt that decide among equally busy replicas
@@ -78,14 +78,7 @@ class Replicas:
         Raises:
             StorageError: the cache cannot be used.
         """
-        if len(calls) == 1:
-            return [self._answer(calls[0])]
-        jobs = [self._pool.submit(self._answer, call) for call in calls]
-        try:
-            return [job.result() for job in jobs]
-        finally:
-            for job in jobs:
-                job.cancel()  # after an error or Ctrl-C, cancel calls that have not started
+        return answer_all(self._pool, self._answer, calls)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, as the first replica that is not left out counts."""
