@@ -9,7 +9,6 @@ cross_encoder networks that read a query with a passage        highlight     wor
 client        ServerClient and RemoteSearcher                  wire, errors  searches, rankings and errors as JSON
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
-timed_http    HTTP connections with a time limit on the whole answer
 building      passages, file or name -> an open searcher       async_client  AsyncRemoteSearcher, for asyncio
 rendering     rankings as text, HTML, data frames, TREC runs   adapters/     searchers as components of other frameworks
 """

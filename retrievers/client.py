@@ -23,11 +23,11 @@ from urllib3.exceptions import TimeoutError as TimedOut
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.machine.timed_http import TIMED_POOLS
 
 from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, check_groups, check_ids
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
-from .timed_http import TIMED_POOLS
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
 TIMEOUT_S = 30.0

@@ -1,6 +1,8 @@
-"""Memory, threads, processes and devices of the machine, and compiled inner loops.
+"""Memory, threads, processes and devices of the machine, compiled inner loops, and HTTP connections.
 
 memory   memory available to a process      workers   look-ahead and worker processes
 threads  number of threads, equal ranges    compiled  ``kernel``: compiled inner loops and their cache
 devices  device names and free memory       failures  messages to the user for device errors
+endpoint requests to a model's HTTP endpoint, with retries
+timed_http  HTTP connections with a time limit on the whole answer
 """

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.machine.threads import n_threads
-from wikidx.retrievers.timed_http import disconnect
+from wikidx.indexer.machine.timed_http import disconnect
 from wikidx.runtimes.errors import LLMError
 
 from .base import Call, Capabilities, Deliver, Reply

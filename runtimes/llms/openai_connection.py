@@ -10,29 +10,19 @@ further retry up to 30 seconds, and shortened at random by up to half.
 
 from __future__ import annotations
 
-import email.utils
 import json
 import logging
-import os
-import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from functools import partial
 from typing import Any
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
-from urllib3.util import parse_url
 
 from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import format_bytes
+from wikidx.indexer.machine.endpoint import is_transient, open_pool, read_answer, retry_after_s, retry_pause_s
 from wikidx.indexer.machine.failures import first_line
-from wikidx.retrievers.timed_http import TIMED_POOLS
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Reply
@@ -40,14 +30,8 @@ from .json_shape import find_mismatch
 from .openai_bodies import Body, Refusal, parse_refusal
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
-_RETRIED_STATUSES = frozenset({408, 409, 425, 429})
-_LONGEST_PAUSE_S = 30.0
-_LONGEST_RETRY_AFTER_S = 300.0
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
-_OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere cannot reach them
-_MAX_ANSWER_BYTES = 64_000_000
-_READ_BYTES = 1 << 16
 
 logger = logging.getLogger(__name__)
 
@@ -106,9 +90,9 @@ class Connection:
 
     def __init__(self, name: str, url: str, options: ConnectionOptions) -> None:
         self._name, self._url, self._options = name, url.rstrip("/"), options
-        self._pool = _pool(url, options)
+        self._pool = open_pool(url, options.api_key, options.concurrency or DEFAULT_CONCURRENCY)
         self._is_silent = False  # does not answer a request for the list of its models
-        self._closed, self._random = threading.Event(), random.Random()
+        self._closed = threading.Event()
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
         """Send a body. Return the answer, which has at least one choice.
@@ -127,7 +111,7 @@ class Connection:
                 is_last = attempt == self._options.retries or isinstance(failure, Refused)
                 if not is_last and pause is not None and pause >= _LOGGED_PAUSE_S:
                     logger.warning("retry in %.0f s: %s", pause, failure)
-                if is_last or self._closed.wait(self._pause(attempt) if pause is None else pause):
+                if is_last or self._closed.wait(retry_pause_s(attempt, self._options.first_pause) if pause is None else pause):
                     if attempt:
                         failure.args = (f"{failure} ({attempt + 1} tries)",)
                     raise
@@ -139,7 +123,7 @@ class Connection:
             return None
         root, content = self._url.removesuffix("/v1"), None if body is None else json.dumps(body).encode()
         try:
-            response, answer = self._request("GET" if body is None else "POST", path, _PROBE_S, content, root=root)
+            response, answer = read_answer(self._pool, "GET" if body is None else "POST", root + path, _PROBE_S, content)
             page = parse_json(answer) if response.status < 300 else None
         except (HTTPError, ValueError):
             return None
@@ -148,7 +132,7 @@ class Connection:
     def models(self) -> list[dict[str, Any]]:
         """Return the endpoint's list of its models; empty if the list is unavailable."""
         try:
-            answer = parse_json(self._request("GET", "/models", _PROBE_S)[1])
+            answer = parse_json(read_answer(self._pool, "GET", self._url + "/models", _PROBE_S)[1])
         except HTTPError:
             self._is_silent = True
             return []
@@ -162,28 +146,9 @@ class Connection:
         self._closed.set()
         self._pool.clear()
 
-    def _request(
-        self, method: str, path: str, timeout_s: float, body: bytes | None = None, *, root: str | None = None
-    ) -> tuple[urllib3.BaseHTTPResponse, bytes]:
-        """Return an answer and its content; ``root`` replaces the endpoint's URL.
-
-        Raises:
-            HTTPError: the connection fails, or the answer is incomplete after ``timeout_s``.
-            ValueError: the answer is larger than 64 MB.
-        """
-        timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
-        with closing(
-            self._pool.request(method, (root or self._url) + path, body=body, timeout=timeout, retries=False, preload_content=False)
-        ) as response:
-            while chunk := response.read1(_READ_BYTES):
-                content += chunk
-                if len(content) > _MAX_ANSWER_BYTES:
-                    raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
-        return response, bytes(content)
-
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
         try:
-            response, answer = self._request("POST", path, self._options.timeout, content)
+            response, answer = read_answer(self._pool, "POST", self._url + path, self._options.timeout, content)
             if response.status < 300:
                 return _validate(parse_json(answer))
         except NewConnectionError as error:
@@ -206,32 +171,10 @@ class Connection:
             refusal = parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
         if refusal.status in (401, 403):
             return Refused(f"{self._name} refuses the key ({refusal.status}: {refusal.message}): set OPENAI_API_KEY", refusal)
-        is_final = refusal.code == "insufficient_quota" or refusal.status == 501 or (refusal.status == 500 and refusal.refused_turns)
-        if (refusal.status in _RETRIED_STATUSES or refusal.status >= 500) and not is_final:
-            return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", _retry_after(response))
+        is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and refusal.refused_turns)
+        if is_transient(refusal.status) and not is_final:
+            return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", retry_after_s(response))
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message})", refusal)
-
-    def _pause(self, attempt: int) -> float:
-        longest = min(self._options.first_pause * 2.0**attempt, _LONGEST_PAUSE_S)
-        return longest * self._random.uniform(0.5, 1.0)
-
-
-def _pool(url: str, options: ConnectionOptions) -> urllib3.PoolManager:
-    try:
-        scheme, _, host, *_ = parse_url(url)
-    except HTTPError:
-        scheme = host = None
-    if scheme not in ("http", "https") or not host:
-        raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
-    key = options.api_key or os.environ.get("OPENAI_API_KEY") or "none"
-    if not (key.isascii() and key.isprintable()):
-        raise InputError("an API key has printable ASCII characters only")
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
-    is_direct = host in _OWN_HOSTS or proxy_bypass(host)
-    manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
-    pool = manager(headers=headers, maxsize=options.concurrency or DEFAULT_CONCURRENCY)
-    pool.pool_classes_by_scheme = TIMED_POOLS
-    return pool
 
 
 def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
@@ -245,18 +188,3 @@ def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     if not answer.get("choices"):
         raise ValueError("its list of choices is empty" if "choices" in answer else f"no choices in {answer!r:.80}")
     return dict(answer)
-
-
-def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the pause that the header ``Retry-After`` requests, in seconds, at most five minutes; None without the header."""
-    value = response.headers.get("Retry-After")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        date = email.utils.parsedate_tz(value)
-        if date is None:
-            return None
-        seconds = email.utils.mktime_tz(date) - time.time()
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None

@@ -1,0 +1,226 @@
+"""Requests to a model's HTTP endpoint: connections with time limits, keys, proxies, and retries.
+
+A request is retried after a connection error, a time-out, an unusable answer, or a status of 408, 409, 425, 429 or 5xx except 501. The
+pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause_s``, doubled for each further
+retry up to 30 seconds, and shortened at random by up to half.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
+
+import orjson
+import urllib3
+from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.util import parse_url
+
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.progress import format_bytes
+
+from .failures import first_line
+from .timed_http import TIMED_POOLS
+
+N_CONNECTIONS = 16  # connections of an ``Endpoint`` that are kept open
+
+_RETRIED_STATUSES = frozenset({408, 409, 425, 429})
+_LONGEST_PAUSE_S = 30.0
+_LONGEST_RETRY_AFTER_S = 300.0
+_OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere cannot reach them
+_MAX_ANSWER_BYTES = 64_000_000
+_READ_BYTES = 1 << 16
+_MAX_MESSAGE = 500
+
+
+class EndpointError(IdxError):
+    """An endpoint refuses a request, or gives no usable answer.
+
+    Attributes:
+        status: the HTTP status; 0 without an answer.
+        is_final: whether a retry is pointless.
+        retry_after_s: the pause that the endpoint requests, in seconds, or None.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, is_final: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.is_final, self.retry_after_s = status, is_final, retry_after_s
+
+
+class Endpoint:
+    """A client of an endpoint that takes and returns JSON; thread-safe.
+
+    Args:
+        name: the endpoint's name, for messages.
+        url: the address, usually ending in ``/v1``.
+        key: the API key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
+        timeout_s: maximum time until an answer is complete, in seconds, for each attempt.
+        retries: maximum number of retries of a request.
+        first_pause_s: maximum pause before the first retry, in seconds.
+
+    Attributes:
+        url: the address without a slash at its end.
+
+    Raises:
+        InputError: the address or the key is invalid.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout_s: float = 120.0,
+        retries: int = 5,
+        first_pause_s: float = 0.5,
+    ) -> None:
+        self._name, self.url = name, url.rstrip("/")
+        self._timeout_s, self._retries, self._first_pause_s = timeout_s, retries, first_pause_s
+        self._pool, self._closed = open_pool(url, key, N_CONNECTIONS), threading.Event()
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+        """Send JSON to a path below the address, with retries, and return the JSON of the answer.
+
+        Raises:
+            EndpointError: the endpoint refuses the request, or all attempts failed.
+        """
+        return self._send("POST", path, orjson.dumps(body))
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 - any JSON
+        """Return the JSON at a path below the address; raises as ``post`` does."""
+        return self._send("GET", path, None)
+
+    def close(self) -> None:
+        """End pending retries and close idle connections."""
+        self._closed.set()
+        self._pool.clear()
+
+    def _send(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
+        attempt = 0
+        while True:
+            try:
+                return self._send_once(method, path, content)
+            except EndpointError as error:
+                pause_s = retry_pause_s(attempt, self._first_pause_s) if error.retry_after_s is None else error.retry_after_s
+                if error.is_final or attempt >= self._retries or self._closed.wait(pause_s):
+                    error.args = (f"{error} ({attempt + 1} tries)" if attempt else str(error),)
+                    raise
+            attempt += 1
+
+    def _send_once(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
+        try:
+            response, answer = read_answer(self._pool, method, self.url + path, self._timeout_s, content)
+            if response.status < 300:
+                return _parse(answer)
+        except NewConnectionError as error:
+            raise EndpointError(f"nobody listens at {self.url} ({_cause(error)}): start the server, or correct the address") from error
+        except TimeoutError as error:
+            raise EndpointError(f"{self._name} has not answered within {self._timeout_s:g} s") from error
+        except HTTPError as error:
+            raise EndpointError(f"the connection to {self._name} broke: {_cause(error)}") from error
+        except ValueError as error:
+            raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}") from error
+        message = error_message(answer) or response.headers.get("Location") or response.reason or "no reason given"
+        advice = ": set OPENAI_API_KEY" if response.status in (401, 403) else ""
+        raise EndpointError(
+            f"{self._name} answers {response.status}: {message}{advice}",
+            status=response.status,
+            is_final=not is_transient(response.status),
+            retry_after_s=retry_after_s(response),
+        )
+
+
+def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolManager:
+    """Return the connections to an endpoint, through the environment's proxy; raises ``InputError`` as ``Endpoint`` does."""
+    try:
+        scheme, _, host, *_ = parse_url(url)
+    except HTTPError:
+        scheme = host = None
+    if scheme not in ("http", "https") or not host:
+        raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
+    key = key or os.environ.get("OPENAI_API_KEY") or "none"
+    if not (key.isascii() and key.isprintable()):
+        raise InputError("an API key has printable ASCII characters only")
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
+    is_direct = host in _OWN_HOSTS or proxy_bypass(host)
+    manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
+    pool = manager(headers=headers, maxsize=n_connections)
+    pool.pool_classes_by_scheme = TIMED_POOLS
+    return pool
+
+
+def read_answer(
+    pool: urllib3.PoolManager, method: str, url: str, timeout_s: float, body: bytes | None = None
+) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+    """Send a request once, and return the answer and its content.
+
+    Raises:
+        HTTPError: the connection fails, or the answer is incomplete after ``timeout_s``.
+        ValueError: the answer is larger than 64 MB.
+    """
+    timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
+    with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
+        while chunk := response.read1(_READ_BYTES):
+            content += chunk
+            if len(content) > _MAX_ANSWER_BYTES:
+                raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
+    return response, bytes(content)
+
+
+def is_transient(status: int) -> bool:
+    """Return whether a request that is answered with this status may succeed later."""
+    return status in _RETRIED_STATUSES or (status >= 500 and status != 501)
+
+
+def retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
+    """Return the pause that the header ``Retry-After`` requests, in seconds, at most five minutes; None without the header."""
+    value = response.headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        date = email.utils.parsedate_tz(value)
+        if date is None:
+            return None
+        seconds = email.utils.mktime_tz(date) - time.time()
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
+
+
+def retry_pause_s(attempt: int, first_pause_s: float) -> float:
+    """Return the pause before the retry after attempt 0, 1, …, in seconds."""
+    return min(first_pause_s * 2.0**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
+
+
+def error_message(answer: bytes) -> str:
+    """Return the message in the body of an error on one line: of OpenAI, FastAPI and their like, or the whole body."""
+    try:
+        body = orjson.loads(answer)
+    except ValueError:
+        body = answer.decode(errors="replace")
+    for _ in range(2):  # {"error": {"message": …}}
+        if isinstance(body, Mapping):
+            body = next((body[name] for name in ("error", "message", "detail") if body.get(name)), body)
+    text = body if isinstance(body, str) else orjson.dumps(body).decode()
+    return " ".join(text.split())[:_MAX_MESSAGE]
+
+
+def _parse(answer: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Parse JSON, in which Python's servers write NaN and Infinity; raises ``ValueError``."""
+    try:
+        return orjson.loads(answer)
+    except ValueError:
+        return json.loads(answer)
+
+
+def _cause(error: HTTPError) -> str:
+    return first_line(error.__cause__ or error)
