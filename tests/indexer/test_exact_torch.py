@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 from wikidx.corpora.errors import IdxError  # noqa: E402
+from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
@@ -30,22 +32,22 @@ def shard_of(stored: str) -> DeviceShard:
 def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None:
     queries = np.random.default_rng(1).normal(size=(5, 24)).astype(np.float32)
     shard = shard_of("float16")
-    factors, scales = shard.factors(queries)
-    assert factors.shape == (10, 24)
-    halves = factors.double() * scales.double().repeat(2)[:, None]
+    terms = shard.split_queries(queries)
+    assert terms.second is not None
+    sums = (terms.first.double() + terms.second.double()) * terms.scales.double()[:, None]
     largest = np.abs(queries).max(axis=1, keepdims=True)
-    assert (np.abs((halves[:5] + halves[5:]).numpy() - queries) <= largest * 2.0**-22).all()
-    short, _ = shard.factors(queries.astype(np.float16).astype(np.float32))
-    assert short.shape == (5, 24)
-    whole, scales = shard_of("float32").factors(queries)
-    np.testing.assert_array_equal(whole.numpy(), queries)
-    assert (scales == 1).all()
+    assert (np.abs(sums.numpy() - queries) <= largest * 2.0**-22).all()
+    assert shard.split_queries(queries.astype(np.float16).astype(np.float32)).second is None
+    whole = shard_of("float32").split_queries(queries)
+    np.testing.assert_array_equal(whole.first.numpy(), queries)
+    assert whole.second is None
+    assert (whole.scales == 1).all()
 
 
-def test_zero_queries_have_factors() -> None:
-    factors, scales = shard_of("float16").factors(np.zeros((2, 24), dtype=np.float32))
-    assert not factors.any()
-    assert torch.isfinite(scales).all()
+def test_zero_queries_have_terms() -> None:
+    terms = shard_of("float16").split_queries(np.zeros((2, 24), dtype=np.float32))
+    assert not terms.first.any()
+    assert torch.isfinite(terms.scales).all()
 
 
 def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
@@ -71,7 +73,7 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
     best = TopK(k, scales)
     for start in range(0, 8 * BLOCK, 2 * BLOCK):
         best.offer(scores[:, start : start + 2 * BLOCK].contiguous(), start)
-    hits = best_hits(best.keys(), k)
+    hits = best_hits(best.keys().numpy(), k)
     scaled = np.nan_to_num((scores * scales[:, None]).numpy(), nan=-np.inf, neginf=-np.inf)
     rows = np.argsort(-scaled, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(hits.rows, rows)
@@ -96,6 +98,65 @@ def test_failures_of_a_device_become_one_line(error: RuntimeError, message: str)
     assert "\n" not in str(raised.value)
 
 
+def made_case(generator: np.random.Generator) -> tuple[NDArray[np.float16], Vectors, int, NDArray[np.int64]]:
+    """Return made-up float16 vectors of some kind, float32 queries, k, and rows without a vector."""
+    n, dim, n_queries = int(generator.integers(1, 400)), int(generator.integers(1, 40)), int(generator.integers(1, 5))
+    vectors = generator.normal(size=(n, dim)).astype(np.float16)
+    kind = generator.integers(5)
+    if kind == 1:  # close scores
+        vectors = (1 + 0.01 * vectors.astype(np.float32)).astype(np.float16)
+    elif kind == 2:  # equal vectors
+        vectors = vectors[generator.integers(0, max(1, n // 10), n)]
+    elif kind == 3:
+        vectors[:] = 0
+    queries = (generator.normal(size=(n_queries, dim)) * 10.0 ** generator.integers(-20, 21)).astype(np.float32)
+    queries[generator.random(n_queries) < 0.1] = 0
+    missing = np.flatnonzero(generator.random(n) < generator.choice([0, 0.1, 0.9]))
+    return vectors, queries, int(generator.integers(1, n + 1)), missing
+
+
+@pytest.mark.parametrize("n_cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_ranks_by_first_terms_are_those_of_brute_force(monkeypatch: pytest.MonkeyPatch, n_cases: int) -> None:
+    monkeypatch.setattr(exact_torch, "_FIRST_TILE_SCORES", BLOCK)
+    monkeypatch.setattr(exact_torch, "_TILE_SCORES", 4 * BLOCK)
+    monkeypatch.setattr(exact_torch, "_MAX_RESCORED", 2_000)
+    n_exact = n_again = 0
+    for seed in range(n_cases):
+        generator = np.random.default_rng(seed)
+        vectors, queries, k, missing = made_case(generator)
+        monkeypatch.setattr(exact_torch, "_SPARE_CANDIDATES", int(generator.integers(0, 9)))
+        (shard,) = load_shards(vectors, missing, ["cpu"])
+        terms = shard.split_queries(queries)
+        scores = (torch.from_numpy(vectors).float() * terms.scaled[:, None]).sum(dim=2) * terms.scales[:, None]
+        scores[:, torch.from_numpy(missing)] = -torch.inf
+        order = scores.argsort(dim=1, descending=True, stable=True)[:, : min(k, len(vectors) - len(missing))]
+        is_exact = torch.zeros(len(queries), dtype=torch.bool)
+        if terms.second is not None:
+            is_exact = shard._rank_and_rescore(terms, k)[1]
+        hits = TorchEngine([shard]).search(queries, k)
+        found = torch.from_numpy(hits.rows)[:, : order.shape[1]]
+        assert (hits.rows[:, order.shape[1] :] == NO_ROW).all()
+        assert torch.equal(found[is_exact], order[is_exact]), seed
+        values = torch.from_numpy(hits.scores)[:, : order.shape[1]]
+        assert torch.equal(values[is_exact], scores.gather(1, order)[is_exact]), seed
+        least = 1e-6 * np.linalg.norm(queries.astype(np.float64), axis=1).max() * max(1.0, float(shard._largest_norm))
+        np.testing.assert_allclose(scores.gather(1, found).numpy(), scores.gather(1, order).numpy(), rtol=0, atol=least)
+        n_exact, n_again = n_exact + int(is_exact.sum()), n_again + int((~is_exact).sum())
+    assert n_exact > n_cases
+    assert n_again > n_cases // 8
+
+
+def test_a_best_row_that_the_first_terms_rank_behind_all_candidates_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_torch, "_SPARE_CANDIDATES", 2)
+    unit = 2.0**-12  # lost in the first term of the query
+    query = np.array([[1 + unit, 8, 1]], dtype=np.float32)
+    first_by_terms, between, best = (-1, 1 / 8, 0), (-1, 1 / 8, -1.4 * unit), (1, -1 / 8, -1.5 * unit)
+    vectors = np.array([first_by_terms, *[between] * 5, best], dtype=np.float16)
+    hits = TorchEngine(load_shards(vectors, NONE, ["cpu"])).search(query, 1)
+    assert hits.rows.tolist() == [[6]]
+    assert hits.scores[0, 0] == pytest.approx(-0.5 * unit, rel=1e-3)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 def test_on_a_gpu_as_on_the_cpu(stored: str) -> None:
@@ -112,8 +173,7 @@ def test_no_product_has_a_matrix_that_cublas_cannot_index(monkeypatch: pytest.Mo
     shard = shard_of("float16")
     monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK * 2 + 5)
     query = np.ones((1, 24), dtype=np.float32)
-    factors, _ = shard.factors(query)
-    tiles = list(shard.tiles(factors, 1))
+    tiles = list(shard.tiles([shard.split_queries(query).first]))
     assert [start for start, _ in tiles] == list(range(0, 300, 2 * BLOCK))
 
 

@@ -1,7 +1,9 @@
 """Exact search on GPUs. The rows are divided among the GPUs, and keep their dtype. Each tile takes a matrix product and a top-k.
 
 float16 vectors are multiplied in float16, with float32 scores. For this, a float32 query is split into two float16 terms, which together
-have the query's 22 leading bits. If the first terms represent all queries exactly, the second terms are omitted.
+have the query's 22 leading bits. The first terms rank the rows; the best rows, more than asked for, are scored again in float32. A score
+by the first term errs by at most a known bound: if the worst of these rows could still be among the k best, more could, and the query is
+ranked again by both terms. If the first terms represent all queries exactly, their scores are final.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +25,7 @@ from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
-from .gpu_best import BLOCK, TopK
+from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
 
 _MAX_QUERIES = 1_024
 _MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
@@ -33,6 +36,11 @@ _GROWTH = 8  # growth factor of tiles: most scores of a tile are below the thres
 _QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: first terms fit into float16, second terms are above its smallest number
 _LEAST_EXPONENT = -100
 _COPIED_ROWS = 16_384  # rows copied to a device at a time
+_SPARE_CANDIDATES = 64  # rows that are scored again, besides 2 k
+_MAX_RESCORED = 64 << 20  # components of rows that are scored again at a time
+_PRODUCT_ERROR = (
+    2.0**-22
+)  # relative error of a sum of float32 products, per component; a tensor core cuts bits off, at twice the error of rounding
 
 
 class TorchEngine:
@@ -48,7 +56,7 @@ class TorchEngine:
         Raises:
             IdxError: a GPU has too little memory left, or has failed.
         """
-        n_at_once = max(1, min(_MAX_QUERIES, _MAX_KEYS // k))
+        n_at_once = max(1, min(_MAX_QUERIES, _MAX_KEYS // _n_candidates(k)))
         batches = []
         with self._turn, ThreadPoolExecutor(len(self._shards)) as threads:
             for first in range(0, len(queries), n_at_once):
@@ -82,6 +90,22 @@ def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> l
     return shards
 
 
+class SplitQueries(NamedTuple):
+    """Queries as float16 terms; for float32 vectors, the queries themselves are the first terms.
+
+    Attributes:
+        scaled: queries, divided by ``scales``, float32 (Q, dim).
+        first: first terms, float16 or float32 (Q, dim).
+        second: second terms, float16 (Q, dim); None if all are zero.
+        scales: scale of each query's scores, a power of two, float32 (Q,).
+    """
+
+    scaled: torch.Tensor
+    first: torch.Tensor
+    second: torch.Tensor | None
+    scales: torch.Tensor
+
+
 class DeviceShard:
     """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped."""
 
@@ -89,46 +113,78 @@ class DeviceShard:
         self.vectors = vectors
         self._first_row, self._missing = first_row, missing
         self._device = vectors.device
+        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32).max() for rows in torch.split(vectors, _COPIED_ROWS)]
+        self._largest_norm = torch.stack(norms).max()
 
     @torch.inference_mode()
     def search(self, queries: Vectors, k: int) -> Keys:
         """Return the k best rows of the shard for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
         with _gpu_errors(str(self._device)):
-            factors, scales = self.factors(queries)
-            best = TopK(k, scales)
-            for start, scores in self.tiles(factors, len(queries)):
-                best.offer(scores, self._first_row + start)
-                del scores  # before the next tile is computed
+            terms = self.split_queries(queries)
+            if terms.second is None:
+                keys = self._rank([terms.first], terms.scales, k)
+            else:
+                keys, is_exact = self._rank_and_rescore(terms, k)
+                if len(again := (~is_exact).nonzero().flatten()):
+                    keys[again] = self._rank([terms.first[again], terms.second[again]], terms.scales[again], k)
+            found: Keys = keys.cpu().numpy()
+            return found
 
-            return best.keys()
-
-    def tiles(self, factors: torch.Tensor, n_queries: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row of each tile, counted in the shard, and the tile's scores, given the factors of the queries."""
-        start, n_rows, most_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries), _MAX_PRODUCT // self.vectors.shape[1]
-        while start < len(self.vectors):
-            stop = min(start + min(n_rows, _round_to_blocks(most_rows)), len(self.vectors))
-            yield start, self._scores(factors, n_queries, start, stop)
-            start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
-
-    def factors(self, queries: Vectors) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the factors of the matrix product, shape (Q or 2 Q, dim), and the scale of each query's scores, shape (Q,).
-
-        With 2 Q factors, the first Q are the queries' first terms, and the others their second terms.
-        """
+    def split_queries(self, queries: Vectors) -> SplitQueries:
+        """Split float32 queries, shape (Q, dim), into the factors of the matrix products."""
         query_tensor = torch.tensor(queries, device=self._device)
+        ones = torch.ones_like(query_tensor[:, 0])
         if self.vectors.dtype == torch.float32:
-            return query_tensor, torch.ones_like(query_tensor[:, 0])
+            return SplitQueries(query_tensor, query_tensor, None, ones)
         exponents = torch.frexp(query_tensor.abs().amax(dim=1)).exponent.clamp(min=_LEAST_EXPONENT) - _QUERY_EXPONENT
         scaled = torch.ldexp(query_tensor, -exponents[:, None])
         first = scaled.half()
         second = (scaled - first.float()).half()
-        return torch.cat([first, second]) if bool(second.any()) else first, torch.ldexp(torch.ones_like(query_tensor[:, 0]), exponents)
+        return SplitQueries(scaled, first, second if bool(second.any()) else None, torch.ldexp(ones, exponents))
 
-    def _scores(self, factors: torch.Tensor, n_queries: int, start: int, stop: int) -> torch.Tensor:
+    def _rank_and_rescore(self, terms: SplitQueries, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the k best rows of each query as keys, and whether these are known to be the best, shapes (Q, k) and (Q,).
+
+        A score by the first term differs from the exact score by at most ``error``. The exact scores of at least k rows reach the k-th best
+        less ``error``. A row whose score by the first term is below the k-th best less twice ``error`` is therefore not among the k best.
+        """
+        keys = self._rank([terms.first], terms.scales, _n_candidates(k)).sort(dim=1, descending=True).values
+        rows, scores = decode_keys(keys)
+        scores = scores / terms.scales[:, None]
+        rounded = (terms.scaled - terms.first.float()).norm(dim=1)
+        error = (rounded + self.vectors.shape[1] * _PRODUCT_ERROR * terms.scaled.norm(dim=1)) * self._largest_norm
+        is_all = (scores[:, -1] == -torch.inf) | (len(self.vectors) <= keys.shape[1])
+        is_exact = is_all | (scores[:, -1] < scores[:, k - 1] - 2 * error)
+        rescored = self._rescore(terms.scaled, (rows - self._first_row).clamp(0, len(self.vectors) - 1)) * terms.scales[:, None]
+        rescored = torch.where(scores == -torch.inf, -torch.inf, rescored)
+        return encode_keys(rescored, rows).topk(k, dim=1, sorted=False).values, is_exact
+
+    def _rescore(self, scaled: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return the inner products of each query with its rows, float32, of shape (Q, rows)."""
+        n_at_once = max(1, _MAX_RESCORED // (rows.shape[1] * scaled.shape[1]))
+        parts = zip(torch.split(scaled, n_at_once), torch.split(rows, n_at_once), strict=True)
+        return torch.cat([(self.vectors[numbers].float() * queries[:, None]).sum(dim=2) for queries, numbers in parts])
+
+    def _rank(self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int) -> torch.Tensor:
+        """Return the k best rows for each query as keys, shape (Q, k), by the sums of the scores of the terms, each (Q, dim)."""
+        best = TopK(k, scales)
+        for start, scores in self.tiles(terms):
+            best.offer(scores, self._first_row + start)
+            del scores  # before the next tile is computed
+        return best.keys()
+
+    def tiles(self, terms: Sequence[torch.Tensor]) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the first row of each tile, counted in the shard, and the tile's scores, given terms of the queries, each (Q, dim)."""
+        n_queries, most_rows = len(terms[0]), _round_to_blocks(_MAX_PRODUCT // self.vectors.shape[1])
+        start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
+        while start < len(self.vectors):
+            stop = min(start + min(n_rows, most_rows), len(self.vectors))
+            yield start, self._scores(terms, start, stop)
+            start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
+
+    def _scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
         """Return the unscaled scores of some rows, float32 (Q, rows padded to whole blocks); -inf for padding and missing rows."""
-        scores = _product(factors, self.vectors[start:stop])
-        if len(factors) > n_queries:
-            scores = scores[:n_queries].add_(scores[n_queries:])
+        scores = _product(terms, self.vectors[start:stop])
         low, high = np.searchsorted(self._missing, (start, stop))
         if low < high:
             scores[:, torch.tensor(self._missing[low:high] - start, device=self._device)] = -torch.inf
@@ -136,13 +192,19 @@ class DeviceShard:
         return torch.nn.functional.pad(scores, (0, n_more), value=-torch.inf) if n_more else scores
 
 
-def _product(factors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Return the inner products, float32, of shape (factors, rows)."""
-    if rows.dtype == torch.float32:
-        return factors @ rows.T
-    if rows.device.type == "cpu":  # used in tests; on a CPU, a float32 product is fast and exact, a float16 product is not
-        return factors.float() @ rows.float().T
-    return torch.mm(factors, rows.T, out_dtype=torch.float32)
+def _product(terms: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+    """Return the sums of the terms' inner products with rows, float32, of shape (Q, rows), without a second matrix of this size."""
+    if (
+        rows.dtype == torch.float32 or rows.device.type == "cpu"
+    ):  # in tests; on a CPU, a float32 product is fast and exact, a float16 one is not
+        scores = terms[0].float() @ rows.float().T
+        return scores if len(terms) == 1 else scores.addmm_(terms[1].float(), rows.float().T)
+    scores = torch.mm(terms[0], rows.T, out_dtype=torch.float32)
+    return scores if len(terms) == 1 else torch.addmm(scores, terms[1], rows.T, out_dtype=torch.float32, out=scores)
+
+
+def _n_candidates(k: int) -> int:
+    return 2 * k + _SPARE_CANDIDATES
 
 
 def _round_to_blocks(n_rows: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .best_keys import LARGEST_ROW, NO_KEY, Keys
+from .best_keys import LARGEST_ROW, NO_KEY
 
 BLOCK = 128  # scores per block; they are examined individually only if their maximum exceeds the threshold
 
@@ -32,11 +32,10 @@ class TopK:
         self._pending: list[tuple[torch.Tensor, torch.Tensor]] = []  # lines and keys
         self._n_pending = 0
 
-    def keys(self) -> Keys:
+    def keys(self) -> torch.Tensor:
         """Return the k best of each query, int64 (Q, k), unordered."""
         self._merge_pending()
-        keys: Keys = self._best.cpu().numpy()
-        return keys
+        return self._best
 
     def offer(self, scores: torch.Tensor, first_row: int) -> None:
         """Offer the scores of rows from ``first_row`` on, float32 (Q, rows), in whole blocks. NaN and -inf never become results."""
@@ -52,7 +51,7 @@ class TopK:
         if not len(selected):
             return
         lines, rows = lines[selected], first_row + numbers[selected] * BLOCK + within
-        self._pending.append((lines, _keys(block_scores[selected, within] * self._scales[lines], rows)))
+        self._pending.append((lines, encode_keys(block_scores[selected, within] * self._scales[lines], rows)))
         self._n_pending += len(lines)
         if self._n_pending > len(scores) * max(self._k, _LEAST_PENDING):
             self._merge_pending()
@@ -68,18 +67,19 @@ class TopK:
         ranks = torch.arange(len(lines), device=lines.device) - (counts.cumsum(0) - counts)[lines]
         is_reusable = ranks < self._k
         self._best = keys[stable][is_reusable].view(n_queries, self._k)
-        self._thresholds = _scores(self._best[:, -1]) / self._scales
+        self._thresholds = decode_keys(self._best[:, -1])[1] / self._scales
         self._pending, self._n_pending = [], 0
 
 
-def _keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def encode_keys(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return the keys of scores, float32, and rows, int64, both of one shape; ``NO_KEY`` for -inf and NaN."""
     bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0
     ordered = (bits ^ ((bits >> 31) & _ALL_BUT_SIGN)).long()
-    return (ordered << 32) | (LARGEST_ROW - rows)
+    return torch.where(scores > -torch.inf, (ordered << 32) | (LARGEST_ROW - rows), NO_KEY)
 
 
-def _scores(keys: torch.Tensor) -> torch.Tensor:
-    """Return the scores that keys encode; -inf for NO_KEY."""
+def decode_keys(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows and scores that keys encode; -inf for ``NO_KEY``, with ``LARGEST_ROW``."""
     ordered = (keys >> 32).int()
     scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(torch.float32)
-    return torch.where(keys == NO_KEY, -torch.inf, scores)
+    return LARGEST_ROW - (keys & LARGEST_ROW), torch.where(keys == NO_KEY, -torch.inf, scores)
