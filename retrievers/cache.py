@@ -32,6 +32,7 @@ class CachedRetriever:
         max_bytes: approximate memory limit of the cache.
 
     Attributes:
+        encoder: the encoder of a dense retriever; None for others.
         n_hits: number of queries answered from the cache.
         n_misses: number of queries not in the cache.
     """
@@ -42,6 +43,7 @@ class CachedRetriever:
         self._retriever = retriever
         self._max_bytes = max_bytes
         self.parameters: Mapping[str, SearchParam] = retriever.parameters
+        self.encoder = getattr(retriever, "encoder", None)
         self._lock = threading.Lock()  # protects all attributes below
         self._entries = OrderedDict[_Key, Hits]()
         self._n_bytes = 0

@@ -34,10 +34,13 @@ class DenseRetriever:
         encoder: encoder of the queries.
         index: an exact or approximate vector index.
         exact: uncompressed vectors for ``rescore``; None: not available.
+
+    Attributes:
+        encoder: the encoder.
     """
 
     def __init__(self, encoder: Encoder, index: VectorIndex, exact: ExactScores | None = None) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
         self._index = index
         self._exact = exact
         self._latest: Mapping[str, Vectors] = {}  # query vectors of the latest search, which ``rescore`` reuses
@@ -48,7 +51,7 @@ class DenseRetriever:
         hits = empty_hits(len(queries), depth)
         nonblank = [i for i, query in enumerate(queries) if query.strip()]
         if nonblank:
-            vectors = self._encoder.encode_queries([queries[i] for i in nonblank])
+            vectors = self.encoder.encode_queries([queries[i] for i in nonblank])
             hits.rows[nonblank], hits.scores[nonblank] = self._index.search(vectors, depth, params)
             self._latest = dict(zip([queries[i] for i in nonblank], vectors[:_MAX_LATEST].copy(), strict=False))
         return hits
@@ -78,5 +81,5 @@ class DenseRetriever:
         """Return the queries' vectors, reusing vectors of the latest search."""
         latest = self._latest  # another thread may replace the attribute meanwhile
         missing = list(dict.fromkeys(query for query in queries if query not in latest))
-        vectors_by_query = {**latest, **dict(zip(missing, self._encoder.encode_queries(missing), strict=True))} if missing else latest
+        vectors_by_query = {**latest, **dict(zip(missing, self.encoder.encode_queries(missing), strict=True))} if missing else latest
         return np.stack([vectors_by_query[query] for query in queries])

@@ -19,6 +19,7 @@ raises; for ``MissingExtraError`` it names the base class ``IdxError``.
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from wikidx.corpora import errors as local
 from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, UnknownNameError
@@ -108,6 +109,12 @@ def to_json(error: Exception) -> dict[str, str]:
     if not isinstance(error, IdxError):
         return {"error": "the search failed: the server's log says why", "error_type": SearchFailed.__name__}
     return {"error": str(error), "error_type": next(kind.__name__ for kind in type(error).__mro__ if _BY_NAME.get(kind.__name__) is kind)}
+
+
+def to_openai_json(error: Exception) -> dict[str, Any]:
+    """Return the response body for an error in OpenAI's format."""
+    kind = "invalid_request_error" if http_status(error) < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    return {"error": {"message": to_json(error)["error"], "type": kind, "param": None, "code": None}}
 
 
 def from_json(name: str, message: str, status: int, retry_after: float | None) -> IdxError:

@@ -19,6 +19,7 @@ from .options import SearchOptions
 
 SEARCH = "/v1/search"
 RETRIEVE = "/retrieve"
+EMBEDDINGS = "/v1/embeddings"
 
 OPTION_NAMES = tuple(field.name for field in dataclasses.fields(SearchOptions))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
@@ -49,6 +50,12 @@ class TransformerEncoder:
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim)."""
         return self._encode("passage", self._tokenizer("passage").passages(passages))
+
+    def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
+        """Return the vectors of texts as queries or as passages without titles, (len(texts), dim), and the number of tokens of each."""
+        tokenizer = self._tokenizer(side)
+        tokens = tokenizer.queries(texts) if side == "query" else tokenizer.passages(Passage("", "", text) for text in texts)
+        return self._encode(side, tokens), tokens.lengths()
 
     def _encode(self, side: Side, tokens: Tokens) -> Vectors:
         advice = "end what else uses it, or name another one with --device"

@@ -6,6 +6,7 @@ front       checks, log and counts of all requests           pages           Fas
 searching   the paths /v1/search and /retrieve               models          schemas of request and response bodies
 catalog     all corpora and retrievers of a server           open_searchers  open stores, retrievers and searchers
 answering   answers by a language model, as runtimes adds them
+embedding   the paths /v1/embeddings and /v1/models
 batcher     a thread that searches in batches                metrics         counts and times, summed over the processes
 api_key     check of the API key                             host_check      check of the headers Host and Origin
 protocol    refusal of malformed HTTP                        access_log      one line for each request

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any, Protocol
 
 from wikidx.corpora.errors import IdxError
-from wikidx.retrievers.base import Ranking, Searcher, UnsearchedRows
+from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
 from wikidx.retrievers.options import SearchOptions
@@ -28,8 +29,16 @@ from .metrics import Metrics
 _LOG = logging.getLogger("idx.server")
 _RETRY_AFTER_S = 1.0
 
-Outcome = list[Ranking] | Exception
 Groups = Sequence[Sequence[str]]
+Outcome = list[Any] | Exception
+
+
+class GroupSearcher(Protocol):
+    """A searcher, whose results are rankings, or an encoder, whose results are vectors."""
+
+    def search_groups(self, groups: Groups, options: SearchOptions) -> Sequence[Any]:
+        """Return one result for each group."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,16 +51,16 @@ class SearchRequest:
         groups: groups of queries.
         options: the search options.
         deadline: time on the clock of ``time.monotonic``.
-        answer: future of the rankings; cancelled when no client waits for them.
+        answer: future of the results, one for each group; cancelled when no client waits for them.
         unsearched: a set that receives the unsearched rows before ``answer`` is resolved; None: all rows must be searched.
     """
 
     name: tuple[str, str]
-    searcher: Searcher
+    searcher: GroupSearcher
     groups: Groups
     options: SearchOptions
     deadline: float
-    answer: asyncio.Future[list[Ranking]]
+    answer: asyncio.Future[list[Any]]
     unsearched: set[UnsearchedRows] | None = None
 
     @property
@@ -192,7 +201,7 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
     """
     first = searches[0]
     try:
-        rankings = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
+        results = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
         if isinstance(error, DeadlineExceeded | ShardUnavailable):  # each request alone would wait as long for the same error
             return [error] * len(searches)
@@ -202,4 +211,4 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
             return [error]
         _LOG.exception("a search failed: %s", first.name)
         return [SearchFailed("the search failed: the server's log says why")]
-    return [[next(rankings) for _ in search.groups] for search in searches]
+    return [[next(results) for _ in search.groups] for search in searches]

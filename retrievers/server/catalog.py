@@ -15,7 +15,7 @@ from wikidx.retrievers.opening import OpenRetriever, open_reranker
 
 from .batcher import Batcher
 from .metrics import Metrics
-from .open_searchers import Name, OpenSearchers, SharedIdentities
+from .open_searchers import Name, OpenSearchers, SharedIdentities, TextEncoder
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Catalog:
 
     Attributes:
         cluster: the cluster; None without one.
+        embedding: thread that embeds texts; None unless the settings ask for it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Catalog:
         for corpus, retriever in settings.served_pairs:
             owner = corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"
             owners[owner] = self._batchers[corpus, retriever] = owners.get(owner) or Batcher(settings.limits, metrics)
+        self.embedding = Batcher(settings.limits, metrics) if settings.embeddings else None
 
     def open(self) -> None:
         """Open all corpora and retrievers, which may take long.
@@ -136,6 +138,10 @@ class Catalog:
             raise NotReady(f"'{corpus}' is being opened: /ready says how far that is", retry_after=1)
         return self._served.corpora.stores[corpus]
 
+    def encoders(self) -> dict[str, TextEncoder]:
+        """Return the open encoders by name."""
+        return self._served.encoders()
+
     def readiness(self) -> dict[str, Any]:
         """Return the state of all retrievers, processes and shards."""
         n_ready, shards = self._metrics.n_ready(), self.cluster.describe() if self.cluster else []
@@ -163,7 +169,7 @@ class Catalog:
 
     def stop(self) -> None:
         """End the search threads and the cluster; a reload in progress is abandoned."""
-        for batcher in set(self._batchers.values()):
+        for batcher in {*self._batchers.values(), *([self.embedding] if self.embedding else [])}:
             batcher.stop()
         if self.cluster is not None:
             self.cluster.stop()

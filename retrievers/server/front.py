@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
-from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, http_status, to_json
-from wikidx.retrievers.wire import RETRIEVE, SEARCH
+from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, http_status, to_json, to_openai_json
+from wikidx.retrievers.wire import EMBEDDINGS, RETRIEVE, SEARCH
 
 from .access_log import AccessLog
 from .api_key import ApiKey
@@ -78,7 +79,7 @@ class Front:
             await self._answer(scope, receive, recording)
         except asyncio.CancelledError:  # the grace period at shutdown is over
             if not recording.status:
-                await error_response(NotReady("the server ends"))(scope, receive, recording)
+                await error_response(NotReady("the server ends"), scope["path"])(scope, receive, recording)
         finally:
             status, seconds = recording.status if recording.is_whole else CLIENT_GONE, time.perf_counter() - started
             self._metrics.count_request(scope["path"], status, seconds)
@@ -99,22 +100,26 @@ class Front:
         """
         is_public = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_public and not self._key.authorizes(scope["headers"]):
-            return error_response(self._key.unauthorized_error())
+            return error_response(self._key.unauthorized_error(), path)
         if self._local_host is not None and not is_public and (foreign := foreign_host_error(scope["headers"], self._local_host)):
-            return error_response(foreign)
+            return error_response(foreign, path)
         if self.pages is None:
             alive = Response(ALIVE, media_type=JSON)
-            return alive if path == HEALTH else error_response(NotReady("the server has just been started", retry_after=1))
+            return alive if path == HEALTH else error_response(NotReady("the server has just been started", retry_after=1), path)
         if self._catalog.is_full and path in (SEARCH, RETRIEVE) and scope["method"] == "POST":
             return error_response(self._catalog.overload_error())
         return None
 
 
-def error_response(error: Exception) -> Response:
-    """Return the response to a failed request."""
+def error_response(error: Exception, path: str = "") -> Response:
+    """Return the response to a failed request; clients of OpenAI's paths expect its format, and the status 400 for all invalid fields."""
     headers = {}
     if isinstance(error, ServiceError) and error.retry_after is not None:
         headers["retry-after"] = f"{error.retry_after:g}"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
-    return Response(orjson.dumps(to_json(error)), http_status(error), headers, JSON)
+    status = http_status(error)
+    if path != EMBEDDINGS:
+        return Response(orjson.dumps(to_json(error)), status, headers, JSON)
+    status = HTTPStatus.BAD_REQUEST if status == HTTPStatus.UNPROCESSABLE_ENTITY else status
+    return Response(orjson.dumps(to_openai_json(error)), status, headers, JSON)

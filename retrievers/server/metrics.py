@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.multiprocess import MultiProcessCollector
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-PATHS = {"/v1/search", "/v1/ask", "/retrieve", "/v1/indexes", "/health", "/ready", "/metrics"}
+PATHS = {"/v1/search", "/v1/ask", "/v1/embeddings", "/v1/models", "/retrieve", "/v1/indexes", "/health", "/ready", "/metrics"}
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 10_000)
 _NAMES = ("corpus", "retriever")

@@ -6,15 +6,22 @@ An artifact that is replaced on disk is still served in its old version, because
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.resolving import article_url
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.spec import Side
 from wikidx.indexer.machine.compiled import compile_always
+from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Reranker, Searcher
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
@@ -71,6 +78,21 @@ class SharedIdentities:
             raise ArtifactMismatch(
                 f"'{index}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
             )
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Encoder of texts without titles.
+
+    Attributes:
+        dim: components of a vector.
+    """
+
+    dim: int
+
+    def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
+        """Return the vectors of texts as queries or as passages, (len(texts), dim), and the number of tokens of each."""
+        ...
 
 
 class OpenArtifact(NamedTuple):
@@ -137,6 +159,11 @@ class OpenSearchers:
             ],
             "retrievers": [{"retriever": name, "ready": (of, name) in self.searchers} for of, name in self._served_pairs if of == corpus],
         }
+
+    def encoders(self) -> dict[str, TextEncoder]:
+        """Return the open encoders by name."""
+        opened = {name: getattr(retriever, "encoder", None) for (_, name), retriever in list(self.corpora.retrievers.items())}
+        return {parse_index_name(name).encoder: encoder for name, encoder in opened.items() if isinstance(encoder, TextEncoder)}
 
     def update_cache_metrics(self, metrics: Metrics) -> None:
         """Update the metrics of the caches."""

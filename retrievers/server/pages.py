@@ -16,11 +16,12 @@ from starlette.requests import ClientDisconnect
 from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.base import DEFAULTS
 from wikidx.retrievers.errors import InvalidRequest
-from wikidx.retrievers.wire import OPTION_NAMES, RETRIEVE, SEARCH
+from wikidx.retrievers.wire import EMBEDDINGS, OPTION_NAMES, RETRIEVE, SEARCH
 
 from .answering import ASK, EVENTS, Answerer
 from .catalog import Catalog
 from .documentation import render_docs
+from .embedding import EmbeddingBody, EmbeddingEndpoints, EmbeddingResponse
 from .front import CLIENT_GONE, Message, Receive, Send, error_response
 from .metrics import Metrics
 from .models import ERROR_RESPONSES, RULES, RetrieveResponse, SearchResponse, describe_body, retrieval_model, search_model
@@ -44,7 +45,10 @@ class Pages:
 
     def __init__(self, settings: Settings, catalog: Catalog, metrics: Metrics, answerer: Answerer | None = None) -> None:
         searching = SearchEndpoints(settings, catalog)
-        self._searches = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
+        self._endpoints = {SEARCH: searching.search, RETRIEVE: searching.retrieve}
+        embedding = EmbeddingEndpoints(settings, catalog, catalog.embedding) if catalog.embedding else None
+        if embedding is not None:
+            self._endpoints[EMBEDDINGS] = embedding.embed
         self.api = FastAPI(
             title="idx", description="Local retrieval: one batched call for groups of queries.", version="1", docs_url=None, redoc_url=None
         )
@@ -52,24 +56,27 @@ class Pages:
         _add_searches(self.api, settings, searching)
         _add_state(self.api, catalog, metrics)
         _add_contents(self.api, settings, catalog, answerer)
+        if embedding is not None:
+            _add_embeddings(self.api, embedding)
         if answerer is not None:
             _add_answers(self.api, answerer)
         _add_files(self.api)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        search = self._searches.get(scope["path"]) if scope["method"] == "POST" else None
-        if search is None:
+        path = scope["path"]
+        endpoint = self._endpoints.get(path) if scope["method"] == "POST" else None
+        if endpoint is None:
             await self.api(scope, receive, send)
             return
         try:
-            response = await search(Request(scope, receive))
+            response = await endpoint(Request(scope, receive))
         except ClientDisconnect:
             response = Response(status_code=CLIENT_GONE)  # for the log
         except IdxError as error:
-            response = error_response(error)
+            response = error_response(error, path)
         except Exception as error:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, path)(scope, receive, send)
             raise  # uvicorn logs the exception
         await response(scope, receive, send)
 
@@ -136,6 +143,14 @@ def _add_searches(api: FastAPI, settings: Settings, searching: SearchEndpoints) 
     ):
         extra = dict(describe_body(body))
         api.post(path, response_model=answer, responses=ERROR_RESPONSES, openapi_extra=extra, tags=["search"])(endpoint)
+
+
+def _add_embeddings(api: FastAPI, embedding: EmbeddingEndpoints) -> None:
+    """Add the paths that embed texts, so that FastAPI documents them and refuses methods other than POST."""
+    extra = dict(describe_body(EmbeddingBody))
+    responses = {status: {"description": response["description"]} for status, response in ERROR_RESPONSES.items()}
+    api.post(EMBEDDINGS, response_model=EmbeddingResponse, responses=responses, openapi_extra=extra, tags=["embeddings"])(embedding.embed)
+    api.get("/v1/models", tags=["embeddings"])(embedding.models)
 
 
 def _add_answers(api: FastAPI, answerer: Answerer) -> None:

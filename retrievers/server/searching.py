@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +25,8 @@ from .front import JSON
 from .limits import check_size
 from .models import SearchBody, retrieval_model, search_model, validate_body
 from .settings import Settings
+
+T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.1  # delay of the check for a disconnect, which takes longer than most searches
 _CHUNK_BYTES = 256 << 10  # larger responses are sent in chunks of about this size
@@ -73,7 +75,7 @@ class SearchEndpoints:
         search = SearchRequest(name, searcher, groups, options, time.monotonic() + timeout_s, answer, unsearched)
         batcher.submit(search)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
-        return await _wait(request, answer, timeout_s)
+        return await wait_for(request, answer, timeout_s)
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
@@ -106,8 +108,8 @@ def _read_options(body: SearchBody) -> SearchOptions:
         raise InvalidRequest(str(error)) from error
 
 
-async def _wait(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> list[Ranking]:
-    """Wait for rankings until the deadline or a disconnect, then cancel an unanswered search.
+async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float) -> T:
+    """Wait for an answer until the deadline or a disconnect, then cancel an unanswered search.
 
     Raises:
         ClientDisconnect: the client disconnected.
@@ -124,7 +126,7 @@ async def _wait(request: Request, answer: asyncio.Future[list[Ranking]], timeout
         answer.cancel()
 
 
-async def _wait_with_client(request: Request, answer: asyncio.Future[list[Ranking]], timeout_s: float) -> None:
+async def _wait_with_client(request: Request, answer: asyncio.Future[T], timeout_s: float) -> None:
     """Wait for an answer; raises ``ClientDisconnect`` when the client disconnects first."""
     disconnect = asyncio.ensure_future(request.receive())  # after the body, the next message is the disconnect
     events: set[asyncio.Future[Any]] = {answer, disconnect}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wikidx.corpora.errors import InputError
+from wikidx.retrievers.naming import RetrieverName
 
 from .api_key import ApiKey
 from .limits import Limits
@@ -34,6 +35,7 @@ class Settings:
         topk: default number of passages for each query of ``/retrieve``.
         workers: number of processes.
         access_log: whether to log each request as a line of JSON on standard output.
+        embeddings: whether to embed texts by the encoders of the retrievers, at ``/v1/embeddings``.
         limits: limits on requests and on the queue.
     """
 
@@ -49,12 +51,15 @@ class Settings:
     topk: int = 3
     workers: int = 1
     access_log: bool = False
+    embeddings: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` if the API key is invalid."""
+        """Raise ``InputError`` if the API key is invalid, or if there is no encoder to serve."""
         if self.api_key is not None:
             ApiKey(self.api_key)
+        if self.embeddings and all(RetrieverName.parse(retriever).is_lexical for retriever in self.retrievers):
+            raise InputError(f"--embeddings serves encoders, and {', '.join(self.retrievers)} has none: add --retriever minilm")
 
     @property
     def served_pairs(self) -> list[tuple[str, str]]:

@@ -55,6 +55,7 @@ def serve(
     max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries in a request.")] = 10_000,
     max_queued_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queued queries; later requests are refused.")] = 4_096,
     deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Also embed texts by the retrievers' encoders, as OpenAI does.")] = False,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,
     llm: Llm = None,
     llm_option: LlmOption = None,
@@ -83,6 +84,7 @@ def serve(
         topk=topk,
         workers=workers,
         access_log=access_log,
+        embeddings=embeddings,
         limits=limits,
     )
     _run(settings, ray, shards, replicas, _asker(settings, llm or (), llm_option or (), is_cluster=ray is not None))
@@ -125,6 +127,8 @@ def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int,
     note(f"listening on {server_url(listener)} (search page: /, documentation: /docs)")
     for corpus, retriever in settings.served_pairs:
         note(f"serving '{corpus}' by {retriever}")
+    if settings.embeddings:
+        note("embedding by the encoders of these retrievers (/v1/embeddings)")
     if asker is not None:
         note(f"answering by {' and '.join(asker.describe()['models'])} (/ask)")
     if ray is None:

@@ -105,7 +105,7 @@ def test_groups_over_two_retrievers_are_the_definition(store: PassageStore, opti
 def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: PassageStore) -> None:
     encoder = WordEncoder()
     retriever = dense_over(store)
-    retriever._encoder = encoder
+    retriever.encoder = encoder
     LocalSearcher(store, {"worded": retriever}).search_groups(GROUPS, SearchOptions(rerank="primary"))
     assert sorted(encoder.encoded) == sorted({query for group in GROUPS for query in group})
 

@@ -1,0 +1,156 @@
+"""Endpoints ``/v1/embeddings`` and ``/v1/models`` in OpenAI's format: vectors of texts by the encoders of the served retrievers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.spec import Side
+from wikidx.retrievers.base import DEFAULTS
+from wikidx.retrievers.cancellation import raise_if_cancelled
+from wikidx.retrievers.errors import InvalidRequest, NotReady
+from wikidx.retrievers.options import SearchOptions
+
+from .batcher import Batcher, Groups, SearchRequest
+from .catalog import Catalog
+from .front import JSON
+from .models import NAME_CHARACTERS, validate_body
+from .open_searchers import TextEncoder
+from .searching import read_body, wait_for
+from .settings import Settings
+
+_MAX_TEXTS = 2_048  # OpenAI's limit
+_TEXTS_AT_ONCE = 256  # between two of these steps, embedding ends if the client has gone
+
+
+class EmbeddingBody(BaseModel):
+    """Texts to embed; unknown fields are ignored, as most servers do."""
+
+    model_config = ConfigDict(strict=True, title="Embedding")
+
+    input: str | Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)] = Field(description="A text, or a list of texts.")
+    model: Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)] = Field(description="A served encoder; see /v1/models.")
+    encoding_format: Literal["float", "base64"] = Field("float", description="base64: the bytes of little-endian float32 numbers.")
+    dimensions: int | None = Field(None, ge=1, description="Number of components; other encoders than Matryoshka's have only one number.")
+    input_type: Side = Field("passage", description="Embed the texts as passages, or as queries for them.")
+
+
+class EmbeddingRow(BaseModel):
+    """The vector of one text."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(BaseModel):
+    """Tokens that the encoder has read, special tokens and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingResponse(BaseModel):
+    """The vectors of all texts, in request order."""
+
+    object: Literal["list"]
+    data: list[EmbeddingRow]
+    model: str
+    usage: EmbeddingUsage
+
+
+class _Embedder:
+    """One side of an encoder as a searcher; the result of a group of texts is their vectors and the number of their tokens.
+
+    The texts of each request are encoded apart: their vectors do not depend on other requests, to the last bit.
+    """
+
+    def __init__(self, encoder: TextEncoder, side: Side) -> None:
+        self._encoder, self._side = encoder, side
+
+    def search_groups(self, groups: Groups, options: SearchOptions) -> list[tuple[Vectors, int]]:
+        return [self._embed(group) for group in groups]
+
+    def _embed(self, texts: Sequence[str]) -> tuple[Vectors, int]:
+        parts = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            raise_if_cancelled()
+            parts.append(self._encoder.encode_texts(self._side, texts[start : start + _TEXTS_AT_ONCE]))
+        return np.concatenate([vectors for vectors, _ in parts]), int(sum(lengths.sum() for _, lengths in parts))
+
+
+class EmbeddingEndpoints:
+    """The endpoints for vectors."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, batcher: Batcher) -> None:
+        self._limits, self._catalog, self._batcher, self._started = settings.limits, catalog, batcher, int(time.time())
+
+    async def embed(self, request: Request) -> Response:
+        """Embed texts, as passages or as queries."""
+        body = validate_body(EmbeddingBody, await read_body(request, self._limits.max_body_bytes))
+        texts = [body.input] if isinstance(body.input, str) else body.input
+        encoder = self._find(body.model)
+        self._check(texts, body, encoder)
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        name, timeout_s = ("", body.model), self._limits.deadline_s
+        embedder = _Embedder(encoder, body.input_type)
+        self._batcher.submit(SearchRequest(name, embedder, [texts], DEFAULTS, time.monotonic() + timeout_s, answer))
+        request.state.logged = {"model": body.model, "texts": len(texts)}
+        ((vectors, n_tokens),) = await wait_for(request, answer, timeout_s)
+        return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)
+
+    def models(self) -> dict[str, Any]:
+        """Return the served encoders."""
+        described = [
+            {
+                "id": name,
+                "object": "model",
+                "created": self._started,
+                "owned_by": "idx",
+                "dimensions": encoder.dim,
+                "input_types": get_args(Side),
+            }
+            for name, encoder in self._catalog.encoders().items()
+        ]
+        return {"object": "list", "data": described}
+
+    def _find(self, model: str) -> TextEncoder:
+        encoders = self._catalog.encoders()
+        if model in encoders:
+            return encoders[model]
+        if not self._catalog.readiness()["ready"]:
+            raise NotReady(f"'{model}' may still be being opened: /ready says how far that is", retry_after=1)
+        raise unknown_name_error("model", model, encoders)
+
+    def _check(self, texts: Sequence[str], body: EmbeddingBody, encoder: TextEncoder) -> None:
+        """Raise ``InvalidRequest`` if a text is blank or too long, or if the encoder has another dimension."""
+        longest = max(map(len, texts))
+        if longest > self._limits.max_query_characters:
+            raise InvalidRequest(f"input: a text has {longest:,} characters, {self._limits.max_query_characters:,} are allowed")
+        if not all(text.strip() for text in texts):
+            raise InvalidRequest("input: a text is blank: leave it out, because its vector would mean nothing")
+        if body.dimensions not in (None, encoder.dim):
+            raise InvalidRequest(f"dimensions: '{body.model}' has vectors of {encoder.dim} components, not of {body.dimensions}")
+
+
+def _to_json(body: EmbeddingBody, vectors: Vectors, n_tokens: int) -> bytes:
+    rows = vectors.astype("<f4", copy=False)
+    as_text = body.encoding_format == "base64"
+    data = [
+        {"object": "embedding", "index": index, "embedding": base64.b64encode(row.tobytes()).decode() if as_text else row}
+        for index, row in enumerate(rows)
+    ]
+    usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+    return orjson.dumps({"object": "list", "data": data, "model": body.model, "usage": usage}, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,139 @@
+"""Vectors over HTTP in OpenAI's format: those of the encoder, to the bit."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import corpus_of
+from tests.indexer.encoders.folders import with_checkpoint
+from tests.retrievers.server.conftest import LIMITS, some_passages
+from tests.retrievers.server.serving import ask, serving
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import build_index
+from wikidx.indexer.encoders import e5
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.retrievers.server.settings import Settings
+
+pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+PATH = "/v1/embeddings"
+TEXTS = ["river nile", "the nile of a river", "x", "café"]
+
+
+@pytest.fixture(scope="module")
+def encoder(built_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformerEncoder]:
+    """A tiny e5, which has a prompt for each side, and a corpus of its vectors."""
+    from tests.indexer.encoders import tiny
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(built_home))
+        patch.setattr(e5, "SPEC", with_checkpoint(e5.SPEC, tiny.save_bert(tmp_path_factory.mktemp("tiny"))))
+        build_store(corpus_of(some_passages(20), "embedded"), StoreOptions())
+        for index in ("bm25", "e5"):
+            build_index("embedded", index, open_store("embedded"))
+        yield TransformerEncoder(e5.SPEC)
+
+
+@pytest.fixture(scope="module")
+def url(encoder: TransformerEncoder) -> Iterator[str]:
+    settings = Settings(corpora=("embedded",), retrievers=("bm25+e5",), port=0, cache_bytes=10_000, embeddings=True, limits=LIMITS)
+    with serving(settings) as where:
+        yield where
+
+
+def embed(url: str, texts: object, **fields: object) -> dict[str, Any]:
+    answer = ask(url, PATH, {"input": texts, "model": "e5", **fields})
+    assert answer.status == 200, answer.body
+    body: dict[str, Any] = answer.json
+    return body
+
+
+def vectors_of(body: dict[str, Any]) -> Vectors:
+    assert [row["index"] for row in body["data"]] == list(range(len(body["data"])))
+    rows = [row["embedding"] for row in body["data"]]
+    return np.array([np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row for row in rows], dtype=np.float32)
+
+
+@pytest.mark.parametrize("encoding_format", ["float", "base64"])
+def test_vectors_are_the_encoder_s_to_the_bit(url: str, encoder: TransformerEncoder, encoding_format: str) -> None:
+    as_passages = embed(url, TEXTS, encoding_format=encoding_format)
+    as_queries = embed(url, TEXTS, encoding_format=encoding_format, input_type="query")
+    np.testing.assert_array_equal(vectors_of(as_passages), encoder.encode_passages([Passage("", "", text) for text in TEXTS]))
+    np.testing.assert_array_equal(vectors_of(as_queries), encoder.encode_queries(TEXTS))
+    assert np.abs(vectors_of(as_passages) - vectors_of(as_queries)).max() > 0.01  # the two sides differ
+
+
+def test_a_single_text_and_its_tokens(url: str, encoder: TransformerEncoder) -> None:
+    body = embed(url, "river nile", dimensions=24, user="somebody")
+    np.testing.assert_array_equal(vectors_of(body), encoder.encode_passages([Passage("", "", "river nile")]))
+    assert (body["object"], body["model"]) == ("list", "e5")
+    n_tokens = 2 + len("passage") + 1 + 2  # [CLS] and [SEP], the letters of the prompt, its colon, the words
+    assert body["usage"] == {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+
+
+def test_many_texts_are_answered_in_order(url: str, encoder: TransformerEncoder) -> None:
+    texts = [f"river {n}" for n in range(300)]
+    expected = encoder.encode_passages([Passage("", "", text) for text in texts])
+    np.testing.assert_allclose(vectors_of(embed(url, texts, encoding_format="base64")), expected, atol=1e-6)
+
+
+def test_the_list_of_models_has_the_open_encoders(url: str) -> None:
+    (model,) = ask(url, "/v1/models").json["data"]
+    assert isinstance(model.pop("created"), int)
+    assert model == {"id": "e5", "object": "model", "owned_by": "idx", "dimensions": 24, "input_types": ["query", "passage"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"input": "x", "model": "e5", "dimensions": 12}, 400, "dimensions: 'e5' has vectors of 24 components, not of 12"),
+        ({"input": "x", "model": "ada"}, 404, "unknown model 'ada'"),
+        ({"input": [], "model": "e5"}, 400, "input"),
+        ({"input": [[1, 2]], "model": "e5"}, 400, "input"),
+        ({"input": ["x"] * 2049, "model": "e5"}, 400, "input"),
+        ({"input": ["x", " \n"], "model": "e5"}, 400, "input: a text is blank"),
+        ({"input": "x" * 1001, "model": "e5"}, 400, "a text has 1,001 characters, 1,000 are allowed"),
+        ({"input": "x", "model": "e5", "input_type": "document"}, 400, "input_type"),
+        ({"input": "x", "model": "e5", "encoding_format": "int8"}, 400, "encoding_format"),
+        ({"input": "x"}, 400, "model"),
+        (b"no JSON", 400, "the body is no JSON"),
+        (b"x" * (LIMITS.max_body_bytes + 1), 413, "are allowed"),
+    ],
+)
+def test_errors_have_openai_s_form(url: str, body: object, status: int, message: str) -> None:
+    answer = ask(url, PATH, body)
+    assert answer.status == status
+    assert message in answer.json["error"]["message"]
+    assert answer.json["error"] | {"message": ""} == {"message": "", "type": "invalid_request_error", "param": None, "code": None}
+
+
+def test_a_key_is_required_and_its_refusal_has_openai_s_form(made: Path, encoder: TransformerEncoder) -> None:
+    with serving(Settings(corpora=("embedded",), retrievers=("e5",), port=0, api_key="secret", embeddings=True, limits=LIMITS)) as url:
+        refused = ask(url, PATH, {"input": "x", "model": "e5"})
+        assert (refused.status, refused.json["error"]["type"]) == (401, "invalid_request_error")
+        assert ask(url, PATH, {"input": "x", "model": "e5"}, headers={"authorization": "Bearer secret"}).status == 200
+
+
+def test_a_full_queue_refuses_further_texts(made: Path, encoder: TransformerEncoder) -> None:
+    limits = dataclasses.replace(LIMITS, max_queued_requests=0)
+    with serving(Settings(corpora=("embedded",), retrievers=("e5",), port=0, embeddings=True, limits=limits)) as url:
+        answer = ask(url, PATH, {"input": "x", "model": "e5"})
+    assert (answer.status, answer.json["error"]["type"]) == (503, "server_error")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_without_the_option_there_is_nothing(made: Path) -> None:
+    with serving(Settings(corpora=("made",), port=0, limits=LIMITS)) as url:
+        assert ask(url, PATH, {"input": "x", "model": "e5"}).status == 404
+    with pytest.raises(InputError, match="--embeddings serves encoders, and bm25 has none: add --retriever minilm"):
+        Settings(corpora=("made",), embeddings=True)
