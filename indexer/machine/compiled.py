@@ -1,6 +1,6 @@
 """Decorator ``kernel``, which compiles inner loops with numba. Kernels run without the GIL; their machine code is cached on disk.
 
-Compilation takes up to 40 s of processor time, once. For little data, kernels that are not compiled yet run in Python within
+Compilation takes up to 40 s of processor time, once. For little data, kernels that are not compiled or loaded yet run in Python within
 ``interpreted``, which takes less time. The results are the same.
 
 numba reuses a cached kernel while the kernel's own file is unchanged, even if another file has changed that defines a called kernel
@@ -38,7 +38,7 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(\(
 _PREFIX = "kernels-"
 
 _STEP_S = 2e-6  # time of a kernel in Python, for each array element that it reads
-_LOADING_S, _COMPILING_S = 0.4, 5.0  # limits on a process's time in Python, if its kernels are cached, and if not
+_LOADING_S, _COMPILING_S = 0.4, 5.0  # limits on a process's time in Python, for kernels that are cached, and for others
 
 
 class _Interpretation:
@@ -48,8 +48,7 @@ class _Interpretation:
 
 
 _interpretation = _Interpretation()
-_thread = threading.local()  # its ``is_interpreted`` is true if kernels run in Python
-_folders = set[Path]()  # cache folders of the kernels' files
+_thread = threading.local()  # its ``python_s``, within ``interpreted``: time in Python so far and, by estimate, of this block
 
 
 class Kernel:
@@ -62,13 +61,19 @@ class Kernel:
         compiled: numba's function. Its first call compiles it or loads it from the cache.
     """
 
-    def __init__(self, function: Callable[..., Any], compiled: Any) -> None:  # noqa: ANN401 - numba has no types
-        self.py_func, self.compiled = function, compiled
+    def __init__(self, function: Callable[..., Any], compiled: Any, cache: Path) -> None:  # noqa: ANN401 - numba has no types
+        self.py_func, self.compiled, self._cache = function, compiled, cache
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
         """Run the function."""
-        is_interpreted = getattr(_thread, "is_interpreted", False) and not getattr(self.compiled, "overloads", None)
+        python_s = getattr(_thread, "python_s", None)
+        is_interpreted = python_s is not None and not getattr(self.compiled, "overloads", None) and python_s < self._limit_s
         return (self.interpreted if is_interpreted else self.compiled)(*arguments)
+
+    @functools.cached_property
+    def _limit_s(self) -> float:
+        """Time in Python from which machine code saves time."""
+        return _LOADING_S if any(self._cache.rglob(f"*.{self.py_func.__name__}-*.nbi")) else _COMPILING_S
 
     @functools.cached_property
     def interpreted(self) -> Callable[..., Any]:
@@ -88,42 +93,39 @@ def _type_of_kernel(kernel: Kernel, context: object) -> types.Dispatcher:
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Return a kernel that compiles the function on its first call. Divisions by zero give inf and nan, as in numpy."""
     user_folder = config.CACHE_DIR
-    config.CACHE_DIR = str(_cache_folder(Path(function.__code__.co_filename), user_folder))  # numba reads the setting only now
+    cache = _cache_folder(Path(function.__code__.co_filename), user_folder)
+    config.CACHE_DIR = str(cache)  # numba reads the setting only now
     try:
-        return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function))
+        return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function), cache)
     finally:
         config.CACHE_DIR = user_folder
 
 
 @contextlib.contextmanager
 def interpreted(n_steps: int) -> Iterator[None]:
-    """Run kernels in Python within the context if that takes less time than compiling them. The results are the same.
+    """Run kernels in Python within the context if that takes less time than loading or compiling them. The results are the same.
 
     Kernels that are already compiled or loaded run as machine code. Other threads are not affected.
 
     Args:
         n_steps: estimate of the number of array elements that the kernels read.
     """
-    if getattr(_thread, "is_interpreted", False) or not _saves_time(n_steps):
+    python_s = _interpretation.spent_s + n_steps * _STEP_S
+    if hasattr(_thread, "python_s") or python_s >= _COMPILING_S:
         yield
         return
-    _thread.is_interpreted, start_s = True, time.thread_time()
+    _thread.python_s, start_s = python_s, time.thread_time()
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             yield
     finally:
         _interpretation.spent_s += time.thread_time() - start_s
-        _thread.is_interpreted = False
+        del _thread.python_s
 
 
 def compile_always() -> None:
     """Never run kernels in Python from now on. A server then compiles them before it accepts requests."""
     _interpretation.spent_s = math.inf
-
-
-def _saves_time(n_steps: int) -> bool:
-    limit_s = _LOADING_S if _is_compiled() else _COMPILING_S
-    return _interpretation.spent_s + n_steps * _STEP_S < limit_s
 
 
 class _CompilationListener(event.Listener):  # type: ignore[misc]
@@ -144,12 +146,6 @@ event.register("numba:compile", _CompilationListener())
 
 
 @functools.cache
-def _is_compiled() -> bool:
-    """Return whether the cache holds machine code for every imported file with kernels."""
-    return all(any(folder.rglob("*.nbi")) for folder in _folders)
-
-
-@functools.cache
 def _cache_folder(source: Path, user_folder: str) -> Path:
     """Return the cache folder for a file's kernels, in ``user_folder`` (NUMBA_CACHE_DIR) if set, else next to the file.
 
@@ -161,7 +157,6 @@ def _cache_folder(source: Path, user_folder: str) -> Path:
     if not user_folder and not (cache / name).exists():
         for old in cache.glob(f"{prefix}*"):
             shutil.rmtree(old, ignore_errors=True)
-    _folders.add(cache / name)
     return cache / name
 
 

@@ -100,9 +100,9 @@ def times_prime(x: np.uint64) -> np.uint64:
 
 @pytest.fixture
 def budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has been interpreted in this process, and nothing is in the cache."""
+    """Nothing has been interpreted in this process, and what is in the cache is as good as not there."""
     monkeypatch.setattr(compiled._interpretation, "spent_s", 0.0)
-    monkeypatch.setattr(compiled, "_is_compiled", lambda: False)
+    monkeypatch.setattr(compiled, "_LOADING_S", compiled._COMPILING_S)
 
 
 @pytest.mark.usefixtures("budget")
@@ -155,3 +155,17 @@ def test_compilation_is_announced_once_in_a_process(caplog: pytest.LogCaptureFix
     for _ in range(2):
         listener.on_start(None)
     assert [record.message for record in caplog.records] == ["compiling inner loops, once: this takes some seconds, at most a minute"]
+
+
+@pytest.mark.usefixtures("budget")
+def test_a_kernel_in_the_cache_is_loaded_where_others_still_run_in_python(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever other kernels the process has imported: each is looked for by itself."""
+    monkeypatch.setattr(compiled, "_LOADING_S", 0.4)
+    cached, other = (compiled.Kernel(new_kernel().py_func, new_kernel().compiled, package / name) for name in ("cached", "other"))
+    (package / "cached" / "folder").mkdir(parents=True)
+    (package / "cached" / "folder" / "test_compiled.new_kernel.locals.outer-1.py311.nbi").touch()
+    compiled._interpretation.spent_s = 0.5
+    with interpreted(1000):
+        assert cached(np.uint64(3)) == other(np.uint64(3))
+    assert cached.compiled.overloads
+    assert not other.compiled.overloads
