@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.runtimes.command_line import Command
+from tests.runtimes.llms.fake_server import Answer as Answered
+from tests.runtimes.llms.fake_server import FakeServer, chat, fake_serving
 from tests.runtimes.test_executor import QUESTIONS, CountingLLM
 from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.execution import opening
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.runs import PREDICTIONS
 from wikidx.runtimes.execution.services import Services
-from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Generate, Reply, prompt_text
+from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import Run, gather, generate
 
@@ -115,3 +126,43 @@ def test_an_endpoint_that_nobody_serves_is_asked_no_further_by_those_that_wait()
     predictions = list(execute(ask, QUESTIONS[:20], Services(llms={"answer": llm}), in_flight=10))
     assert {prediction.error for prediction in predictions} == {"Unreachable: nobody listens"}
     assert len(llm.batches) == 2
+
+
+@pytest.mark.parametrize("where", ["at an endpoint", "in this process"])
+def test_a_finished_question_is_on_disk_within_a_second_while_another_waits(
+    where: str, idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the other comes only when the line is there."""
+    waited, out = list[float](), tmp_path / "out"
+    (tmp_path / "asked.jsonl").write_text('{"id": "a", "question": "quick?"}\n{"id": "b", "question": "slow?"}\n')
+
+    def wait_for_line() -> None:
+        started = time.monotonic()
+        while not (lines := (out / PREDICTIONS).read_bytes().splitlines(keepends=True)) and time.monotonic() - started < 10:
+            time.sleep(0.005)
+        waited.append(time.monotonic() - started)
+        (line,) = lines
+        assert (json.loads(line)["id"], json.loads(line)["answer"], line[-1:]) == ("a", "quick!", b"\n")
+
+    def answer(path: str, body: dict[str, Any]) -> Answered:
+        if is_slow := "slow?" in json.dumps(body):
+            wait_for_line()
+        return chat("slow!" if is_slow else "quick!")
+
+    class Local(CountingLLM):
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+            names = ["slow!" if "slow?" in prompt_text(call.prompt) else "quick!" for call in calls]
+            replies: list[Reply | LLMError] = [Reply((Gen(text=name),)) for name in names]
+            assert (names, deliver is None) == (["quick!", "slow!"], False)
+            if deliver:
+                deliver({0: replies[0]})
+            wait_for_line()
+            return replies
+
+    monkeypatch.setattr(opening, "open_llms", opening.open_llms if where == "at an endpoint" else lambda *_: {"answer": Local()})
+    with fake_serving(FakeServer(answer)) as url:
+        model = f"openai:fake@{url}" if where == "at an endpoint" else "hf:fake/model"
+        said = idx("run", "direct", "--questions", tmp_path / "asked.jsonl", "--llm", model, "--out", out)
+    assert "2 questions, 2 answered" in said
+    assert max(waited) < 1
+    assert len((out / PREDICTIONS).read_bytes().splitlines()) == 2
