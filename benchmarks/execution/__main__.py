@@ -29,7 +29,7 @@ COMPILE = "from wikidx.indexer.machine.compiled import compile_always\ncompile_a
 METHODS = ("ircot", "ra_isf", "retrorag", "react", "rag")
 COLUMNS = (
     *("method", "latency", "at a time", "questions", "calls", "work s", "longest chain s", "in order s", "with foresight s"),
-    *("before s", "now s", "before / now", "now / ideal", "now / in order", "now / with foresight"),
+    *("calls before", "before s", "now s", "before / now", "now / ideal", "now / in order", "now / with foresight"),
 )
 
 
@@ -55,12 +55,14 @@ def measure(source: Path, method: str, kind: str, concurrency: int, questions: P
             return ran["seconds"], json.load(response)["calls"]
 
 
-def row(bounds: Bounds, durations: list[float]) -> list[str]:
-    """Return the figures of a row, from the number of calls on."""
+def row(bounds: Bounds, ran: list[tuple[float, int]]) -> list[str]:
+    """Return the figures of a row, from the number of calls on; what stands in ``measure`` of the earlier version, if any, and of this."""
     _, work, chain, in_order, with_foresight = bounds
-    *before, now = durations
+    *before, (now, _) = ran
     figures = [f"{seconds:.1f}" for seconds in (work, chain, in_order, with_foresight)]
-    figures += [f"{before[0]:.1f}" if before else "", f"{now:.1f}", f"{before[0] / now:.2f}" if before else ""]
+    figures += (
+        [str(before[0][1]), f"{before[0][0]:.1f}", f"{now:.1f}", f"{before[0][0] / now:.2f}"] if before else ["", "", f"{now:.1f}", ""]
+    )
     return [str(bounds.n_calls), *figures, *(f"{now / bound:.2f}" for bound in (max(work, chain), in_order, with_foresight))]
 
 
@@ -90,7 +92,7 @@ def main() -> None:
                 bounds = simulation.bounds(concurrency)
                 ran = [measure(source, method, kind, concurrency, file) for source in sources]
                 assert ran[-1][1] == bounds.n_calls, "the simulation has other calls than the run"
-                print("", method, kind, concurrency, len(questions), *row(bounds, [seconds for seconds, _ in ran]), "", sep="|", flush=True)
+                print("", method, kind, concurrency, len(questions), *row(bounds, ran), "", sep="|", flush=True)
 
 
 if __name__ == "__main__":
