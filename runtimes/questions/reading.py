@@ -40,7 +40,7 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
             positions[question.id] = record.position
             questions.append(question)
     if not questions:
-        raise InputError(f"{path} has no questions under '{chosen.split}', which --format {chosen.name} reads: name another format")
+        raise InputError(f"{path} has no questions under '{chosen.split}', which the format {chosen.name} reads: name another format")
     return chosen.complete(path, questions) if chosen.complete else questions
 
 
@@ -64,7 +64,7 @@ def find_questions(name: str, format: str | None = None) -> list[Question]:
     if name != SAMPLE or Path(name).exists():
         return read_questions(Path(name), format)
     if format is not None:
-        raise InputError(f"--format {format} is of a file, and there is none called '{SAMPLE}'")
+        raise InputError(f"the format {format} is of a file, and there is none called '{SAMPLE}'")
     return sample_questions()
 
 

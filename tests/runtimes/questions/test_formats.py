@@ -71,7 +71,7 @@ def test_a_format_that_is_forced_decides(tmp_path: Path) -> None:
 def test_the_training_questions_of_asqa(tmp_path: Path) -> None:
     both = next(case for case in FORMAT_FILES if label(case) == "asqa")
     assert [one.id for one in read_questions(write(tmp_path, both.content), "asqa-train")] == ["-1"]
-    with pytest.raises(InputError, match="has no questions under 'dev'"):
+    with pytest.raises(InputError, match="has no questions under 'dev', which the format asqa reads: name another"):
         read_questions(write(tmp_path, json.dumps({"train": json.loads(both.content)["train"]})))
 
 

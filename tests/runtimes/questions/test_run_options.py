@@ -77,7 +77,7 @@ def test_a_format_is_forced(idx: Command, file: Path, model: str, tmp_path: Path
     command = ("run", "direct", "--llm", model, "--out", tmp_path / "out", "--questions")
     assert "is not in the format kilt (" in idx(*command, file, "--format", "kilt", status=2)
     assert "unknown format 'kelt'" in idx(*command, file, "--format", "kelt", status=2)
-    assert "--format kilt is of a file" in idx(*command, "sample", "--format", "kilt", status=2)
+    assert "the format kilt is of a file" in idx(*command, "sample", "--format", "kilt", status=2)
     (tmp_path / "hotpot.json").write_text(
         array({"_id": "a", "question": "Who?", "answer": "b", "supporting_facts": [["T", 0]]}), encoding="utf-8"
     )
