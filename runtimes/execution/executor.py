@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from wikidx.corpora.errors import IdxError
 from wikidx.runtimes.execution.results import Cost, Prediction, Step, Timing
@@ -40,12 +40,8 @@ class _OpenQuestion:
     """The state of an open question.
 
     Attributes:
-        steps: requests with their results.
-        answer: the answer; None: no answer yet, or an error.
-        error: the first error; None: no error.
         failed: key of the request with the first error; beyond all keys if there is none.
         n_pending: number of requests without results.
-        started: start of the question, by ``time.monotonic``.
     """
 
     question: Question
@@ -78,8 +74,8 @@ class _Branch:
         wave: the number of requests that have been served one after another on the way here.
         parent: the branch that waits for it, and its number there; None: the question's own.
         n_requests, n_gathers, n_sampled: numbers of requests, of gathers and of sampling calls with a derived seed so far.
-        results: results of the gathered branches.
-        n_open: number of gathered branches without result.
+        request: the last request to a service.
+        results, n_open: results of the gathered branches, and number of those without result.
     """
 
     state: _OpenQuestion
@@ -91,19 +87,13 @@ class _Branch:
     n_requests: int = 0
     n_gathers: int = 0
     n_sampled: int = 0
+    request: Request = field(init=False)
     results: list[Any] = field(default_factory=list)
     n_open: int = 0
 
-    @property
-    def here(self) -> tuple[int, ...]:
-        """The place of the last request."""
-        return (*self.place, self.n_requests)
-
-
-class _Pending(NamedTuple):
-    branch: _Branch
-    request: Request
-    key: _Key
+    def key(self, *, waits: bool) -> _Key:
+        """Return the key of the last request, which waits for a service or does not."""
+        return (self.wave, waits, (*self.place, self.n_requests))
 
 
 def execute(
@@ -114,7 +104,7 @@ def execute(
     If the method refuses a question, or one of its requests fails, the prediction has an ``error``. The other questions continue.
 
     Args:
-        ask: the method with fixed options: text of a question -> generator.
+        ask: the method with fixed options.
         questions: the questions; each is taken when there is room for it.
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
@@ -164,13 +154,13 @@ class _Execution:
 
     def wait(self) -> None:
         """Wait for a result, and go on with all that have one."""
-        for pending, outcome in self._dispatcher.collect():
-            branch = pending.branch
+        for branch, outcome in self._dispatcher.collect():
+            key = branch.key(waits=True)
+            self._record(branch, branch.request, key, outcome)
             branch.state.n_pending -= 1
             branch.wave += 1
-            self._record(pending, outcome)
             if outcome.error is not None:
-                branch.state.fail(pending.key, outcome.error)
+                branch.state.fail(key, outcome.error)
             self._go_on(branch, outcome.result, stops=outcome.error is not None)
 
     def close(self) -> None:
@@ -185,44 +175,45 @@ class _Execution:
         if not stops:
             self._todo.append((branch, result))
         while self._todo:
-            pending = self._next_request(*self._todo.popleft())
-            if pending is not None and pending.key < state.last:
-                self._dispatcher.submit(pending, pending.request)
+            ready, given = self._todo.popleft()
+            if self._run(ready, given) and ready.key(waits=True) < state.last:
+                self._dispatcher.submit(ready, ready.request)
                 state.n_pending += 1
         if not state.n_pending:
             self.runs.pop(id(state)).close()
             self.finished.append(state)
 
-    def _next_request(self, branch: _Branch, result: Any) -> _Pending | None:  # noqa: ANN401 - None at first
-        """Run a branch until it waits for a service; None if it waits for branches of its own, or has ended."""
+    def _run(self, branch: _Branch, result: Any) -> bool:  # noqa: ANN401 - None at first
+        """Run a branch until it waits for a service; False if it waits for branches of its own, or has ended."""
         try:
             while True:
                 request = branch.run.send(result)
                 branch.n_requests += 1
                 if isinstance(request, Gather):
                     if self._split(branch, request):
-                        return None
+                        return False
                     result = []
-                    continue
-                is_immediate = isinstance(request, IMMEDIATE)
-                pending = _Pending(branch, self._set_seed(request, branch), (branch.wave, not is_immediate, branch.here))
-                if not is_immediate:
-                    return pending
-                outcome = self._dispatcher.serve_immediately(request)
-                self._record(pending, outcome)
-                result = outcome.result
+                elif isinstance(request, IMMEDIATE):
+                    outcome = self._dispatcher.serve_immediately(request)
+                    self._record(branch, request, branch.key(waits=False), outcome)
+                    result = outcome.result
+                else:
+                    branch.request = self._set_seed(request, branch)
+                    return True
         except StopIteration as stop:
             self._end(branch, stop.value)
         except IdxError as error:
             branch.n_requests += 1
-            branch.state.fail((branch.wave, False, branch.here), error)
-        return None
+            branch.state.fail(branch.key(waits=False), error)
+        return False
 
     def _split(self, branch: _Branch, request: Gather) -> bool:
         """Start the branches of a gather; False if there are none."""
         for number, run in enumerate(request.runs):
             name = f"{branch.name}{branch.n_gathers}.{number}."
-            self._todo.append((_Branch(branch.state, run, (*branch.here, number), name, branch.wave, (branch, number)), None))
+            self._todo.append(
+                (_Branch(branch.state, run, (*branch.place, branch.n_requests, number), name, branch.wave, (branch, number)), None)
+            )
         branch.n_gathers += 1
         branch.n_open, branch.results = len(request.runs), [None] * len(request.runs)
         return bool(request.runs)
@@ -239,10 +230,7 @@ class _Execution:
             self._todo.append((parent, parent.results))
 
     def _set_seed(self, request: Request, branch: _Branch) -> Request:
-        """Return the request. A sampling call without a seed gets a seed.
-
-        The seed is derived from the run's seed, the question's id and the place of the sampling call among those of the question.
-        """
+        """Give a sampling call without a seed one, derived from the run's seed, the question's id and the call's place in the question."""
         if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
             return request
         material = f"{self._seed}\n{branch.state.question.id}\n{branch.name}{branch.n_sampled}"
@@ -250,23 +238,13 @@ class _Execution:
         own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
         return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
-    def _record(self, pending: _Pending, outcome: Outcome) -> None:
+    def _record(self, branch: _Branch, request: Request, key: _Key, outcome: Outcome) -> None:
         """Append a step to its question."""
-        state = pending.branch.state
-        step = Step(
-            wave=pending.key[0],
-            request=pending.request,
-            result=outcome.result,
-            error=None if outcome.error is None else _error_text(outcome.error),
-            prompt_tokens=outcome.prompt_tokens,
-            completion_tokens=outcome.completion_tokens,
-            model=outcome.model,
-            seconds=outcome.seconds,
-            is_reused=outcome.is_reused,
-        )
-        state.steps.append((pending.key, step))
+        shown = {**outcome._asdict(), "error": None if outcome.error is None else _error_text(outcome.error)}
+        step = Step(wave=branch.wave, request=request, **shown)
+        branch.state.steps.append((key, step))
         if self._on_step is not None:
-            self._on_step(state.question, step)
+            self._on_step(branch.state.question, step)
 
 
 def _error_text(error: IdxError) -> str:

@@ -24,23 +24,7 @@ from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
 
-_PACKAGES = (
-    "wikidx",
-    "numpy",
-    "numba",
-    "lmdb",
-    "urllib3",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "vllm",
-    "faiss-cpu",
-    "faiss-gpu",
-    "pyserini",
-)
-_READ_WHOLE = 32 << 20  # bytes; of a larger file (weights), only the first and last ``_END`` bytes are read
-_END = 1 << 20
-
+_PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu pyserini"
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
 _HIDDEN = "…"
 
@@ -74,19 +58,9 @@ def _checkpoint_version(model: str, revision: str) -> dict[str, str | None]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return a SHA-256 over the files in a folder. Of a file over 32 MiB, only name, size, first MiB and last MiB are hashed."""
-    digest = hashlib.sha256()
-    for file in sorted(path for path in folder.iterdir() if path.is_file()):
-        size = file.stat().st_size
-        digest.update(json.dumps([file.name, size]).encode())
-        with file.open("rb") as content:
-            if size <= _READ_WHOLE:
-                digest.update(content.read())
-            else:
-                digest.update(content.read(_END))
-                content.seek(-_END, os.SEEK_END)
-                digest.update(content.read())
-    return digest.hexdigest()
+    """Return a SHA-256 over the names and checksums of the files in a folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return hashlib.sha256(json.dumps([[file.name, checksum(file)] for file in files]).encode()).hexdigest()
 
 
 def _hub_commit(repository: str, revision: str) -> str | None:
@@ -118,7 +92,7 @@ def _manifest_digest(manifest: Manifest) -> str:
 
 
 def describe_served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
-    """Return a corpus and a retriever of a server with their fingerprints; None stands for the server's first.
+    """Return a server's URL, and its corpus and retriever with their fingerprints; None stands for the server's first.
 
     Raises:
         ServiceError: the server does not answer, is not an idx server, or is still opening the retriever.
@@ -135,12 +109,13 @@ def describe_served(client: ServerClient, corpus: str | None, retriever: str | N
     if not offer.retrievers[retriever]:
         raise NotReady(f"{client.url} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
     known = {name: list(identity) for name, identity in offer.indexes.items() if name in RetrieverName.parse(retriever).parts}
-    return {"corpus": corpus, "retriever": retriever, "fingerprints": {"passages": offer.fingerprint, **known}}
+    fingerprints = {"passages": offer.fingerprint, **known}
+    return {"url": client.url, "corpus": corpus, "retriever": retriever, "fingerprints": fingerprints}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of idx and of its main dependencies that are installed."""
-    return package_versions(_PACKAGES)
+    return package_versions(_PACKAGES.split())
 
 
 def strip_credentials(text: str) -> str:
@@ -159,12 +134,8 @@ def session() -> dict[str, Any]:
 
 def redact_command(arguments: Sequence[str]) -> list[str]:
     """Return a command's arguments without keys and passwords."""
-    redacted, hides_next = list[str](), False
-    for argument in arguments:
-        hidden = re.sub(r"^(--api-key=).*", rf"\1{_HIDDEN}", argument, flags=re.DOTALL)
-        redacted.append(_HIDDEN if hides_next else strip_credentials(hidden))
-        hides_next = argument == "--api-key"
-    return redacted
+    text = re.sub(r"((?:^|\0)--api-key[=\0])[^\0]*", rf"\1{_HIDDEN}", "\0".join(arguments))
+    return [strip_credentials(argument) for argument in text.split("\0")]
 
 
 def questions_digest(questions: Sequence[tuple[Any, ...]]) -> str:

@@ -92,18 +92,13 @@ class Plan:
         if not self.is_dry:
             return assign_models(self.llms, self.method.roles, options=self.llm_options)
         named = assign_models(self.llms, self.method.roles, default=_STAND_IN, options=self.llm_options)
-        scripts = {name for name, backend in BACKENDS.items() if backend.kind == "script"}
-        return {role: spec if spec.backend in scripts else _STAND_IN for role, spec in named.items()}
+        return {role: spec if spec == _STAND_IN or BACKENDS[spec.backend].kind == "script" else _STAND_IN for role, spec in named.items()}
 
 
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
-    """Return the user's search target, completed from a preset; None if there is neither a corpus nor a URL.
+    """Return the user's search target, completed from a preset of the method; None if there is neither a corpus nor a URL.
 
-    Args:
-        method: the method that has the preset.
-        preset: name of a preset; None: no preset.
-        named: the user's search target; its options are ignored.
-        assignments: search options as ``NAME=VALUE``.
+    ``assignments`` are search options as ``NAME=VALUE``; they replace those of ``named``.
 
     Raises:
         UnknownNameError: the preset or a search option is unknown.
@@ -133,6 +128,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     models = {
         role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.specs().items()
     }
+    thinking, extra_body = plan.thinking, dict(plan.connection.extra_body)
     return {
         "method": plan.method.name,
         "options": {
@@ -142,20 +138,26 @@ def describe(plan: Plan) -> dict[str, Any]:
         "prompts": prompt_hashes([plan.method.name]),
         "models": models,
         "search": None if plan.target is None else _describe_search(plan.target, plan.device),
+        "context": plan.connection.context,
+        **({"thinking": thinking} if thinking != "off" else {}),
+        **({"extra_body": extra_body} if extra_body else {}),
     }
 
 
 def _describe_search(target: SearchTarget, device: str) -> dict[str, Any]:
     options = {name: value for name, value in dataclasses.asdict(target.options).items() if name != "k"}
     if target.url is not None:
-        from wikidx.retrievers.client import ServerClient
-
-        with contextlib.closing(ServerClient(target.url, api_key=target.api_key)) as client:
-            return {"url": client.url, **describe_served(client, target.corpus, target.retriever), "options": options}
+        return {**_describe_server(target), "options": options}
     corpus, retriever, reranker = _local_names(target)
-    fingerprints = local_fingerprints(corpus, retriever)
-    about = {"corpus": corpus, "retriever": retriever, "reranker": reranker, "device": device}
-    return {**about, "fingerprints": fingerprints, "options": options}
+    names = {"corpus": corpus, "retriever": retriever, "reranker": reranker, "device": device}
+    return {**names, "fingerprints": local_fingerprints(corpus, retriever), "options": options}
+
+
+def _describe_server(target: SearchTarget) -> dict[str, Any]:
+    from wikidx.retrievers.client import ServerClient
+
+    with contextlib.closing(ServerClient(target.url or "", api_key=target.api_key)) as client:
+        return describe_served(client, target.corpus, target.retriever)
 
 
 def _local_names(target: SearchTarget) -> tuple[str, str, str | None]:
@@ -209,12 +211,10 @@ def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | No
     if target is None:
         return (StandInSearcher(), stand_in_passages) if plan.is_dry else (None, None)
     if target.url is not None:
-        from wikidx.retrievers.client import RemoteSearcher, ServerClient
+        from wikidx.retrievers.client import RemoteSearcher
 
-        with contextlib.closing(ServerClient(target.url, api_key=target.api_key)) as client:
-            target_names = describe_served(client, target.corpus, target.retriever)
-        corpus, retriever, timeout_s = target_names["corpus"], target_names["retriever"], plan.connection.timeout
-        remote = RemoteSearcher(target.url, corpus=corpus, retriever=retriever, api_key=target.api_key, timeout=timeout_s)
+        names = {name: served for name, served in _describe_server(target).items() if name in ("corpus", "retriever")}
+        remote = RemoteSearcher(target.url, api_key=target.api_key, timeout=plan.connection.timeout, **names)
         stack.callback(remote.close)
         return remote, None
     from wikidx.corpora.build import open_store

@@ -67,12 +67,6 @@ def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
 def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
     """Run a method with stand-ins on a made-up question, to find errors that would occur for every question.
 
-    Args:
-        method: the method.
-        options: options of the method.
-        can_search: whether a searcher is available.
-        can_look_up: whether titles can be looked up.
-
     Raises:
         InputError: an option has an unusable value, or the method needs a search or a title lookup that is not available.
     """

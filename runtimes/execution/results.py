@@ -46,8 +46,7 @@ class Cost:
     Attributes:
         calls: number of calls of language models.
         prompt_tokens, completion_tokens: numbers of tokens read and generated.
-        searches: number of groups of queries.
-        queries: number of queries in all groups.
+        searches, queries: numbers of groups of queries, and of queries in all groups.
         waves: number of requests in the longest chain of those that had to be served one after another.
     """
 
@@ -85,8 +84,7 @@ class Prediction:
     """The outcome of a question.
 
     Attributes:
-        id: the question's id.
-        question: the question's text.
+        id, question: id and text of the question.
         answer: the answer; empty after an error.
         passages: the evidence of the answer.
         detail: further results of the method, as JSON values.
@@ -136,12 +134,7 @@ def count_kinds(texts: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> dict[str, Any]:
-    """Return a prediction as JSON values.
-
-    Args:
-        prediction: the outcome of a question.
-        with_steps: whether to include the steps; passages in their results have no text.
-    """
+    """Return a prediction as JSON values, optionally with the steps; passages in results of steps have no text."""
     record: dict[str, Any] = {
         "id": prediction.id,
         "question": prediction.question,
@@ -196,13 +189,8 @@ def _request(request: Request) -> dict[str, Any]:
         case LookUpTitle():
             return {"request": "look_up", "title": request.title}
         case Truncate():
-            return {
-                "request": "truncate",
-                "role": request.role,
-                "text": request.text,
-                "max_tokens": request.max_tokens,
-                "keep": request.keep,
-            }
+            limits = {"max_tokens": request.max_tokens, "keep": request.keep}
+            return {"request": "truncate", "role": request.role, "text": request.text, **limits}
         case Note():
             return {"note": request.text, "data": dict(request.data)}
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.llms.naming import BACKENDS
-from wikidx.runtimes.methods.base import Answer, Method
-from wikidx.runtimes.methods.requests import Run
+from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
 from .executor import execute
@@ -89,16 +88,7 @@ class ResumableRun(NamedTuple):
 
     def settings(self) -> dict[str, Any]:
         """Return all settings that affect the results, as JSON values; raises as ``describe`` does."""
-        context, thinking, extra_body = self.plan.connection.context, self.plan.thinking, dict(self.plan.connection.extra_body)
-        return {
-            **self.extra_settings,
-            **describe(self.plan),
-            "seed": self.options.seed,
-            "context": context,
-            "steps": self.options.with_steps,
-            **({"thinking": thinking} if thinking != "off" else {}),
-            **({"extra_body": extra_body} if extra_body else {}),
-        }
+        return {**self.extra_settings, **describe(self.plan), "seed": self.options.seed, "steps": self.options.with_steps}
 
     def run(
         self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
@@ -124,42 +114,32 @@ class ResumableRun(NamedTuple):
                 return self._ask(settings, services, log, in_flight, progress)
 
     def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, in_flight: int, progress: Progress) -> RunSummary:
-        started, total = time.monotonic(), len(self.questions)
-        retries = self.options.retry_failed
-        todo = [
-            (method, [question for question in questions if log.is_open(question.id, retry_failed=retries)])
-            for method, questions in self.batches
-        ]
-        n_done = total - sum(len(open_questions) for _, open_questions in todo)
+        started, known = time.monotonic(), {question.id: question for question in self.questions}
+        todo = {name for name in known if log.is_open(name, retry_failed=self.options.retry_failed)}
+        n_done = len(known) - len(todo)
         if log.n_cut:
             logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{log.n_cut:,}")
         if n_done:
-            logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{total:,}")
-        progress(n_done, total)
+            logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{len(known):,}")
+        progress(n_done, len(known))
         costs, degraded, masses = list[Cost](), list[str](), list[float]()
-        for method, open_questions in todo:
-            for prediction in self._answer(method, open_questions, services, log, in_flight):
-                costs.append(prediction.cost)
-                degraded += prediction.degraded
-                masses += prediction.yes_no_masses
-                log.models.update(prediction.models)
-                n_done += 1
-                progress(n_done, total)
-        errors = [error for question in self.questions if (error := log.done[question.id]) is not None]
+        for prediction in self._answer(todo, services, in_flight):
+            record = prediction_to_json(prediction, with_steps=self.options.with_steps)
+            log.append({**record, "golden_answers": known[prediction.id].golden_answers})
+            costs.append(prediction.cost)
+            degraded += prediction.degraded
+            masses += prediction.yes_no_masses
+            log.models.update(prediction.models)
+            n_done += 1
+            progress(n_done, len(known))
+        errors = [error for name in known if (error := log.done[name]) is not None]
         return RunSummary(settings, errors, Cost.total(costs), degraded, sorted(log.models), masses, time.monotonic() - started)
 
-    def _answer(
-        self, method: Method, questions: Sequence[Question], services: Services, log: RunLog, in_flight: int
-    ) -> Iterator[Prediction]:
-        """Yield each prediction after writing it."""
-        options, golden = self.options, {question.id: question.golden_answers for question in questions}
-
-        def ask(text: str) -> Run[Answer]:
-            return method.run(text, self.plan.options)
-
-        for prediction in execute(ask, questions, services, in_flight=in_flight, seed=options.seed):
-            log.append({**prediction_to_json(prediction, with_steps=options.with_steps), "golden_answers": golden[prediction.id]})
-            yield prediction
+    def _answer(self, todo: Set[str], services: Services, in_flight: int) -> Iterator[Prediction]:
+        for method, questions in self.batches:
+            chosen = (question for question in questions if question.id in todo)
+            ask = lambda text, run=method.run: run(text, self.plan.options)  # noqa: E731 - bound to this method
+            yield from execute(ask, chosen, services, in_flight=in_flight, seed=self.options.seed)
 
 
 def _suitable_in_flight(plan: Plan, services: Services) -> int:

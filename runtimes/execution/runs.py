@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from wikidx.corpora.artifacts.durable import parse_json, sync, write_durably
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
@@ -38,11 +37,11 @@ class RunLog:
         models: the models that answered, as their endpoints name them; recorded in ``run.json``.
     """
 
-    def __init__(self, file: int, done: dict[str, str | None], n_cut: int, write_session: Callable[[Mapping[str, Any]], None]) -> None:
-        self._file, self._write_session = file, write_session
-        self._started = self._synced = self._recorded = time.monotonic()
-        self.done, self.n_cut = done, n_cut
-        self.models = set[str]()
+    def __init__(self, folder: Path, file: IO[bytes], record: dict[str, Any], done: dict[str, str | None], n_cut: int) -> None:
+        self._folder, self._file, self._record = folder, file, record
+        self._started = self._synced = time.monotonic()
+        self.done, self.n_cut, self.models = done, n_cut, set[str]()
+        self.record_session()
 
     def is_open(self, question: str, *, retry_failed: bool) -> bool:
         """Return whether a question must be asked: it is not finished, or it failed and failed questions are retried."""
@@ -50,12 +49,11 @@ class RunLog:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a prediction, given as JSON values with ``id`` and ``error``. Non-finite numbers become null."""
-        line = memoryview(_line(record))
-        while line:
-            line = line[os.write(self._file, line) :]
+        self._file.write(_line(record))
+        self._file.flush()
         self.done[record["id"]] = record["error"]
         if time.monotonic() - self._synced >= _SYNC_EVERY_S:
-            os.fsync(self._file)
+            os.fsync(self._file.fileno())
             self._synced = time.monotonic()
         if time.monotonic() - self._recorded >= _RECORD_EVERY_S:
             self.record_session()
@@ -64,17 +62,15 @@ class RunLog:
         """Record in ``run.json`` how long this session has run so far, and which models have answered."""
         self._recorded = time.monotonic()
         models = {"models": sorted(self.models)} if self.models else {}
-        self._write_session({"seconds": round(self._recorded - self._started, 3), **models})
+        self._record["sessions"][-1] |= {"seconds": round(self._recorded - self._started, 3), **models}
+        write_durably(self._folder / RUN, json.dumps(self._record, ensure_ascii=False, indent=1).encode())
 
 
 @contextlib.contextmanager
 def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, Any]) -> Iterator[RunLog]:
     """Start a run in a folder, or resume the existing one.
 
-    Args:
-        folder: folder of the run; created if missing.
-        settings: all settings that affect the results, as JSON values.
-        session: the record of this start of the run; its duration and the models that answered are added.
+    ``session`` is the record of this start, to which its duration and the models that answered are added.
 
     Raises:
         InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
@@ -82,8 +78,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         LockedError: another process has the run open.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder / PREDICTIONS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
+    with (folder / PREDICTIONS).open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -92,28 +87,16 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         done, n_whole = dict[str, str | None](), 0
         for record, n_whole in _complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
             done[record["id"]] = record["error"]
-        n_cut = os.fstat(file).st_size - n_whole
-        os.ftruncate(file, n_whole)
-        current = {**session, "predictions_before": len(done)}
-
-        def write_session(progress: Mapping[str, Any]) -> None:
-            _write_run(folder, settings, [*earlier, {**current, **progress}])
-
-        write_session({})
-        log = RunLog(file, done, n_cut, write_session)
+        n_cut = os.fstat(file.fileno()).st_size - n_whole
+        file.truncate(n_whole)
+        sessions = [*earlier, {**session, "predictions_before": len(done)}]
+        log = RunLog(folder, file, {"format": FORMAT, "settings": settings, "sessions": sessions}, done, n_cut)
         try:
             yield log
         finally:
-            os.fsync(file)
+            os.fsync(file.fileno())
             log.record_session()
             sync(folder)
-    finally:
-        os.close(file)
-
-
-def _write_run(folder: Path, settings: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> None:
-    record = {"format": FORMAT, "settings": settings, "sessions": sessions}
-    write_durably(folder / RUN, json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 class PredictionLines(NamedTuple):
@@ -215,13 +198,6 @@ def _line(record: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        text = json.dumps(_drop_non_finite(record), ensure_ascii=False, allow_nan=False)
+        finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
+        text = json.dumps(finite, ensure_ascii=False)
     return replace_surrogates(text).encode() + b"\n"
-
-
-def _drop_non_finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
-        return {name: _drop_non_finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_drop_non_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,6 +8,7 @@ time (``repetition``).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections import OrderedDict, deque
@@ -53,16 +54,7 @@ class Services:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a request.
-
-    Attributes:
-        result: the result for the method.
-        error: the error of a failed request; None: no error.
-        prompt_tokens, completion_tokens: the cost, also if the result is reused.
-        model: the model that answered, as its endpoint names it; empty: unknown.
-        seconds: time from sending the request to its result; of a request served in a batch, its share of the batch's time.
-        is_reused: whether the result is that of an equal request.
-    """
+    """The outcome of a request; see the fields of the same names of ``results.Step``."""
 
     result: Result = None
     error: IdxError | None = None
@@ -74,18 +66,14 @@ class Outcome(NamedTuple):
 
 
 Deliver = Callable[[Mapping[int, Outcome]], None]
-"""Function that receives outcomes of a batch, by the number of the request, before the batch is complete."""
+"""Function that receives outcomes of a batch, by the number of the request; only the first of each request counts."""
 
-Serve = Callable[[list[Any], Deliver], list[Outcome]]
-"""Function: requests -> outcomes. An ``IdxError`` is the outcome of all requests without another."""
+Serve = Callable[[list[Any], Deliver], None]
+"""Function that serves a batch of requests. An ``IdxError`` is the outcome of all requests without another."""
 
 
 class Dispatcher:
-    """A service of requests by models and searcher, each in threads of its own; must be closed. For use by one thread.
-
-    Args:
-        services: models and searcher.
-    """
+    """A service of requests by models and searcher, each in threads of its own; must be closed. For use by one thread."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -138,16 +126,16 @@ class Dispatcher:
             queue.close()
 
     def _remember(self, key: Hashable, outcome: Outcome) -> None:
-        if outcome.error is None and not isinstance(key, _Unequal):
+        if outcome.error is None and type(key) is not object:
             self._recent[key] = outcome
             if len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
 
     def _key(self, request: Request) -> Hashable:
-        """Return the key that equal requests share; a request whose result must not be reused has its own."""
+        """Return the key that equal requests share; a request whose result must not be reused has an object of its own."""
         if not isinstance(request, Call):
             return request
-        return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else _Unequal()
+        return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else object()
 
     def _llm(self, role: str) -> LLM:
         if role not in self._services.llms:
@@ -162,28 +150,21 @@ class Dispatcher:
             self._queues[key] = _Queue(serve, llm.capabilities.concurrency if llm else None, self._served)
         return self._queues[key]
 
-    def _search(self, requests: list[Retrieve], deliver: Deliver) -> list[Outcome]:
+    def _search(self, requests: list[Retrieve], deliver: Deliver) -> None:
         if self._services.searcher is None:
             raise InputError("the method searches, and there is nothing to search: add --corpus, --preset or --url")
         run, groups = self._services.search, dict[SearchOptions, list[int]]()
         for number, request in enumerate(requests):
             options = dataclasses.replace(run, k=request.k, merge=request.merge or run.merge, dedup=request.dedup or run.dedup)
             groups.setdefault(options, []).append(number)
-        outcomes = dict[int, Outcome]()
         for options, numbers in groups.items():
             found = _search(self._services.searcher, [list(requests[number].queries) for number in numbers], options)
-            outcomes |= zip(numbers, found, strict=True)
-            deliver({number: outcomes[number] for number in numbers})
-        return [outcomes[number] for number in range(len(requests))]
+            deliver(dict(zip(numbers, found, strict=True)))
 
-    def _look_up(self, requests: list[LookUpTitle], deliver: Deliver) -> list[Outcome]:  # noqa: ARG002 - all at once
+    def _look_up(self, requests: list[LookUpTitle], deliver: Deliver) -> None:
         if self._services.look_up_title is None:
             raise InputError("the method looks titles up, which needs a corpus on this machine")
-        return [Outcome(tuple(self._services.look_up_title(request.title))) for request in requests]
-
-
-class _Unequal:
-    """The key of a request that is equal to no other."""
+        deliver({n: Outcome(tuple(self._services.look_up_title(request.title))) for n, request in enumerate(requests)})
 
 
 _Served = SimpleQueue[list[tuple[Hashable, Outcome]] | BaseException]
@@ -223,8 +204,9 @@ class _Queue:
 
     def _take(self, n: int) -> list[tuple[Hashable, Request]]:
         taken = list[tuple[Hashable, Request]]()
-        while self._waiting and len(taken) < n:
-            taken.append(self._waiting.popleft())
+        with contextlib.suppress(IndexError):  # other threads take requests, too
+            while len(taken) < n:
+                taken.append(self._waiting.popleft())
         return taken
 
     def _run(self) -> None:
@@ -243,16 +225,18 @@ class _Queue:
 
         try:
             if batch:
-                deliver(dict(enumerate(self._serve([request for _, request in batch], deliver))))
+                self._serve([request for _, request in batch], deliver)
         except IdxError as error:
             deliver(dict.fromkeys(missing, Outcome(error=error)))
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self._served.put(error)
 
 
-def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> list[Outcome]:
-    replies = llm.run(calls, lambda part: deliver({number: _outcome(reply) for number, reply in part.items()}))
-    return list(map(_outcome, replies))
+def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> None:
+    def convert(replies: Mapping[int, Reply | LLMError]) -> None:
+        deliver({number: _outcome(reply) for number, reply in replies.items()})
+
+    convert(dict(enumerate(llm.run(calls, convert))))
 
 
 def _outcome(reply: Reply | LLMError) -> Outcome:

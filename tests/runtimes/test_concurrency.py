@@ -159,7 +159,8 @@ def test_a_finished_question_is_on_disk_within_a_second_while_another_waits(
             wait_for_line()
             return replies
 
-    monkeypatch.setattr(opening, "open_llms", opening.open_llms if where == "at an endpoint" else lambda *_: {"answer": Local()})
+    if where == "in this process":
+        monkeypatch.setattr(opening, "open_llms", lambda *_: {"answer": Local()})
     with fake_serving(FakeServer(answer)) as url:
         model = f"openai:fake@{url}" if where == "at an endpoint" else "hf:fake/model"
         said = idx("run", "direct", "--questions", tmp_path / "asked.jsonl", "--llm", model, "--out", out)

@@ -15,8 +15,7 @@ from wikidx.runtimes.execution import identity
 from wikidx.runtimes.llms.naming import assign_models, parse_spec
 
 
-def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_READ_WHOLE", 3_000_000)
+def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(bytes(4_000_000))
     seen = [identity.folder_digest(tmp_path)]
@@ -24,13 +23,14 @@ def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path, monkeypatch: py
     for name, content in (
         ("config.json", b'{"a": 1}'),
         ("model.safetensors", b"x" + bytes(3_999_999)),
+        ("model.safetensors", bytes(2_000_000) + b"x" + bytes(1_999_999)),
         ("model.safetensors", bytes(3_999_999) + b"x"),
         ("model.safetensors", bytes(4_000_001)),
         ("tokenizer.json", b""),
     ):
         (tmp_path / name).write_bytes(content)
         seen.append(identity.folder_digest(tmp_path))
-    assert len(set(seen)) == 6
+    assert len(set(seen)) == 7
 
 
 def test_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
