@@ -12,6 +12,7 @@ accuracy      share of questions whose answer contains a golden answer (``flashr
 cut, empty    share of the generated texts that the token limit cut, and that hold nothing
 unread        share of questions with a reply that was not read: not in the form that the prompt asks for, or cut before its answer ended
 of these cut  share of questions that are unread and have a cut text
+still unread  share of questions that are unread with four times the token limits, too: the model does not come to an end (``--longer``)
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from wikidx.runtimes.questions import Question
 _IDX = (sys.executable, "-c", "from wikidx.runtimes.cli import main; main()")
 _PROMPT_TOKENS_PER_S, _TEXT_TOKENS_PER_S = 900, 80  # of a processor, with bfloat16
 _BOOTSTRAP = Bootstrap()
+_LONGER = 4  # factor of the token limits with which unread questions are asked again
 
 
 class _Trial(NamedTuple):
@@ -52,7 +54,7 @@ _TRIALS = {
     "rag": _Trial("k=3", 436, 16),
     "cot": _Trial("max_tokens=128", 370, 55),
     "genread": _Trial("document_tokens=96 max_tokens=64", 190, 60),
-    "least_to_most": _Trial("shots=2 max_sub_questions=3 list_tokens=96", 600, 70),
+    "least_to_most": _Trial("shots=2 max_sub_questions=3 list_tokens=96 max_tokens=64", 600, 70),
     "iter_retgen": _Trial("rounds=2 k=2 shots=2 max_tokens=160", 1500, 120),
     "ircot": _Trial("k=2 max_passages=4 max_sentences=2 shots=2 sentence_tokens=64 max_tokens=160", 2600, 180),
     "self_ask": _Trial("k=2 max_follow_ups=2 max_tokens=96", 1120, 42),
@@ -84,9 +86,12 @@ def parts() -> dict[str, _Part]:
     }
 
 
-def run_command(part: _Part, method: str, folder: Path, arguments: argparse.Namespace) -> list[str]:
-    """Return the arguments of ``idx`` that answer a part's questions by a method."""
-    options = [argument for option in _TRIALS[method].options.split() for argument in ("--set", option)]
+def run_command(
+    part: _Part, method: str, folder: Path, arguments: argparse.Namespace, limits: Mapping[str, int] | None = None
+) -> list[str]:
+    """Return the arguments of ``idx`` that answer a part's questions by a method, with the trial's options and other limits."""
+    values = dict(option.split("=") for option in _TRIALS[method].options.split()) | {key: str(n) for key, n in (limits or {}).items()}
+    options = [argument for key, value in values.items() for argument in ("--set", f"{key}={value}")]
     models = ["--llm", arguments.llm, *(argument for option in arguments.llm_option for argument in ("--llm-option", option))]
     limit = ["--limit", str(arguments.limit)] if arguments.limit else []
     corpus = () if method in ("direct", "cot", "genread", "least_to_most") else ("--retriever", "bm25")
@@ -94,8 +99,25 @@ def run_command(part: _Part, method: str, folder: Path, arguments: argparse.Name
     return ["run", method, *questions, *corpus, *limit, *options, *models, "--out", str(folder)]
 
 
-def summarize(records: Sequence[Mapping[str, Any]], direct: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """Return a method's row of the table from its lines of ``predictions.jsonl`` and those of the method direct."""
+def ask_longer(name: str, part: _Part, method: str, arguments: argparse.Namespace) -> None:
+    """Ask the unread questions of a finished run again with longer token limits, into the folder ``METHOD-longer``."""
+    folder = arguments.out / name / method
+    unread = [record for record in _read(folder) if record["detail"].get("parse_ok") is False]
+    if not unread:
+        return
+    asked = folder.with_name(f"{method}-longer.jsonl")
+    lines = [{"id": record["id"], "question": record["question"], "golden_answers": record["golden_answers"]} for record in unread]
+    asked.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    options = json.loads((folder / "run.json").read_text(encoding="utf-8"))["settings"]["options"]
+    limits = {key: _LONGER * option["value"] for key, option in options.items() if key.endswith("_tokens") and option["value"]}
+    again = _Part(part.build, ("--questions", str(asked), *part.run[part.run.index("--corpus") :]), len(unread))
+    subprocess.run([*_IDX, *run_command(again, method, folder.with_name(f"{method}-longer"), arguments, limits)], check=False)
+
+
+def summarize(
+    records: Sequence[Mapping[str, Any]], direct: Sequence[Mapping[str, Any]], longer: Sequence[Mapping[str, Any]]
+) -> dict[str, Figure]:
+    """Return a method's row of the table from its lines of ``predictions.jsonl``, those of direct, and those with longer limits."""
     texts = [text for record in records for text in _texts(record)]
     unread = [record for record in records if record["detail"].get("parse_ok") is False]
     is_cut = [any(text["finish"] == "length" for text in _texts(record)) for record in unread]
@@ -113,6 +135,9 @@ def summarize(records: Sequence[Mapping[str, Any]], direct: Sequence[Mapping[str
         "empty %": _percent(sum(not text["text"].strip() for text in texts), len(texts)),
         "unread %": _percent(len(unread), len(records)),
         "of these cut %": _percent(sum(is_cut), len(records)),
+        "still unread %": _percent(sum(record["detail"].get("parse_ok") is False for record in longer), len(records))
+        if longer or not unread
+        else "not asked",
         "failed": sum(record["error"] is not None for record in records),
     }
 
@@ -160,6 +185,9 @@ def _print_estimate(name: str, part: _Part, arguments: argparse.Namespace) -> No
 def _answer(name: str, part: _Part, arguments: argparse.Namespace) -> None:
     subprocess.run([*_IDX, "build", *part.build, "--bm25"], check=True)
     for method in arguments.methods:
+        if arguments.longer:
+            ask_longer(name, part, method, arguments)
+            continue
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*_IDX, *run_command(part, method, arguments.out / name / method, arguments)], check=False)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -171,7 +199,11 @@ def _print_part(name: str, arguments: argparse.Namespace) -> None:
     runs = {method: _read(arguments.out / name / method) for method in arguments.methods}
     direct = _read(arguments.out / name / "direct")
     rows: list[dict[str, Figure]] = [
-        {"method": method, "options": _TRIALS[method].options or "defaults", **summarize(records, direct)}
+        {
+            "method": method,
+            "options": _TRIALS[method].options or "defaults",
+            **summarize(records, direct, _read(arguments.out / name / f"{method}-longer")),
+        }
         for method, records in runs.items()
         if records and direct
     ]
@@ -191,6 +223,7 @@ def main() -> None:
     parser.add_argument("--llm", default="smollm2", help="model, as in idx run")
     parser.add_argument("--llm-option", action="append", default=[], help="such as dtype=bfloat16; may be repeated")
     parser.add_argument("--limit", type=int, help="only the first questions of each part")
+    parser.add_argument("--longer", action="store_true", help="ask the unread questions of finished runs again with longer limits")
     parser.add_argument("--dry-run", action="store_true", help="print commands and estimated cost")
     parser.add_argument("--table", action="store_true", help="print the tables of finished runs only")
     arguments = parser.parse_args()

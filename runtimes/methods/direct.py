@@ -16,7 +16,7 @@ class DirectOptions:
     """Options of direct prompting."""
 
     shots: int = option(0, "proposed", "number of demonstrations in the prompt")
-    max_tokens: int = option(64, "proposed", "maximum number of tokens of the answer", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of the answer", minimum=1)
 
 
 def direct(question: str, options: DirectOptions) -> Run[Answer]:

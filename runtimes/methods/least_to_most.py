@@ -24,7 +24,7 @@ class LeastToMostOptions:
 
     max_sub_questions: int = option(5, "proposed", "maximum number of sub-questions, without the question itself; further ones are ignored")
     shots: int = option(4, "proposed", "number of demonstrations in each prompt; the paper shows several")
-    max_tokens: int = option(64, "proposed", "maximum number of tokens of an answer", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer", minimum=1)
     list_tokens: int = option(256, "proposed", "maximum number of tokens of the list of sub-questions", minimum=1)
 
 

@@ -17,7 +17,7 @@ class RagOptions:
 
     k: int = option(5, "proposed", "number of passages", minimum=1)
     shots: int = option(0, "proposed", "number of demonstrations in the prompt")
-    max_tokens: int = option(64, "proposed", "maximum number of tokens of the answer", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of the answer", minimum=1)
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:

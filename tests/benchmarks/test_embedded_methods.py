@@ -31,7 +31,9 @@ def test_a_row_tells_accuracy_cost_and_unread_replies() -> None:
         prediction("3", "", "stop", parse_ok=False),
         prediction("4", "Titan", "stop"),
     ]
-    row = summarize(records, [prediction(name, "Rhea", "stop") for name in "1234"])
+    direct, longer = [prediction(name, "Rhea", "stop") for name in "1234"], [records[2], prediction("2", "Rhea and Titan", "stop")]
+    row = summarize(records, direct, longer)
+    assert (row["still unread %"], summarize(records, direct, ())["still unread %"]) == (25.0, "not asked")
     assert (row["questions"], row["accuracy"], row["- direct"]) == (4, "50.0 [0.0, 100.0]", "+50.0 [+0.0, +100.0] p=0.500")
     assert (row["calls"], row["tokens"], row["failed"]) == (2.0, "1,500+20", 0)
     assert (row["cut %"], row["empty %"], row["unread %"], row["of these cut %"]) == (20.0, 20.0, 50.0, 25.0)
@@ -45,3 +47,5 @@ def test_every_method_is_run_with_options_that_it_has() -> None:
         find_method(method).options(**{name: int(value) if value.isdecimal() else value for name, value in options.items()})
         assert command[-2:] == ["--out", "out"]
         assert ("--corpus" in command) == ("--retriever" in command)
+    longer = run_command(parts()["sample"], "cot", Path("out"), arguments, {"max_tokens": 512})
+    assert [value for flag, value in zip(longer, longer[1:], strict=False) if flag == "--set"] == ["max_tokens=512"]

@@ -44,5 +44,5 @@ class RefeedOptions:
         "by a second call; answer: the answer in that text, scored by a second call",
     )
     shots: int = option(0, "proposed", "number of demonstrations in each prompt")
-    max_tokens: int = option(64, "proposed", "maximum number of tokens of an answer or a turn", minimum=1)
+    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer or a turn", minimum=1)
     max_reasoning_tokens: int = option(256, "proposed", "maximum number of tokens of a chain of thought and its answer", minimum=1)
