@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import random
 import time
 import zlib
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import Prediction
+from wikidx.runtimes.execution.results import Prediction, Timing
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Reply, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
@@ -141,3 +143,29 @@ def test_prompts_that_judge_one_thing_each_share_all_that_stands_before_it(name:
         assert len(shared) > 0.5 * max(map(len, own))
     if name == "ra_isf":
         assert {later - earlier for earlier, later in pairwise(places)} == {1}
+
+
+class LateLLM(ScriptedLLM):
+    """An endpoint that answers eight calls at a time, each after another time."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(answer)
+        self.capabilities, self._random = dataclasses.replace(self.capabilities, concurrency=8), random.Random(seed)
+
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+        time.sleep(self._random.uniform(0, 0.004))
+        return super().run(calls, deliver)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_predictions_of_a_method_depend_on_neither_time_nor_other_questions(name: str) -> None:
+    method = find_method(name)
+
+    def predict(llm: ScriptedLLM, in_flight: int) -> dict[str, Prediction]:
+        services = Services(llms=dict.fromkeys(method.roles, llm), searcher=FiveSearcher(), look_up_title=lambda title: [])
+        answers = execute(lambda question: method.run(question, method.options()), QUESTIONS[:6], services, in_flight=in_flight)
+        return {prediction.id: dataclasses.replace(prediction, timing=Timing()) for prediction in answers}
+
+    alone = predict(ScriptedLLM(answer), 1)
+    assert [prediction.error for prediction in alone.values()] == [None] * 6
+    assert [predict(LateLLM(seed), 6) for seed in range(2)] == [alone] * 2
