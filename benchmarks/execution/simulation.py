@@ -10,12 +10,14 @@ import dataclasses
 import heapq
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Generate
+from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.llms.openai_bodies import build_body, parse_gen, parse_yes_no
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.requests import Gather, LookUpTitle, Retrieve, Run, Truncate
@@ -120,6 +122,7 @@ class _Schedule:
         self.now, self.replies = 0.0, dict[Call, tuple[float, Any]]()
         self._done, self._waiting = set[Call](), dict[Call, list[_Branch]]()
         self._queue, self._running = list[tuple[float, int, Call]](), list[tuple[float, int, Call]]()
+        self._n_sampled = Counter[tuple[int, Call]]()
         self._asked, self._ends = dict[tuple[int, Call], float](), dict[int, float]()
         for branch in simulation.start():
             self._go_on(branch, None)
@@ -144,7 +147,7 @@ class _Schedule:
                         self._go_on(_Branch(branch.question, run, (branch, number)), None)
                     return
                 if isinstance(request, Generate | AskYesNo):
-                    call = dataclasses.replace(request, path=(), role="")
+                    call = self._identify(branch.question, dataclasses.replace(request, path=(), role=""))
                     if call not in self._done:
                         self._submit(branch, call)
                         return
@@ -153,6 +156,14 @@ class _Schedule:
                     result = [] if isinstance(request, Gather) else self._simulation.serve_at_once(request)
         except StopIteration as stop:
             self._end(branch, stop.value)
+
+    def _identify(self, question: int, call: Generate | AskYesNo) -> Call:
+        """Give a sampling call without a seed a seed of its own, so that it is equal to no other."""
+        if isinstance(call, AskYesNo) or is_repeatable(call):
+            return call
+        self._n_sampled[question, call] += 1
+        seed = 1_000 * question + self._n_sampled[question, call]
+        return dataclasses.replace(call, decoding=dataclasses.replace(call.decoding, seed=seed))
 
     def _submit(self, branch: _Branch, call: Call) -> None:
         self._asked.setdefault((branch.question, call), self.now)
