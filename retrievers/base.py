@@ -136,14 +136,33 @@ class Ranking(list[ScoredPassage]):
         return rendering.to_pandas([("0", self.queries, self)]).drop(columns="query_id")
 
 
+class StageReport(NamedTuple):
+    """One stage of a search, over all its queries: its name, numbers of candidates before and after it (none before a retriever), seconds.
+
+    Retrievers of the same search run at the same time.
+    """
+
+    stage: str
+    candidates_in: int
+    candidates_out: int
+    seconds: float
+
+
 class Rankings(list[Ranking]):
     """One ranking for each query or group of queries of a search, in their order; shown as tables in notebooks.
 
     >>> rankings = searcher.search(["longest river of Africa", "metal that is liquid at room temperature"])
     >>> rankings.to_pandas().groupby("query_id").head(1)
+
+    Attributes:
+        stages: with the search option ``explain``, the reports of the search's stages.
     """
 
-    __slots__ = ()
+    __slots__ = ("stages",)
+
+    def __init__(self, rankings: Iterable[Ranking] = (), stages: Iterable[StageReport] = ()) -> None:
+        super().__init__(rankings)
+        self.stages = tuple(stages)
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Ranking: ...
@@ -211,7 +230,7 @@ class UnsearchedRows(NamedTuple):
 class PartialAnswer(NamedTuple):
     """Rankings, and the rows that were not searched: an empty list if the search was complete."""
 
-    rankings: list[Ranking]
+    rankings: Rankings
     unsearched_rows: list[UnsearchedRows]
 
 
@@ -236,7 +255,8 @@ class Searcher(Protocol):
             raise TypeError("queries is one string: give a list of queries")
         if "merge" in values:
             raise TypeError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking for each group")
-        return Rankings(self.search_groups([[query] for query in queries], override(options, values)))
+        rankings = self.search_groups([[query] for query in queries], override(options, values))
+        return rankings if isinstance(rankings, Rankings) else Rankings(rankings)
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group of queries."""

@@ -25,7 +25,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.machine.timed_http import TIMED_POOLS
 
-from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, check_groups, check_ids
+from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, StageReport, check_groups, check_ids
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
@@ -122,7 +122,7 @@ class ServerClient:
         """
         check_groups(groups)
         if not groups:
-            return PartialAnswer([], [])
+            return PartialAnswer(Rankings(), [])
 
         def body(left_s: float) -> bytes:
             target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
@@ -148,6 +148,21 @@ class ServerClient:
     def corpora(self) -> dict[str, ServedCorpus]:
         """Return the served corpora by name, the default first; raises as ``search`` does."""
         return self._request("GET", "/v1/indexes", "the served corpora", _read_corpora)
+
+    def send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
+        """Send a request once, and return the response of any status; raises ``ServiceError`` without a complete response."""
+        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
+            self._connections, self._pid = self._new_pool(), os.getpid()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            n_opened = self._connections.num_connections
+            timeout = urllib3.Timeout(total=max(_MIN_TIMEOUT_S, deadline - time.monotonic()))
+            try:
+                return self._connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
+            except HTTPError as error:
+                was_idle = self._connections.num_connections == n_opened
+                if not (was_idle and _is_closed(error)):
+                    raise self._connection_error(error) from error
 
     def _request(
         self, method: str, path: str, expected: str, read: Callable[[Any], Read], body: Callable[[float], bytes] = lambda left_s: b""
@@ -175,7 +190,7 @@ class ServerClient:
 
     def _send_once(self, method: str, path: str, body: bytes, timeout_s: float) -> bytes:
         """Return the body of a successful response, or raise the error that the response names."""
-        answer = self._send_bytes(method, path, body, timeout_s)
+        answer = self.send(method, path, body, timeout_s)
         if answer.status == 200:
             return answer.data
         retry_after = answer.headers.get("retry-after", "")
@@ -187,20 +202,6 @@ class ServerClient:
         if name == Unauthorized.__name__:
             message += "; idx takes it from IDX_API_KEY or --api-key"
         raise from_json(name, message, answer.status, float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None)
-
-    def _send_bytes(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
-        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
-            self._connections, self._pid = self._new_pool(), os.getpid()
-        deadline = time.monotonic() + timeout_s
-        while True:
-            n_opened = self._connections.num_connections
-            timeout = urllib3.Timeout(total=max(_MIN_TIMEOUT_S, deadline - time.monotonic()))
-            try:
-                return self._connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
-            except HTTPError as error:
-                was_idle = self._connections.num_connections == n_opened
-                if not (was_idle and _is_closed(error)):
-                    raise self._connection_error(error) from error
 
     def _connection_error(self, error: HTTPError) -> IdxError:
         """Return the error for a request without a complete answer."""
@@ -278,7 +279,7 @@ class RemoteSearcher(Searcher):
     ) -> Rankings:
         """Return one ranking for each group of queries; raises as ``ServerClient.search`` does."""
         options = override(options, values)
-        return Rankings(self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings)
+        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
 
     def passage(self, id: str) -> Passage:
         """Return the passage with this id; raises as ``passages`` does."""
@@ -339,7 +340,7 @@ def _is_closed(error: HTTPError) -> bool:
 
 
 def _read_rankings(answer: Any) -> PartialAnswer:  # noqa: ANN401 - any JSON
-    rankings = [ranking_from_json(passages) for passages in answer["rankings"]]
+    rankings = Rankings(map(ranking_from_json, answer["rankings"]), [StageReport(**stage) for stage in answer.get("stages", ())])
     return PartialAnswer(rankings, unsearched_from_json(answer.get("unsearched_rows", ())))
 
 

@@ -33,16 +33,21 @@ class Fusion(NamedTuple):
     """Rule that fuses the lists of several searches for one query into one list.
 
     Attributes:
-        rule: "weighted", or a rule of ``merge``. "weighted" adds a row's scores times the factors; a row missing from a list has the list's
-            lowest score there, or 0 if the list is empty (as in Pyserini's ``HybridSearcher``).
+        rule: a rule of ``merge``, or one of the following, which add a row's scores times the factors. "weighted": a row missing from a
+            list has the list's lowest score there, or 0 if the list is empty (as in Pyserini's ``HybridSearcher``). "minmax": each list is
+            first scaled from its lowest score, which becomes 0, to its highest, which becomes 1; a missing row has 0. "zscore": each list
+            is first shifted to mean 0 and scaled to standard deviation 1; a missing row has the list's lowest value. Equal scores of a
+            whole list become 0 in both.
         factors: factor of each search.
         normalize: for "weighted": first scale each list's lowest score to -1/2 and its highest to 1/2; a missing row has -1/2. If all
             scores of a list are equal, they become 0, and a row missing from that list has 0.
+        rank_constant: for "rrf": the constant that is added to ranks.
     """
 
     rule: str
     factors: tuple[float, ...]
     normalize: bool = False
+    rank_constant: float = kernels.RRF_K
 
 
 def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
@@ -79,15 +84,25 @@ def make_targets(groups: Sequence[Sequence[int]]) -> Targets:
     return Targets(members, starts, np.ones(len(members)), np.zeros(len(members)), np.zeros(len(groups)))
 
 
-def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, text_key: TextKeys | None = None) -> Lists:
+def merge(
+    lists: Lists,
+    targets: Targets,
+    rule: str,
+    *,
+    k: int | None = None,
+    text_key: TextKeys | None = None,
+    rank_constant: float = kernels.RRF_K,
+) -> Lists:
     """Merge the lists of each target; a row in several lists appears once.
 
     Args:
         lists: the lists.
         targets: the lists of each target; see ``make_targets``.
-        rule: "max": a row's best score; "sum": the sum of its scores; "rrf": the sum of 1 / (60 + rank); "interleave": 1 / (best rank).
+        rule: "max": a row's best score; "sum": the sum of its scores; "rrf": the sum of 1 / (rank_constant + rank);
+            "interleave": 1 / (best rank).
         k: maximum number of rows for each target; None: all.
         text_key: key of each row's text; of rows with equal keys, only the best is returned. None: all rows are returned.
+        rank_constant: the constant of "rrf".
 
     Returns:
         One list for each target, best first, ties by ascending row, without gaps between the lists.
@@ -107,12 +122,13 @@ def merge(lists: Lists, targets: Targets, rule: str, *, k: int | None = None, te
     ends = np.cumsum(sizes, dtype=np.int64)
     out = Lists(np.empty(sizes.sum(), np.int64), np.empty(sizes.sum(), np.float32), ends - sizes, ends)
     keys = _ALL_TEXTS if text_key is None else np.asarray(text_key)
+    constant = float(rank_constant) if rule == "rrf" else 0.0
 
     def combine(span: slice) -> None:
         starts = targets.starts[span.start : span.stop + 1]
         subset = targets._replace(starts=starts, bases=targets.bases[span])
         with interpreted(int(offsets[span.stop] - offsets[span.start])):
-            kernels.combine(lists, subset, _RULES[rule], keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
+            kernels.combine(lists, subset, _RULES[rule], constant, keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
 
     ranges = _split_targets(offsets)
     if len(ranges) == 1:
@@ -138,9 +154,10 @@ def fuse(lists: Lists, fusion: Fusion) -> Lists:
     members = np.arange(n_lists, dtype=np.int64).reshape(n_searches, n_queries).T.ravel()
     starts = np.arange(n_queries + 1, dtype=np.int64) * n_searches
     factors = np.tile(np.array(fusion.factors, dtype=np.float64), n_queries)
-    if fusion.rule != "weighted":
-        return merge(lists, Targets(members, starts, factors, np.zeros(n_lists), np.zeros(n_queries)), fusion.rule)
-    scale = _compute_scale(lists, normalize=fusion.normalize)
+    if fusion.rule in _RULES:
+        targets = Targets(members, starts, factors, np.zeros(n_lists), np.zeros(n_queries))
+        return merge(lists, targets, fusion.rule, rank_constant=fusion.rank_constant)
+    scale = _compute_scale(lists, "centred" if fusion.normalize else fusion.rule)
     bases = (factors * scale.missing[members]).reshape(n_queries, n_searches).sum(axis=1)
     return merge(lists, Targets(members, starts, factors * scale.factors[members], scale.lowest[members], bases), "sum")
 
@@ -153,15 +170,26 @@ class _Scale(NamedTuple):
     missing: NDArray[np.float64]
 
 
-def _compute_scale(lists: Lists, *, normalize: bool) -> _Scale:
+def _compute_scale(lists: Lists, rule: str) -> _Scale:
     lowest, highest = np.zeros((2, len(lists.starts)))
     filled = lists.ends > lists.starts
     lowest[filled], highest[filled] = lists.scores[lists.ends[filled] - 1], lists.scores[lists.starts[filled]]
-    if not normalize:
+    if rule == "weighted":
         return _Scale(np.ones(len(lowest)), lowest, lowest)
-    spans = highest - lowest
-    factors = np.divide(1, spans, out=np.zeros_like(spans), where=spans > 0)
-    return _Scale(factors, lowest, np.where(filled & (spans == 0), 0, -0.5))
+    means, deviations = _compute_moments(lists) if rule == "zscore" else (lowest, highest - lowest)
+    factors = np.divide(1, deviations, out=np.zeros_like(deviations), where=highest > lowest)
+    if rule == "centred":
+        return _Scale(factors, lowest, np.where(filled & (highest == lowest), 0, -0.5))
+    return _Scale(factors, lowest, factors * (lowest - means))
+
+
+def _compute_moments(lists: Lists) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean and the standard deviation of the scores of each list; 0 for an empty list."""
+    lists, n_lists = compact(lists), len(lists.starts)
+    sizes = np.maximum(lists.ends - lists.starts, 1)
+    numbers = np.repeat(np.arange(n_lists), lists.ends - lists.starts)
+    means = np.bincount(numbers, lists.scores, n_lists) / sizes
+    return means, np.sqrt(np.bincount(numbers, (lists.scores - means[numbers]) ** 2, n_lists) / sizes)
 
 
 def concatenate(lists: Sequence[Lists]) -> Lists:

@@ -78,13 +78,17 @@ class _Table(NamedTuple):
 
 
 @kernel
-def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint64], out: Lists) -> None:
+def combine(  # noqa: PLR0913
+    lists: Lists, targets: Targets, rule: int, rank_constant: float, text_key: NDArray[np.uint64], out: Lists
+) -> None:
     """Merge the lists of each target; a row in several lists appears once.
 
     Args:
         lists: input lists.
         targets: the lists of each target.
-        rule: MAX keeps a row's highest score, INTERLEAVE its highest 1 / rank; SUM adds a row's scores, RRF its values 1 / (60 + rank).
+        rule: MAX keeps a row's highest score, INTERLEAVE its highest 1 / (rank_constant + rank); SUM adds a row's scores, RRF its values
+            1 / (rank_constant + rank).
+        rank_constant: a number from 0 on.
         text_key: key of each row's text; of rows with equal keys, only the best is kept. Empty: all rows are kept.
         out: one output list for each target; ``ends`` has the maximum ends, and is set to the actual ends.
     """
@@ -96,7 +100,7 @@ def combine(lists: Lists, targets: Targets, rule: int, text_key: NDArray[np.uint
     values, best = np.empty(longest, np.float64), np.empty(longest, np.uint64)
     base, text_base = 1, 1
     for t in range(len(targets.starts) - 1):
-        n = _add_up(lists, targets, t, rule, table, values, base)
+        n = _add_up(lists, targets, t, rule, rank_constant, table, values, base)
         base += n
         start, end = out.starts[t], out.ends[t]
         n_best = n_written = 0
@@ -118,7 +122,7 @@ def _count_entries(lists: Lists, targets: Targets, t: int) -> int:
 
 @kernel
 def _add_up(  # noqa: PLR0913
-    lists: Lists, targets: Targets, t: int, rule: int, table: _Table, values: NDArray[np.float64], base: int
+    lists: Lists, targets: Targets, t: int, rule: int, rank_constant: float, table: _Table, values: NDArray[np.float64], base: int
 ) -> int:
     """Combine the values of equal rows of a target, and return the number of distinct rows.
 
@@ -131,10 +135,8 @@ def _add_up(  # noqa: PLR0913
         rows, scores = lists.rows[start:end], lists.scores[start:end]
         for p in range(len(rows)):
             x = np.float64(scores[p])
-            if rule == RRF:
-                x = 1.0 / (RRF_K + 1.0 + np.float64(p))
-            elif rule == INTERLEAVE:
-                x = 1.0 / (1.0 + np.float64(p))
+            if rule == RRF or rule == INTERLEAVE:
+                x = 1.0 / (rank_constant + 1.0 + np.float64(p))
             value = factor * (x - offset)
             slot = _find_slot(table, rows[p], base)
             i = table.slots[slot] - base

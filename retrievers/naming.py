@@ -1,41 +1,107 @@
-"""Retriever names: an index name (``bm25``, ``contriever``, ``contriever-ivfpq``), or several joined with ``+``."""
+"""Retriever names: an index (``bm25``, ``contriever``, ``contriever-ivfpq``), several joined with ``+``, or a pipeline."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from wikidx.corpora.errors import InputError
-from wikidx.indexer.naming import canonical_name, parse_index_name
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
+
+from . import RERANKERS
+from .pipelines.notation import parse_pipeline
+from .pipelines.saved import read_pipeline, saved_pipelines
+from .pipelines.tree import REMOTE, Node, Reranked, Source, replace_sources, walk
+
+_NOTATION = frozenset("{%>")  # one of these is in every text of a pipeline that is no name
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverName:
-    """Name of a retriever: the canonical names of its indexes, whose results are fused if there are several."""
+    """Name of a retriever: the canonical names of its indexes, whose results are fused if there are several.
+
+    Attributes:
+        parts: the indexes.
+        pipeline: the pipeline over the indexes and remote retrievers; None: the search options fuse the indexes.
+        saved: name of the pipeline, if it is a named one of the corpus.
+    """
 
     parts: tuple[str, ...]
+    pipeline: Node | None = None
+    saved: str = ""
     typed: str = field(default="", compare=False)  # the parsed text, for error messages
+    corpus: str | None = field(default=None, compare=False)
 
     @classmethod
-    def parse(cls, text: str) -> RetrieverName:
-        """Parse a retriever's name without validation (see ``check``); aliases of encoders become canonical names."""
-        return cls(tuple(map(canonical_name, text.split("+"))), text)
+    def parse(cls, text: str, corpus: str | None = None) -> RetrieverName:
+        """Parse a retriever's name without validation (see ``check``); aliases of encoders become canonical names.
+
+        Args:
+            text: the name.
+            corpus: the corpus whose named pipelines are known; None: none are.
+
+        Raises:
+            InputError: a pipeline does not follow the notation.
+        """
+        files = saved_pipelines(corpus) if corpus else {}
+        is_saved = text in files and not is_index_name(text)
+        if not (is_saved or _NOTATION & set(text) or REMOTE in text):
+            return cls(tuple(map(canonical_name, text.split("+"))), typed=text, corpus=corpus)
+
+        def resolve(source: Source) -> Node:
+            name = canonical_name(source.name)
+            if name not in files or is_index_name(name):
+                return replace(source, name=name)
+            node = replace_sources(read_pipeline(files[name]), lambda below: replace(below, name=canonical_name(below.name)))
+            return node if source.keep is None else replace(node, keep=min(source.keep, node.keep or source.keep))
+
+        pipeline = replace_sources(Source(text) if is_saved else parse_pipeline(text), resolve)
+        indexes = [name for name in _sources(pipeline) if not name.startswith(REMOTE)]
+        return cls(tuple(indexes), pipeline, text if is_saved else "", text, corpus)
 
     def __str__(self) -> str:
-        return "+".join(self.parts)
+        return self.saved or str(self.pipeline or "+".join(self.parts))
+
+    @property
+    def remotes(self) -> tuple[str, ...]:
+        """Names of the pipeline's remote retrievers."""
+        return tuple(name for name in _sources(self.pipeline) if name.startswith(REMOTE)) if self.pipeline else ()
+
+    @property
+    def rerankers(self) -> tuple[str, ...]:
+        """Names of the pipeline's rerankers."""
+        nodes = walk(self.pipeline) if self.pipeline else ()
+        return tuple(dict.fromkeys(node.reranker for node in nodes if isinstance(node, Reranked)))
 
     @property
     def is_lexical(self) -> bool:
-        """True if none of the indexes is a vector index."""
-        return not any(parse_index_name(part).encoder for part in self.parts)
+        """True if all that searches or reranks is a lexical index."""
+        return not (self.remotes or self.rerankers or any(parse_index_name(part).encoder for part in self.parts))
 
     def check(self) -> None:
         """Check that a retriever of this name can exist.
 
         Raises:
-            UnknownNameError: no index can have the name of a part.
-            InputError: an index is named twice.
+            UnknownNameError: no index can have the name of a part, or no reranker the name of one.
+            InputError: an index is named twice, or the URL of a remote retriever is invalid.
         """
         for part in self.parts:
-            parse_index_name(part, "retriever")
+            try:
+                parse_index_name(part, "retriever")
+            except UnknownNameError as error:
+                saved = ", ".join(saved_pipelines(self.corpus)) if self.corpus else ""
+                raise UnknownNameError(f"{error}; pipelines of '{self.corpus}': {saved}") if saved else error from None
         if len(set(self.parts)) < len(self.parts):
             raise InputError(f"'{self.typed or self}' names a retriever twice")
+        if self.rerankers or self.remotes:
+            from .pipelines.remote import parse_remote
+
+            for name in self.rerankers:
+                if not {"/", ":"} & set(name) and name not in RERANKERS:
+                    raise unknown_name_error("reranker", name, RERANKERS)
+            for name in self.remotes:
+                parse_remote(name)
+
+
+def _sources(pipeline: Node) -> list[str]:
+    return list(dict.fromkeys(node.name for node in walk(pipeline) if isinstance(node, Source)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +21,7 @@ from .bm25 import BM25Retriever
 from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
+from .pipelines.tree import REMOTE
 
 if TYPE_CHECKING:
     from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -51,8 +52,9 @@ class OpenCorpora:
 
     Attributes:
         stores: open stores, by corpus.
-        retrievers: open retrievers of one index, by corpus and index.
+        retrievers: open retrievers of one index, by corpus and index, and remote ones, by corpus and name.
         caches: the result caches, by corpus and index.
+        rerankers: open rerankers of pipelines, by name.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class OpenCorpora:
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
         self.caches: dict[tuple[str, str], CachedRetriever] = {}
+        self.rerankers: dict[str, Reranker] = {}
 
     def store(self, corpus: str) -> PassageStore:
         """Return the store of a corpus; raises as ``open_store`` does."""
@@ -84,10 +87,29 @@ class OpenCorpora:
 
         name.check()
         with self._lock:
-            return LocalSearcher(self.store(corpus), {part: self._retriever(corpus, part) for part in name.parts}, reranker)
+            store = self.store(corpus)
+            retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
+            rerankers = {reranker: self.reranker(reranker) for reranker in name.rerankers}
+            return LocalSearcher(store, retrievers, reranker, name.pipeline, rerankers)
+
+    def reranker(self, name: str) -> Reranker:
+        """Return a reranker; raises as ``open_reranker`` does."""
+        with self._lock:
+            if name not in self.rerankers:
+                self.rerankers[name] = open_reranker(name, device=self._device)
+            return self.rerankers[name]
+
+    def retriever(self, corpus: str, name: str) -> Retriever:
+        """Return the retriever of an index, or a remote one; raises as ``open_searcher`` does."""
+        with self._lock:
+            return self._retriever(corpus, name)
 
     def _retriever(self, corpus: str, name: str) -> Retriever:
-        if (corpus, name) not in self.retrievers:
+        if (corpus, name) not in self.retrievers and name.startswith(REMOTE):
+            from .pipelines.remote import RemoteRetriever
+
+            self.retrievers[corpus, name] = RemoteRetriever(name, self.store(corpus))
+        elif (corpus, name) not in self.retrievers:
             self._before_open(corpus, name)
             opened = self._opener(corpus, name, self.store(corpus), device=self._device)
             if self._cache_bytes:
@@ -106,24 +128,34 @@ def open_searcher(
 
     Args:
         corpus: name of the corpus.
-        retriever: an index name, or several joined with "+", whose results are fused.
+        retriever: an index name, several joined with "+", whose results are fused, or a pipeline or the name of one; see ``pipelines``.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
         reranker: name of the cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
 
     Raises:
-        InputError: a retriever is named twice, the device cannot be used, or an index does not fit into its memory.
+        InputError: a pipeline is invalid, a retriever is named twice, the device cannot be used, or an index does not fit into its memory.
         UnknownNameError: a name is unknown.
         ArtifactError: the corpus or an index is not built, is corrupt, or belongs to another corpus or checkpoint.
         MissingExtraError: an encoder needs packages that are not installed.
         DownloadError: a checkpoint is missing and cannot be downloaded.
+        ServiceError: a remote retriever does not answer.
     """
-    name = RetrieverName.parse(retriever)
+    name = RetrieverName.parse(retriever, corpus)
     name.check()
     check_devices(device)
     require_built(corpus)
+    _require_indexes(corpus, name.parts)
     opened = OpenCorpora(device=device, cache_bytes=cache_bytes)
     return opened.searcher(corpus, name, open_reranker(reranker, device=device) if reranker else None)
+
+
+def _require_indexes(corpus: str, names: Sequence[str]) -> None:
+    """Raise ``ArtifactError`` if an index of several is missing, before the first is opened, which may take long."""
+    from wikidx.indexer.catalog import index_ref
+
+    for name in names if len(names) > 1 else ():
+        index_ref(corpus, name).manifest(None)
 
 
 def open_reranker(name: str, *, device: str = "auto") -> Reranker:

@@ -95,6 +95,11 @@ class SearchOptions:
         Field(ge=0, le=_LARGEST_PARAM, description="Number of candidates per result that ivfpq and sq8 rescore exactly; 0: none."),
     ] = None
 
+    explain: Annotated[
+        bool,
+        Field(description="Report each stage of the search: its candidates and its time. On a server, such a search runs alone."),
+    ] = False
+
     def __post_init__(self) -> None:
         """Check values that depend on one another."""
         if self.fuse != "weighted" and (self.weights is not None or self.normalize):
@@ -124,6 +129,7 @@ class SearchOptionValues(TypedDict, total=False):
     nprobe: int | None
     ef_search: int | None
     refine: int | None
+    explain: bool
 
 
 def override(options: SearchOptions, values: SearchOptionValues) -> SearchOptions:

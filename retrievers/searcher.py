@@ -1,7 +1,8 @@
 """``LocalSearcher``: the path from queries to ranked passages.
 
-Each retriever searches for the distinct queries of all groups in one batch. The results are fused per query, merged per group,
-deduplicated, reranked and cut to k. One call to the store fetches the passages of all distinct rows, before a cross-encoder reads them.
+Each retriever searches for the distinct queries of all groups in one batch. The results are fused per query, by the search options or by
+a pipeline, merged per group, deduplicated, reranked and cut to k. One call to the store fetches the passages of all distinct rows, before a
+cross-encoder reads them.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
+from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
 from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
 from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups, check_ids
-from .fusion import Fusion, fuse, make_targets, merge, to_lists
+from .fusion import Fusion, concatenate, fuse, make_targets, merge, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
+from .pipelines.running import Stages, count, run
+from .pipelines.tree import Node, source_depths
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 
 
@@ -39,14 +42,24 @@ class LocalSearcher(Searcher):
         store: the passages.
         retrievers: retrievers by name.
         reranker: cross-encoder for ``rerank="cross-encoder"``; None: not available.
+        pipeline: pipeline over the retrievers; None: the search options fuse them.
+        rerankers: rerankers of the pipeline by name.
     """
 
-    def __init__(self, store: PassageStore, retrievers: Mapping[str, Retriever], reranker: Reranker | None = None) -> None:
+    def __init__(
+        self,
+        store: PassageStore,
+        retrievers: Mapping[str, Retriever],
+        reranker: Reranker | None = None,
+        pipeline: Node | None = None,
+        rerankers: Mapping[str, Reranker] | None = None,
+    ) -> None:
         if not retrievers:
             raise ValueError("a searcher needs at least one retriever")
         self._store = store
         self._retrievers = dict(retrievers)
         self._reranker = reranker
+        self._pipeline, self._rerankers = pipeline, dict(rerankers or {})
         self._finalizers: list[weakref.finalize[[], LocalSearcher]] = []
 
     def __enter__(self) -> LocalSearcher:
@@ -63,12 +76,13 @@ class LocalSearcher(Searcher):
         return True  # otherwise a searcher without passages would be false
 
     def __repr__(self) -> str:
-        state = "+".join(self._retrievers) or "closed"
+        state = str(self._pipeline or "+".join(self._retrievers)) if self._retrievers else "closed"
         return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {state}>"
 
     def close(self) -> None:
         """Release the indexes and encoders, and call the functions of ``call_when_closed``; later searches raise ``ValueError``."""
         self._retrievers.clear()
+        self._rerankers.clear()
         self._reranker = None
         for finalize in self._finalizers:
             finalize()
@@ -128,18 +142,19 @@ class LocalSearcher(Searcher):
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return Rankings()
-        depth = min(max(options.depth, options.k), len(self._store))
-        lists = to_lists(self._retrieve(queries, depth, options.params()), len(self._store))
+        stages = Stages()
+        retrieved = self._retrieve(queries, options, stages)
         numbers = {query: number for number, query in enumerate(queries)}
         targets = make_targets([[numbers[query] for query in dict.fromkeys(group)] for group in groups])
-        best, passages = self._top(lists, targets, [group[0] for group in groups], options)
-        provenance = self._collect_provenance(lists, targets, queries, best)
+        fused = self._fuse(retrieved, queries, options, stages)
+        best, passages = self._top(fused, targets, [group[0] for group in groups], options, stages)
+        provenance = self._collect_provenance(concatenate(list(retrieved.values())), targets, queries, best)
         rows, scores = best.rows.tolist(), best.scores.tolist()
         fields = zip([passages[row] for row in rows], rows, scores, provenance, strict=True)
         hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # faster than ScoredPassage(...), a Python function
-        return Rankings(
-            Ranking(itertools.islice(hits, n), group) for n, group in zip((best.ends - best.starts).tolist(), groups, strict=True)
-        )
+        sizes = (best.ends - best.starts).tolist()
+        rankings = (Ranking(itertools.islice(hits, n), group) for n, group in zip(sizes, groups, strict=True))
+        return Rankings(rankings, stages if options.explain else ())
 
     def _check_open(self) -> None:
         if not self._retrievers:
@@ -154,6 +169,10 @@ class LocalSearcher(Searcher):
             raise InputError(
                 "rerank is 'cross-encoder', but the searcher was opened without one: name a reranker when opening it (--reranker NAME)"
             )
+        if self._pipeline is not None and options.fuse != "rrf":
+            raise InputError(f"fuse is '{options.fuse}', but the pipeline '{self._pipeline}' says how to fuse: leave it out")
+        if self._pipeline is not None and options.rerank == "primary":
+            raise InputError(f"rerank is 'primary', which no pipeline knows: end '{self._pipeline}' with '>> RERANKER' instead")
         if options.params() != DEFAULT_PARAMS:
             self._check_params(options.params())
 
@@ -164,34 +183,72 @@ class LocalSearcher(Searcher):
                 known_by = "; ".join(f"'{name}' has {', '.join(names) or 'none'}" for name, names in known.items())
                 raise InputError(f"{param} is no parameter of {' or '.join(map(repr, self._retrievers))}: {known_by}")
 
-    def _retrieve(self, queries: Sequence[str], depth: int, params: SearchParams) -> list[Hits]:
-        """Search with all retrievers in parallel, each with all queries."""
-        retrievers = list(self._retrievers.values())
-        if len(retrievers) == 1:
-            return [retrievers[0].retrieve(queries, depth, params)]
-        contexts = [copy_context() for _ in retrievers]  # they pass the bounds of the search to the threads
-        with ThreadPoolExecutor(len(retrievers)) as pool:
-            return list(pool.map(lambda context, retriever: context.run(retriever.retrieve, queries, depth, params), contexts, retrievers))
+    def _retrieve(self, queries: Sequence[str], options: SearchOptions, stages: Stages) -> dict[str, Lists]:
+        """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever."""
+        depth, params, n_rows = max(options.depth, options.k), options.params(), len(self._store)
+        depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
-    def _top(self, lists: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions) -> tuple[Lists, Mapping[int, Passage]]:
-        """Return the k best rows of each group, and their passages by row."""
-        names = list(self._retrievers)
+        def retrieve(name: str) -> Lists:
+            with stages.measure(name, 0) as report:
+                lists = to_lists([self._retrievers[name].retrieve(queries, min(depths[name], n_rows), params)], n_rows)
+                report(count(lists))
+            return lists
+
+        if len(depths) == 1:
+            return {name: retrieve(name) for name in depths}
+        contexts = [copy_context() for _ in depths]  # they pass the bounds of the search to the threads
+        with ThreadPoolExecutor(len(depths)) as pool:
+            return dict(zip(depths, pool.map(lambda context, name: context.run(retrieve, name), contexts, depths), strict=True))
+
+    def _fuse(self, retrieved: Mapping[str, Lists], queries: Sequence[str], options: SearchOptions, stages: Stages) -> Lists:
+        """Return one list for each query, by the pipeline or by the search options."""
+        if self._pipeline is not None:
+            return run(self._pipeline, retrieved, lambda name, lists: self._rerank(name, lists, queries), stages)
+        lists = concatenate(list(retrieved.values()))
+        if len(retrieved) == 1:
+            return lists
+        with stages.measure(options.fuse, count(lists)) as report:
+            fused = fuse(lists, self._fusion(options))
+            report(count(fused))
+        return fused
+
+    def _fusion(self, options: SearchOptions) -> Fusion:
+        if len(self._retrievers) == 1:
+            return Fusion("sum", (1.0,))
         weights = {canonical_name(name): weight for name, weight in (options.weights or {}).items()}
-        fusion = Fusion(options.fuse, tuple(weights.get(name, 1.0) for name in names), options.normalize)
-        if len(names) == 1:
-            fusion = Fusion("sum", (1.0,))
+        return Fusion(options.fuse, tuple(weights.get(name, 1.0) for name in self._retrievers), options.normalize)
+
+    def _rerank(self, name: str, candidates: Lists, queries: Sequence[str]) -> Lists:
+        return rerank_by_cross_encoder(candidates, queries, self._read(candidates), self._rerankers[name])
+
+    def _read(self, lists: Lists) -> dict[int, Passage]:
+        rows = np.unique(lists.rows)
+        return dict(zip(rows.tolist(), self._store.get_many(rows), strict=True))
+
+    def _top(
+        self, fused: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions, stages: Stages
+    ) -> tuple[Lists, Mapping[int, Passage]]:
+        """Return the k best rows of each group, and their passages by row."""
         k = options.k
         if options.rerank != "none":
             k = max(k, options.rerank_depth or len(self._store))
         text_key = self._store.text_key if options.dedup == "text" else None
-        fused = lists if len(names) == 1 else fuse(lists, fusion)
-        best = merge(fused, targets, options.merge, k=k, text_key=text_key)
+        with stages.measure(f"merge {options.merge}", count(fused)) as report:
+            best = merge(fused, targets, options.merge, k=k, text_key=text_key)
+            report(count(best))
+        n_candidates = count(best)
         if options.rerank == "primary":
-            best = truncate(rerank_by_primary(best, primary, list(self._retrievers.values()), fusion), options.k)
-        rows = np.unique(best.rows)
-        passages = dict(zip(rows.tolist(), self._store.get_many(rows), strict=True))
+            with stages.measure("rerank primary", n_candidates) as report:
+                retrievers = list(self._retrievers.values())
+                best = truncate(rerank_by_primary(best, primary, retrievers, self._fusion(options)), options.k)
+                report(count(best))
+        with stages.measure("passages", count(best)) as report:
+            passages = self._read(best)
+            report(count(best))
         if options.rerank == "cross-encoder" and self._reranker is not None:
-            best = truncate(rerank_by_cross_encoder(best, primary, passages, self._reranker), options.k)
+            with stages.measure("rerank cross-encoder", n_candidates) as report:
+                best = truncate(rerank_by_cross_encoder(best, primary, passages, self._reranker), options.k)
+                report(count(best))
         return best, passages
 
     def _collect_provenance(self, lists: Lists, targets: Targets, queries: Sequence[str], best: Lists) -> list[tuple[Match, ...]]:

@@ -14,7 +14,7 @@ import orjson
 
 from wikidx.corpora.passage import Passage
 
-from .base import Match, Ranking, ScoredPassage, UnsearchedRows
+from .base import Match, Ranking, ScoredPassage, StageReport, UnsearchedRows
 from .options import SearchOptions
 
 SEARCH = "/v1/search"
@@ -66,6 +66,11 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
 def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> bytes:
     """Return unsearched rows as JSON: ``[{"index", "first_row", "stop_row"}]``."""
     return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(unsearched)])
+
+
+def stages_to_json(stages: Iterable[StageReport]) -> bytes:
+    """Return the reports of stages as JSON: ``[{"stage", "candidates_in", "candidates_out", "seconds"}]``."""
+    return orjson.dumps([stage._asdict() for stage in stages])
 
 
 def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[UnsearchedRows]:

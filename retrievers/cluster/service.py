@@ -204,7 +204,9 @@ class ShardService:
 
     def _read_identities(self) -> dict[Index, IndexIdentity]:
         """Return the current identities of the vector indexes to serve."""
-        names = [(corpus, name) for corpus, retriever in self._settings.served_pairs for name in RetrieverName.parse(retriever).parts]
+        names = [
+            (corpus, name) for corpus, retriever in self._settings.served_pairs for name in RetrieverName.parse(retriever, corpus).parts
+        ]
         identities = {index: index_identity(*index) for index in dict.fromkeys(names) if parse_index_name(index[1]).encoder}
         for (corpus, name), identity in identities.items():
             if identity.n_rows < self.n_shards:

@@ -57,7 +57,7 @@ class LocalSource:
         self.can_fuse = not retrievers
         self._opener = OpenCorpora(device=device)
         for corpus, retriever in itertools.product(corpora, retrievers):
-            _check(corpus, retriever)
+            _check(corpus, RetrieverName.parse(str(retriever), corpus))
 
     def list_corpora(self) -> list[SearchableCorpus]:
         """Return the built corpora; unusable indexes are left out."""
@@ -76,7 +76,7 @@ class LocalSource:
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
         """Return the ranking of one group of queries."""
-        return self._opener.searcher(corpus, RetrieverName.parse(retriever)).search_groups([queries], options)[0]
+        return self._opener.searcher(corpus, RetrieverName.parse(retriever, corpus)).search_groups([queries], options)[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids, by id; unknown ids are left out."""

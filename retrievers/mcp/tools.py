@@ -164,7 +164,7 @@ class Tools:
         name = RetrieverName.parse(retriever or target.retrievers[0])
         if str(name) not in target.retrievers:
             name.check()
-            for part in name.parts if self.source.can_fuse else [str(name)]:
+            for part in (*name.parts, *name.remotes, *name.rerankers) if self.source.can_fuse else [str(name)]:
                 if part not in target.retrievers:
                     raise unknown_name_error("retriever", part, target.retrievers)
         return str(name)

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("idx.server")
 _RETRY_AFTER_S = 1.0
 
 Groups = Sequence[Sequence[str]]
-Outcome = list[Any] | Exception
+Outcome = Sequence[Any] | Exception
 
 
 class GroupSearcher(Protocol):
@@ -60,7 +60,7 @@ class SearchRequest:
     groups: Groups
     options: SearchOptions
     deadline: float
-    answer: asyncio.Future[list[Any]]
+    answer: asyncio.Future[Any]
     unsearched: set[UnsearchedRows] | None = None
 
     @property
@@ -69,8 +69,9 @@ class SearchRequest:
         return sum(map(len, self.groups))
 
     def can_batch_with(self, other: SearchRequest) -> bool:
-        """Return whether both searches can share a batch."""
-        return self.searcher is other.searcher and self.options == other.options and (self.unsearched is None) == (other.unsearched is None)
+        """Return whether both searches can share a batch; the stages of an explained search are its own."""
+        is_equal = self.searcher is other.searcher and self.options == other.options and not self.options.explain
+        return is_equal and (self.unsearched is None) == (other.unsearched is None)
 
 
 def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tuple[list[SearchRequest], list[SearchRequest]]:
@@ -201,7 +202,7 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
     """
     first = searches[0]
     try:
-        results = iter(first.searcher.search_groups([group for search in searches for group in search.groups], first.options))
+        found = first.searcher.search_groups([group for search in searches for group in search.groups], first.options)
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
         if isinstance(error, DeadlineExceeded | ShardUnavailable):  # each request alone would wait as long for the same error
             return [error] * len(searches)
@@ -211,4 +212,7 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
             return [error]
         _LOG.exception("a search failed: %s", first.name)
         return [SearchFailed("the search failed: the server's log says why")]
+    if len(searches) == 1:
+        return [found]
+    results = iter(found)
     return [[next(results) for _ in search.groups] for search in searches]

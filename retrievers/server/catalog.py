@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Reranker, Searcher
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from wikidx.corpora.store import PassageStore
 
 _LOG = logging.getLogger("idx.server")
+
+PIPELINE = "pipeline"  # name of every pipeline that a request composes, in metrics and logs
 
 
 @runtime_checkable
@@ -43,6 +45,15 @@ class Cluster(Protocol):
     def stop(self) -> None:
         """End all processes; an exchange in progress is abandoned."""
         ...
+
+
+class Served(NamedTuple):
+    """A searcher, the thread that calls it, its parsed retriever, and the names of corpus and retriever for metrics and logs."""
+
+    name: Name
+    batcher: Batcher
+    searcher: Searcher
+    retriever: RetrieverName
 
 
 class Catalog:
@@ -69,8 +80,10 @@ class Catalog:
         self._reranker: Reranker | None = None
         owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
+        self._names: dict[Name, RetrieverName] = {}
         for corpus, retriever in settings.served_pairs:
-            owner = corpus, retriever if RetrieverName.parse(retriever).is_lexical else "dense"
+            self._names[corpus, retriever] = RetrieverName.parse(retriever, corpus)
+            owner = corpus, retriever if self._names[corpus, retriever].is_lexical else "dense"
             owners[owner] = self._batchers[corpus, retriever] = owners.get(owner) or Batcher(settings.limits, metrics)
         self.embedding = Batcher(settings.limits, metrics) if settings.embeddings else None
 
@@ -102,24 +115,41 @@ class Catalog:
             searchers.open(self._reranker)
         self._served = searchers
 
-    def find(self, corpus: str | None, retriever: str | None) -> tuple[Name, Batcher, Searcher]:
-        """Return the names of corpus and retriever (None: the first), with their batcher and searcher.
+    def find(self, corpus: str | None, retriever: str | None) -> Served:
+        """Return the searcher of a corpus (None: the first) and a retriever (None: the first), which may be a pipeline of served ones.
 
         Raises:
-            UnknownNameError: the corpus or retriever is not served.
+            UnknownNameError: the corpus, the retriever or a part of the pipeline is not served.
+            InputError: the pipeline does not follow the notation.
             NotReady: the retriever is not open yet.
         """
         corpus, retriever = corpus or self._settings.corpora[0], retriever or self._settings.retrievers[0]
         if corpus not in self._settings.corpora:
             raise unknown_name_error("corpus", corpus, self._settings.corpora)
+        parsed = self._names.get((corpus, retriever)) or RetrieverName.parse(retriever, corpus)
         if retriever not in self._settings.retrievers:
-            retriever = str(RetrieverName.parse(retriever))
+            retriever = str(parsed)
         if retriever not in self._settings.retrievers:
-            raise unknown_name_error("retriever", retriever, self._settings.retrievers)
+            if parsed.pipeline is None:
+                raise unknown_name_error("retriever", retriever, self._settings.retrievers)
+            return self._compose(corpus, parsed)
+        searcher = self._searcher(corpus, retriever)
+        return Served((corpus, retriever), self._batchers[corpus, retriever], searcher, self._names[corpus, retriever])
+
+    def _searcher(self, corpus: str, retriever: str) -> Searcher:
         searcher = self._served.searchers.get((corpus, retriever))
         if searcher is None:
             raise NotReady(f"'{retriever}' over '{corpus}' is being opened: /ready says how far that is", retry_after=1)
-        return (corpus, retriever), self._batchers[corpus, retriever], searcher
+        return searcher
+
+    def _compose(self, corpus: str, name: RetrieverName) -> Served:
+        """Return a pipeline over served retrievers, once all are open. The thread of the dense ones calls it if it has one of them."""
+        for retriever in self._settings.retrievers:
+            self._searcher(corpus, retriever)
+        rerankers = {self._settings.reranker: self._reranker} if self._settings.reranker and self._reranker else {}
+        searcher = self._served.compose(corpus, name, rerankers)
+        owner = min(self._settings.retrievers, key=lambda retriever: self._names[corpus, retriever].is_lexical != name.is_lexical)
+        return Served((corpus, PIPELINE), self._batchers[corpus, owner], searcher, name)
 
     @property
     def is_full(self) -> bool:

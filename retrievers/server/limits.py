@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wikidx.retrievers.errors import InvalidRequest
+from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.pipelines.tree import size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,7 @@ class Limits:
         max_queries: queries in all groups of a request.
         max_query_characters: characters in a query.
         max_k: ``k`` of a request.
-        max_depth: ``depth`` and ``rerank_depth`` of a request.
+        max_depth: ``depth`` and ``rerank_depth`` of a request, and the depth of a pipeline's retrievers.
         max_candidates: queries of a request times the larger of ``k`` and ``depth``; a candidate takes 12 bytes of memory per retriever.
         max_provenance: queries of a request times ``k`` times retrievers; a match takes some hundred bytes of memory.
         max_rerank_pairs: pairs of query and passage that a cross-encoder reads for a request.
@@ -46,7 +48,7 @@ class Limits:
     drain_s: float = 0.4
 
 
-def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, n_retrievers: int) -> None:
+def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchOptions, retriever: RetrieverName) -> None:
     """Check that a search is within the limits, before the search starts.
 
     Raises:
@@ -55,7 +57,13 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
     n_queries = sum(map(len, groups))
     if n_queries > limits.max_queries:
         raise InvalidRequest(f"{n_queries:,} queries in a request, {limits.max_queries:,} are allowed")
-    depth = max(options.k, options.depth)
+    depth, n_pairs = max(options.k, options.depth), 0
+    n_retrievers = len(retriever.parts) + len(retriever.remotes)
+    if retriever.pipeline is not None:
+        most = size(retriever.pipeline, depth)
+        depth, n_pairs = most.depth, n_queries * most.n_reranked
+        if depth > limits.max_depth:
+            raise InvalidRequest(f"a retriever of the pipeline is to return {depth:,} candidates, {limits.max_depth:,} are allowed")
     if n_queries * depth > limits.max_candidates:
         raise InvalidRequest(
             f"{n_queries:,} queries with up to {depth:,} candidates each are {n_queries * depth:,}, "
@@ -67,7 +75,7 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
             f"{n_queries:,} queries can find {options.k:,} passages in {n_provenance:,} ways, {limits.max_provenance:,} are allowed "
             "in a request: ask for a smaller k, or in several requests"
         )
-    n_pairs = sum(_n_reranked(len(group), options, n_retrievers) for group in groups) if options.rerank == "cross-encoder" else 0
+    n_pairs += sum(_n_reranked(len(group), options, n_retrievers) for group in groups) if options.rerank == "cross-encoder" else 0
     if n_pairs > limits.max_rerank_pairs:
         raise InvalidRequest(
             f"up to {n_pairs:,} passages would be read by the cross-encoder, {limits.max_rerank_pairs:,} are allowed in a request: "

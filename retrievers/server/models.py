@@ -17,7 +17,9 @@ from .settings import Settings
 
 RULES = {name: list(get_args(kind)) for name, kind in get_type_hints(SearchOptions).items() if get_origin(kind) is Literal}
 NAME_CHARACTERS = 200
+PIPELINE_CHARACTERS = 2_000
 Name = Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)]
+Pipeline = Annotated[str, StringConstraints(max_length=PIPELINE_CHARACTERS)]
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -36,7 +38,9 @@ class SearchBody(BaseModel):
         None, description="Groups of queries; each group gets one ranking. The first query of a group is its primary query."
     )
     corpus: Name | None = Field(None, description="A served corpus; default: the first.")
-    retriever: Name | None = Field(None, description="A served retriever; default: the first.")
+    retriever: Pipeline | None = Field(
+        None, description="A served retriever, a named pipeline of the corpus, or a pipeline of served retrievers; default: the first."
+    )
     timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout of the request in seconds.")
     highlight: bool = Field(False, description="Return the positions of words in titles and texts that match the queries.")
     partial: bool = Field(
@@ -90,10 +94,23 @@ class UnsearchedRows(BaseModel):
     stop_row: int
 
 
+class Stage(BaseModel):
+    """A stage of a search: its name, the numbers of candidates before and after it, and its seconds."""
+
+    stage: str
+    candidates_in: int
+    candidates_out: int
+    seconds: float
+
+
 class SearchResponse(BaseModel):
-    """One ranking for each query or group, in request order; with "partial" also the rows that were not searched."""
+    """One ranking for each query or group, in request order.
+
+    With "partial" also the rows that were not searched, with "explain" the stages of the search.
+    """
 
     rankings: list[list[RankedPassage]]
+    stages: list[Stage] | None = None
     unsearched_rows: list[UnsearchedRows] | None = None
 
 

@@ -6,7 +6,8 @@ An artifact that is replaced on disk is still served in its old version, because
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.spec import Side
@@ -26,6 +28,7 @@ from wikidx.retrievers.base import Reranker, Searcher
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.searcher import LocalSearcher
 
 from .settings import Settings
 
@@ -38,6 +41,7 @@ Name = tuple[str, str]  # corpus, and index, retriever or PASSAGES
 PASSAGES = "passages"
 
 _WARM_UP_CHARACTERS = 100
+_MAX_COMPOSED = 100
 
 
 def read_identity(path: Path) -> Identity:
@@ -57,7 +61,7 @@ class SharedIdentities:
     """
 
     def __init__(self, settings: Settings) -> None:
-        served = ((corpus, RetrieverName.parse(retriever)) for corpus, retriever in settings.served_pairs)
+        served = ((corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs)
         names = dict.fromkeys((corpus, part) for corpus, retriever in served for part in (PASSAGES, *retriever.parts))
         self._slots = {name: slot for slot, name in enumerate(names)}
         self._identities = RawArray("q", len(names))
@@ -132,15 +136,44 @@ class OpenSearchers:
         device, cache_bytes = settings.device, settings.cache_bytes
         self.corpora = OpenCorpora(device=device, cache_bytes=cache_bytes, opener=open_retriever, before_open=self._record)
         self.searchers: dict[Name, Searcher] = {}
+        self._composed = OrderedDict[Name, LocalSearcher]()
 
     def open(self, reranker: Reranker | None) -> None:
         """Open the searchers one after the other, and search once with each, to load models and compile kernels."""
         compile_always()
         for corpus, retriever in self._served_pairs:
-            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever), reranker)
+            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever, corpus), reranker)
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
             searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
             self.searchers[corpus, retriever] = searcher
+
+    def compose(self, corpus: str, name: RetrieverName, rerankers: Mapping[str, Reranker]) -> LocalSearcher:
+        """Return a searcher with a pipeline over open retrievers and rerankers; the latest are kept, so that their searches share batches.
+
+        Args:
+            corpus: the corpus.
+            name: the pipeline.
+            rerankers: rerankers in addition to those of served pipelines.
+
+        Raises:
+            UnknownNameError: a retriever or reranker of the pipeline is not open.
+        """
+        text = str(name.pipeline)
+        if (corpus, text) not in self._composed:
+            open_retrievers = {part: retriever for (of, part), retriever in self.corpora.retrievers.items() if of == corpus}
+            rerankers = {**self.corpora.rerankers, **rerankers}
+            for kind, named, known in (
+                ("retriever", (*name.parts, *name.remotes), open_retrievers),
+                ("reranker", name.rerankers, rerankers),
+            ):
+                for part in named:
+                    if part not in known:
+                        raise unknown_name_error(f"{kind} of the pipeline on this server", part, known)
+            sources = {part: open_retrievers[part] for part in (*name.parts, *name.remotes)}
+            self._composed[corpus, text] = LocalSearcher(self.corpora.store(corpus), sources, None, name.pipeline, rerankers)
+            if len(self._composed) > _MAX_COMPOSED:
+                self._composed.popitem(last=False)
+        return self._composed[corpus, text]
 
     def describe(self, corpus: str) -> dict[str, Any]:
         """Return the open artifacts of a corpus, with the state of their files on disk."""

@@ -13,11 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from wikidx.retrievers.base import Ranking, ScoredPassage, UnsearchedRows
+from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, unsearched_to_json
+from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
 from .batcher import Groups, SearchRequest
 from .catalog import Catalog
@@ -39,8 +39,9 @@ class SearchEndpoints:
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
-        first = RetrieverName.parse(settings.retrievers[0])
-        self._is_lexical = first.is_lexical and len(first.parts) == 1  # a lexical search is exact: its k best do not depend on the depth
+        first = RetrieverName.parse(settings.retrievers[0], settings.corpora[0])
+        # One lexical search is exact: its k best do not depend on the depth.
+        self._is_lexical = first.is_lexical and len(first.parts) == 1 and first.pipeline is None
         self._catalog = catalog
         self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
@@ -50,9 +51,12 @@ class SearchEndpoints:
         body = validate_body(self._search_model, await read_body(request, self._limits.max_body_bytes))
         unsearched = set[UnsearchedRows]() if body.partial else None
         groups = _read_groups(body)
-        rankings = await self._search(request, body, groups, _read_options(body), unsearched)
+        options = _read_options(body)
+        rankings = await self._search(request, body, groups, options, unsearched)
         highlight = [query for group in groups for query in group] if body.highlight else ()
         prefix = b"{" if unsearched is None else b'{"unsearched_rows":%s,' % unsearched_to_json(unsearched)
+        if options.explain:
+            prefix += b'"stages":%s,' % stages_to_json(rankings.stages)
         chunks = encode_in_chunks(prefix + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
         return await _to_response(request, chunks, in_thread=body.highlight)
 
@@ -67,11 +71,11 @@ class SearchEndpoints:
 
     async def _search(
         self, request: Request, body: SearchBody, groups: Groups, options: SearchOptions, unsearched: set[UnsearchedRows] | None = None
-    ) -> list[Ranking]:
-        name, batcher, searcher = self._catalog.find(body.corpus, body.retriever)
-        check_size(self._limits, groups, options, len(RetrieverName.parse(name[1]).parts))
+    ) -> Rankings:
+        name, batcher, searcher, retriever = self._catalog.find(body.corpus, body.retriever)
+        check_size(self._limits, groups, options, retriever)
         timeout_s = min(body.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
-        answer: asyncio.Future[list[Ranking]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
         search = SearchRequest(name, searcher, groups, options, time.monotonic() + timeout_s, answer, unsearched)
         batcher.submit(search)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}

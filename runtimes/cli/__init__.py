@@ -3,7 +3,7 @@
 commands                                  the table of commands, and the entry point ``main``
 
 listing  build  check  remove  import_    commands on corpora and indexes
-search  serve  mcp                        commands that search
+search  serve  tune  mcp                  commands that search
 doctor                                    command on the installation and the machine
 ask  run  train_data                      commands that run methods
 eval_runs  eval_retrieval  view           commands that evaluate and show runs

@@ -25,6 +25,7 @@ COMMANDS = {
     "check": ("check:check", "Verify the files of a corpus by their checksums."),
     "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
     "search": ("search:search", "Search a corpus."),
+    "tune": ("tune:tune", "Choose a pipeline of retrievers on questions."),
     "serve": ("serve:serve", "Serve searches over HTTP."),
     "ask": ("ask:ask", "Answer a question by a method."),
     "run": ("run:run", "Answer the questions of a file by a method."),
@@ -56,6 +57,7 @@ EXAMPLES = {
         "idx search sample --queries questions.txt",
         'idx search sample "chemical symbol Au" --url http://127.0.0.1:8000',
     ),
+    "tune": ("idx tune sample --questions sample --retriever bm25 --retriever minilm --metric answer@5 --name my-hybrid",),
     "serve": ("idx serve sample --retriever bm25 --retriever bm25+minilm", "idx serve wiki2018 --retriever contriever --port 8001"),
     "ask": (
         "idx ask",

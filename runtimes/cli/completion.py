@@ -46,10 +46,13 @@ def index(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the completions of a retriever's name. After a ``+``, they add an index that the name does not yet contain."""
-    from wikidx.retrievers.naming import RetrieverName
+    from wikidx.indexer.naming import canonical_name
+    from wikidx.retrievers.pipelines.saved import saved_pipelines
 
     joined, plus, last = incomplete.rpartition("+")
-    names = [name for name in _built_indexes(ctx) if name not in RetrieverName.parse(joined).parts]
+    names = [name for name in _built_indexes(ctx) if name not in map(canonical_name, joined.split("+"))]
+    if not plus:
+        names += [name for corpus in _named_corpora(ctx) for name in saved_pipelines(corpus)]
     return [f"{joined}{plus}{name}" for name in _matching(last, names)]
 
 
@@ -78,12 +81,17 @@ def _built_indexes(ctx: typer.Context) -> Sequence[str]:
 
     While an option's value is being completed, the arguments before the option are in ``ctx.args``, not in ``ctx.params``.
     """
-    from wikidx.corpora.resolving import built_names
     from wikidx.indexer.catalog import built_indexes
+
+    return [name for corpus in _named_corpora(ctx) for name in built_indexes(corpus)]
+
+
+def _named_corpora(ctx: typer.Context) -> Sequence[str]:
+    from wikidx.corpora.resolving import built_names
 
     built = built_names()
     before = [ctx.params.get("corpus"), *(ctx.params.get("corpora") or ()), *ctx.args]
-    return [name for corpus in [name for name in built if name in before] or built for name in built_indexes(corpus)]
+    return [name for name in built if name in before] or built
 
 
 def _matching(incomplete: str, names: Iterable[str]) -> list[str]:

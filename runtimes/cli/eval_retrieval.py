@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,7 +36,9 @@ _FIRST_BATCH = 32  # questions in the first search call, which is not timed, bec
 Corpus = Annotated[str, completion.corpus_option("A built corpus.")]
 Retrievers = Annotated[
     list[str] | None,
-    completion.retriever_option("An index as idx list names it, or several indexes joined with +; may be repeated. Default: bm25."),
+    completion.retriever_option(
+        "An index as idx list names it, several indexes joined with +, or a pipeline; may be repeated. Default: bm25."
+    ),
 ]
 Runs = Annotated[list[Path] | None, typer.Option("--run", help="A TREC run file of another system; may be repeated.")]
 Groups = Annotated[
@@ -179,6 +182,7 @@ def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
     if task.run_out is None:
         return
     task.run_out.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[\s/]+", "", name)  # of a pipeline: neither a file's name nor a run's may have these
     write_run(task.run_out / f"{name}.run", to_run(rankings, task.questions), f"idx-{name}")
     if task.qrels:
         write_qrels(task.run_out / "qrels", task.qrels)

@@ -15,11 +15,13 @@ from wikidx.retrievers.options import SearchOptions
 
 from . import completion
 from .option_groups import flatten
-from .screen import is_unicode, print_json, print_line, print_passage
+from .screen import is_unicode, note, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
     from wikidx.corpora.reading.queries import Query
-    from wikidx.retrievers.base import Ranking, Searcher
+    from wikidx.retrievers.base import Ranking, Rankings, Searcher
+    from wikidx.retrievers.client import RemoteSearcher
+    from wikidx.retrievers.searcher import LocalSearcher
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
 Queries = Annotated[
@@ -34,7 +36,9 @@ QueryFile = Annotated[
 ]
 Retriever = Annotated[
     str,
-    completion.retriever_option("An index as idx list names it (bm25, contriever, contriever-ivfpq), or several indexes joined with +."),
+    completion.retriever_option(
+        "An index as idx list names it (bm25, contriever, contriever-ivfpq), several indexes joined with +, or a pipeline."
+    ),
 ]
 Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --rerank: simlm, minilm-msmarco, bge-base or a directory.")]
 Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
@@ -92,7 +96,7 @@ def search(
             raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
     file_queries = read_queries(query_file) if query_file else []
     with contextlib.ExitStack() as stack:
-        searcher: Searcher
+        searcher: LocalSearcher | RemoteSearcher
         if url is None:
             require_built(corpus)
             searcher = open_searcher(corpus, retriever, device=device, reranker=reranker)
@@ -102,20 +106,31 @@ def search(
         if query_file:
             _search_each(searcher, file_queries, options)
             return
-        (ranking,) = searcher.search_groups([queries or []], options)
+        rankings = searcher.search_groups([queries or []], options)
     if as_json:
-        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _to_json(ranking)})
+        stages = {"stages": [stage._asdict() for stage in rankings.stages]} if options.explain else {}
+        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _to_json(rankings[0]), **stages})
     else:
-        _show(ranking, queries or [], is_full=full)
+        _show(rankings[0], queries or [], is_full=full)
+        _explain(rankings)
 
 
 def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOptions) -> None:
     """Search each query, and print one line of JSON for each, in order, with the query's id if it has one."""
     for start in range(0, len(queries), _BATCH):
         batch = queries[start : start + _BATCH]
-        for query, ranking in zip(batch, searcher.search([query.text for query in batch], options), strict=True):
+        rankings = searcher.search([query.text for query in batch], options)
+        for query, ranking in zip(batch, rankings, strict=True):
             line = {} if query.id is None else {"id": query.id}
             print_json(line | {"query": query.text, "passages": _to_json(ranking)}, indent=None)
+        _explain(rankings)
+
+
+def _explain(rankings: Rankings) -> None:
+    """Write the stages of a search to standard error."""
+    for stage in rankings.stages:
+        before = f"{stage.candidates_in:,} candidates -> " if stage.candidates_in else ""
+        note(f"{stage.stage}: {before}{stage.candidates_out:,} candidates, {1000 * stage.seconds:.1f} ms")
 
 
 def _to_json(ranking: Ranking) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ Corpora = Annotated[list[str] | None, completion.corpus_argument("Built corpora;
 Retrievers = Annotated[
     list[str] | None,
     completion.retriever_option(
-        "An index, or several indexes joined with +; may be repeated. Requests use the first by default. Default: bm25."
+        "An index, several indexes joined with +, or a pipeline; may be repeated. Requests use the first by default. Default: bm25."
     ),
 ]
 Llm = Annotated[
@@ -71,9 +71,10 @@ def serve(
 
     check_devices(device)
     limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_queries=max_queued_queries, deadline_s=deadline)
+    names = require_built_names(corpora or ())
     settings = Settings(
-        corpora=require_built_names(corpora or ()),
-        retrievers=_retriever_names(retriever or ["bm25"]),
+        corpora=names,
+        retrievers=_retriever_names(retriever or ["bm25"], names),
         device=device,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
@@ -90,11 +91,11 @@ def serve(
     _run(settings, ray, shards, replicas, _asker(settings, llm or (), llm_option or (), is_cluster=ray is not None))
 
 
-def _retriever_names(given: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of retrievers, and return them without repetitions."""
+def _retriever_names(given: Sequence[str], corpora: Sequence[str]) -> tuple[str, ...]:
+    """Check the names of retrievers for each corpus, and return them without repetitions."""
     from wikidx.retrievers.naming import RetrieverName
 
-    names = [RetrieverName.parse(name) for name in given]
+    names = [RetrieverName.parse(name, corpus) for name in given for corpus in corpora]
     for name in names:
         name.check()
     return tuple(dict.fromkeys(map(str, names)))

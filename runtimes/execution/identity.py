@@ -74,16 +74,17 @@ def _hub_commit(repository: str, revision: str) -> str | None:
 def local_fingerprints(corpus: str, retriever: str) -> dict[str, str]:
     """Return the fingerprint of a built corpus under "passages", and a digest of each index's manifest under the index's name.
 
+    The text of a pipeline is under "pipeline".
+
     Raises:
         ArtifactError: the corpus or an index is missing or unusable.
     """
     from wikidx.corpora.build import store_manifest
     from wikidx.indexer.catalog import index_ref
 
-    passages = store_manifest(corpus).fingerprint
-    return {"passages": passages} | {
-        name: _manifest_digest(index_ref(corpus, name).manifest(passages)) for name in RetrieverName.parse(retriever).parts
-    }
+    passages, name = store_manifest(corpus).fingerprint, RetrieverName.parse(retriever, corpus)
+    indexes = {part: _manifest_digest(index_ref(corpus, part).manifest(passages)) for part in name.parts}
+    return {"passages": passages, **indexes} | ({"pipeline": str(name.pipeline)} if name.pipeline else {})
 
 
 def _manifest_digest(manifest: Manifest) -> str:

@@ -23,7 +23,7 @@ from starlette.responses import Response, StreamingResponse
 
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import DEFAULTS, Ranking, Searcher
+from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
 from wikidx.retrievers.errors import DeadlineExceeded, NotReady, Overloaded, SearchFailed
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.server.answering import EVENTS
@@ -84,17 +84,17 @@ class _ServedSearcher(Searcher):
 
     def __init__(self, catalog: Catalog, corpus: str | None, retriever: str | None) -> None:
         self._served = catalog.find(corpus, retriever)
-        self.corpus = self._served[0][0]
+        self.corpus = self._served.name[0]
         self._loop = asyncio.get_running_loop()
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group."""
         return asyncio.run_coroutine_threadsafe(self._search(groups, options), self._loop).result()
 
-    async def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions) -> list[Ranking]:
-        name, batcher, searcher = self._served
-        answer: asyncio.Future[list[Ranking]] = self._loop.create_future()
-        batcher.submit(SearchRequest(name, searcher, groups, options, time.monotonic() + _SEARCH_S, answer))
+    async def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions) -> Rankings:
+        served, deadline = self._served, time.monotonic() + _SEARCH_S
+        answer: asyncio.Future[Rankings] = self._loop.create_future()
+        served.batcher.submit(SearchRequest(served.name, served.searcher, groups, options, deadline, answer))
         try:
             return await asyncio.wait_for(answer, _SEARCH_S)
         except TimeoutError as error:

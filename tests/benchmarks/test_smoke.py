@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -44,3 +45,20 @@ def test_store(tmp_path: Path) -> None:
 @pytest.mark.slow  # compiles with an empty cache: half a minute
 def test_startup(tmp_path: Path) -> None:
     assert [figures["command"] for figures in rows("startup", "--runs", 1, folder=tmp_path)][0] == "idx --help"
+
+
+@pytest.mark.slow  # embeds passages
+def test_fusion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data" / "dpr_union"
+    data.mkdir(parents=True)
+    asked = questions()[:20]
+    build_store(CORPUS, StoreOptions())
+    gold = open_store("sample").rows_of([name for one in asked for name in one.gold_ids])
+    passages = [passage._asdict() for passage in open_store("sample").get_many(sorted({*gold.tolist(), *range(20)}))]
+    records = [{"qid": one.id, "question": one.question, "answers": one.answers} for one in asked]
+    for name, lines in (("passages", passages), ("queries.nq_oracle", records)):
+        (data / f"{name}.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    monkeypatch.setenv("IDX_TEST_DATA", str(tmp_path / "data"))
+    five, twenty = rows("fusion", tmp_path / "files", "dpr_union", folder=tmp_path)
+    assert [row["metric"] for row in (five, twenty)] == ["answer@5", "answer@20"]
+    assert all(0 < float(row[name].split()[0]) <= 100 for row in (five, twenty) for name in ("bm25", "minilm", "RRF", "tuned"))

@@ -75,6 +75,21 @@ def plain_weighted(lists: Sequence[Pairs], weights: Sequence[float], *, normaliz
     return best_first(values)
 
 
+def plain_scaled(lists: Sequence[Pairs], weights: Sequence[float], rule: str) -> Pairs:
+    """Scale each list to 0 … 1 ("minmax", a missing row has 0) or to mean 0 and deviation 1 ("zscore", a missing row has the lowest)."""
+    values: dict[int, float] = {}
+    rows = {row for line in lists for row, _ in line}
+    for line, weight in zip(lists, weights, strict=True):
+        scores = np.array([score for _, score in line] or [0.0])
+        shift, spread = (scores.min(), np.ptp(scores)) if rule == "minmax" else (scores.mean(), scores.std())
+        is_flat = np.ptp(scores) == 0
+        found = dict(line)
+        for row in rows:
+            score = found.get(row, scores.min())
+            values[row] = values.get(row, 0.0) + (0.0 if is_flat else weight * (score - shift) / spread)
+    return best_first(values)
+
+
 def plain_cut(line: Pairs, k: int | None, text_key: Sequence[int] | None) -> Pairs:
     """Keep the k best; with ``text_key``, by row, only the first of rows with equal keys."""
     kept: Pairs = []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_weighted
+from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_scaled, plain_weighted
 from wikidx.corpora.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
@@ -60,6 +60,26 @@ def test_interleaving_takes_the_first_of_all_lists_then_the_second() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 250.0), (9, 200.0), (5, 1.0)])
     third = float(np.float32(1 / 3))
     assert pairs(merge(lists, make_targets([[0, 1]]), "interleave")) == [[(2, 1.0), (7, 1.0), (9, 0.5), (5, third)]]
+
+
+def test_scaled_fusion_compares_each_score_with_its_list() -> None:
+    """Row 1 of the first list is at (5 - 1) / (9 - 1); the second list is flat, the third empty."""
+    lists = to_lists([hits([(3, 9.0), (1, 5.0), (2, 1.0)]), hits([(1, 2.0), (7, 2.0)]), hits([])])
+    assert pairs(fuse(lists, Fusion("minmax", (0.5, 1.0, 1.0)))) == [[(3, 0.5), (1, 0.25), (2, 0.0), (7, 0.0)]]
+    deviation = (32 / 3) ** 0.5
+    expected = [(3, 4 / deviation), (1, 0.0), (2, -4 / deviation), (7, -4 / deviation)]
+    ((*found,),) = pairs(fuse(lists, Fusion("zscore", (1.0, 1.0, 1.0))))
+    assert [row for row, _ in found] == [row for row, _ in expected]
+    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-6)
+
+
+@given(st.lists(ranked(few_scores), min_size=2, max_size=4), st.sampled_from(["minmax", "zscore"]), st.data())
+def test_scaled_fusion_is_its_definition(lines: list[Pairs], rule: str, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(0, 5).map(float), min_size=len(lines), max_size=len(lines)))
+    (found,) = pairs(fuse(to_lists([hits(line) for line in lines]), Fusion(rule, tuple(weights))))
+    expected = dict(plain_scaled(lines, weights, rule))
+    assert {row for row, _ in found} == set(expected)
+    assert [score for _, score in found] == pytest.approx([expected[row] for row, _ in found], abs=1e-5)
 
 
 def test_weighted_fusion_gives_a_missing_row_the_lowest_score_of_the_list() -> None:
@@ -115,7 +135,7 @@ def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
         sizes = np.array([60, 0, 30, 40])
         out = Lists(np.zeros(130, np.int64), np.zeros(130, np.float32), np.cumsum(sizes) - sizes, np.cumsum(sizes))
         with np.errstate(over="ignore"):  # of the hash
-            function(lists, targets, rule, text_key, out)
+            function(lists, targets, rule, 60.0, text_key, out)
         results.append([array.tobytes() for array in out])
     assert results[0] == results[1]
 

@@ -4,4 +4,5 @@ has_answer  DPR's test for an answer in a passage            kilt_pages     KILT
 rankings    trec_eval's metrics, through ir_measures         query_groups   several queries per question, from a file
 trec        run and qrels files                              data_issues    counts of problems in the input
 scoring     rankings -> a value per question and metric
+tuning      choice of a pipeline, with a held-out figure
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from tests.retrievers.test_cross_encoder import save_bert
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Ranking, Searcher
+from wikidx.retrievers.base import Ranking, Rankings, Searcher
 from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
 from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
 from wikidx.retrievers.errors import DeadlineExceeded
@@ -57,6 +58,11 @@ def test_late_or_cancelled_searches_are_dropped_and_equal_options_are_batched(lo
     assert list(queue) == [other]
 
 
+def test_an_explained_search_has_a_batch_of_its_own(loop: asyncio.AbstractEventLoop) -> None:
+    explained = [dataclasses.replace(make_search(loop, 9.0), options=SearchOptions(explain=True)) for _ in range(2)]
+    assert next_batch(deque(explained), 256, now=1.0) == (explained[:1], [])
+
+
 def test_a_batch_has_no_more_queries_than_allowed_but_one_request_may_have_more(loop: asyncio.AbstractEventLoop) -> None:
     small, large, last = (make_search(loop, 9.0, n_queries) for n_queries in (3, 6, 2))
     queue = deque([small, large, last])
@@ -92,7 +98,7 @@ def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]]) -> N
         batcher, searcher = Batcher(Limits(), Metrics()), HeldSearcher()
 
         def submit(n_queries: int) -> SearchRequest:
-            answer: asyncio.Future[list[Ranking]] = asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
             search = SearchRequest(MADE, searcher, [["fox"]] * n_queries, SearchOptions(), time.monotonic() + 30, answer)
             batcher.submit(search)
             return search

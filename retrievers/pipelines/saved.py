@@ -1,0 +1,74 @@
+"""Named pipelines of a corpus: ``<home>/<corpus>/pipelines/<name>.toml``.
+
+pipeline = "{bm25:0.3, minilm:0.7}minmax%50 >> simlm"
+description = "words and meaning"                       # optional
+[tuned]                                                 # optional: the record of idx tune
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.corpora.artifacts.home import check_name, corpus_path
+from wikidx.corpora.errors import InputError
+from wikidx.indexer.naming import is_index_name
+
+from .notation import parse_pipeline
+from .tree import Node
+
+_FIELDS = ("name", "pipeline", "description", "tuned")
+
+
+def saved_pipelines(corpus: str) -> dict[str, Path]:
+    """Return the files of a corpus's named pipelines, by name."""
+    return {file.stem: file for file in sorted((corpus_path(corpus) / "pipelines").glob("*.toml"))}
+
+
+def read_pipeline(path: Path) -> Node:
+    """Read a pipeline from its file.
+
+    Raises:
+        InputError: the file is no TOML, has an unknown field or no pipeline, or the pipeline does not follow the notation.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    unknown = [field for field in content if field not in _FIELDS]
+    text = content.get("pipeline")
+    if unknown or not isinstance(text, str):
+        problem = f"a field '{unknown[0]:.40}'" if unknown else "no text 'pipeline'"
+        raise InputError(f"{path} has {problem}: its fields are {', '.join(_FIELDS)}")
+    try:
+        return parse_pipeline(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def check_pipeline_name(name: str) -> str:
+    """Validate and return a name for a pipeline; raises ``InputError`` if it has other characters, or names an index."""
+    check_name(name)
+    if is_index_name(name):
+        raise InputError(f"'{name}' is the name of an index: choose another one for the pipeline")
+    return name
+
+
+def write_pipeline(corpus: str, name: str, pipeline: Node, description: str, tuned: Mapping[str, Any]) -> Path:
+    """Write a named pipeline, in place of one of this name, and return its file; ``tuned`` has numbers, texts and lists of these."""
+    path = corpus_path(corpus) / "pipelines" / f"{check_pipeline_name(name)}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = {"name": name, "pipeline": str(pipeline), "description": description}
+    lines = [*map(_to_toml, fields.items()), "", "[tuned]", *map(_to_toml, tuned.items()), ""]
+    write_durably(path, "\n".join(lines).encode())
+    return path
+
+
+def _to_toml(item: tuple[str, Any]) -> str:
+    """Return the line of a field, whose value is a number, a text or a list: JSON's, except for DEL and for what JSON lacks."""
+    name, value = item
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f").replace("NaN", "nan")

@@ -1,0 +1,204 @@
+"""Searches by pipelines, against their definition: one query at a time, with dictionaries."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from tests.retrievers.plain import Pairs, best_first, plain_merge, plain_scaled, plain_weighted
+from tests.retrievers.test_rerank import searched
+from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.build import build_index
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Rankings, Retriever
+from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import open_retriever, open_searcher
+from wikidx.retrievers.pipelines.notation import parse_pipeline
+from wikidx.retrievers.pipelines.saved import read_pipeline, saved_pipelines, write_pipeline
+from wikidx.retrievers.pipelines.tree import Fused, Node, Source
+from wikidx.retrievers.searcher import LocalSearcher
+
+QUERIES = ["passage about subject 7", "naïve café 3", "title 40 number", "xyzzy subject 2", "quoted"]
+
+
+class FakeDense:
+    """A retriever whose scores are random, but always the same for a query and a row."""
+
+    parameters: Mapping[str, SearchParam] = {}
+
+    def __init__(self, store: PassageStore) -> None:
+        self._n_rows = len(store)
+
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        scores = np.stack([np.random.default_rng(zlib.crc32(query.encode())).random(self._n_rows, np.float32) for query in queries])
+        rows = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+        return Hits(rows, np.take_along_axis(scores, rows, axis=1))
+
+    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
+        raise AssertionError("no pipeline rescores")
+
+
+class LengthReranker:
+    """A reranker that prefers short texts, and texts whose length is near that of the query."""
+
+    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
+        pairs = zip(queries, passages, strict=True)
+        return np.array([-abs(len(passage.text) - len(query)) for query, passage in pairs], dtype=np.float32)
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
+    store = build(made_passages[:400])
+    build_index("made", "bm25", store)
+    return store
+
+
+@pytest.fixture
+def retrievers(store: PassageStore) -> dict[str, Retriever]:
+    return {"bm25": open_retriever("made", "bm25", store), "minilm": FakeDense(store)}
+
+
+def plain_run(node: Node, query: str, retrievers: Mapping[str, Retriever], store: PassageStore, depth: int) -> Pairs:
+    if isinstance(node, Source):
+        found = searched(retrievers[node.name].retrieve([query], depth))
+    elif isinstance(node, Fused):
+        lists = [plain_run(below, query, retrievers, store, depth) for below in node.inputs]
+        if node.rule == "rrf":
+            ranks = [{row: rank for rank, (row, _) in enumerate(line, 1)} for line in lists]
+            rows = {row for line in ranks for row in line}
+            weighted = list(zip(node.weights, ranks, strict=True))
+            found = best_first({row: sum(w / (node.k + line[row]) for w, line in weighted if row in line) for row in rows})
+        elif node.rule == "weighted":
+            found = plain_weighted(lists, node.weights, normalize=False)
+        else:
+            found = plain_scaled(lists, node.weights, node.rule)
+    else:
+        numbers = [row for row, _ in plain_run(node.source, query, retrievers, store, depth)]
+        scores = LengthReranker().score([query] * len(numbers), store.get_many(numbers))
+        found = best_first(dict(zip(numbers, scores.tolist(), strict=True)))
+    return found[: node.keep]
+
+
+def pairs(rankings: Rankings) -> list[Pairs]:
+    return [[(hit.row, hit.score) for hit in ranking] for ranking in rankings]
+
+
+def searcher(text: str, retrievers: Mapping[str, Retriever], store: PassageStore) -> LocalSearcher:
+    name = RetrieverName.parse(text)
+    return LocalSearcher(store, {part: retrievers[part] for part in name.parts}, None, name.pipeline, {"length": LengthReranker()})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minilm%7",
+        "{bm25, minilm}rrf",
+        "{bm25:3, minilm}rrf(k=7)%9",
+        "{bm25:0.3, minilm:0.7}minmax",
+        "{minilm, bm25:2}zscore%20",
+        "{bm25:0.1, minilm}weighted",
+        "bm25 >> length",
+        "{bm25, minilm}rrf%15 >> length%5",
+        "{bm25%5 >> length, {bm25:2, minilm%30}minmax%10}zscore",
+    ],
+)
+def test_a_pipeline_gives_what_its_definition_gives(text: str, retrievers: dict[str, Retriever], store: PassageStore) -> None:
+    rankings = searcher(text, retrievers, store).search(QUERIES, k=40, depth=25)
+    expected = [plain_run(parse_pipeline(text), query, retrievers, store, 40)[:40] for query in QUERIES]
+    assert [[row for row, _ in line] for line in pairs(rankings)] == [[row for row, _ in line] for line in expected]
+    for line, plain in zip(pairs(rankings), expected, strict=True):
+        assert [score for _, score in line] == pytest.approx([score for _, score in plain], rel=1e-6, abs=1e-6)
+
+
+def test_a_plus_is_rrf_with_the_same_bits(retrievers: dict[str, Retriever], store: PassageStore) -> None:
+    groups = [QUERIES[:2], QUERIES[2:]]
+    plus = searcher("bm25+minilm", retrievers, store).search_groups(groups, k=30, merge="sum")
+    braces = searcher("{bm25, minilm}rrf", retrievers, store).search_groups(groups, k=30, merge="sum")
+    assert plus.to_dict() == braces.to_dict()
+    assert {match.retriever for ranking in braces for hit in ranking for match in hit.provenance} == {"bm25", "minilm"}
+
+
+def test_the_queries_of_a_group_go_through_the_pipeline_alone_and_are_merged(retrievers: dict[str, Retriever], store: PassageStore) -> None:
+    text = "{bm25, minilm}minmax%10 >> length"
+    (ranking,) = searcher(text, retrievers, store).search_groups([QUERIES], k=12, merge="max")
+    lists = [plain_run(parse_pipeline(text), query, retrievers, store, 100) for query in QUERIES]
+    assert [(hit.row, hit.score) for hit in ranking] == plain_merge(lists, "max")[:12]
+
+
+def test_each_stage_reports_its_candidates_and_its_time(retrievers: dict[str, Retriever], store: PassageStore) -> None:
+    made = searcher("{bm25%20, minilm}rrf%15 >> length%5", retrievers, store)
+    rankings = made.search(["subject 7", "subject 8"], k=3, depth=30, explain=True)
+    stages = {stage.stage: stage for stage in rankings.stages}
+    assert list(stages) == [*sorted(("bm25", "minilm"), key=list(stages).index), "rrf%15", ">> length%5", "merge max", "passages"]
+    counts = {name: (stage.candidates_in, stage.candidates_out) for name, stage in stages.items()}
+    assert counts["bm25"] == (0, 40)
+    assert counts["minilm"] == (0, 60)
+    assert counts["rrf%15"] == (100, 30)
+    assert counts[">> length%5"] == (30, 10)
+    assert counts["merge max"] == (10, 6)
+    assert counts["passages"] == (6, 6)
+    assert all(0 <= stage.seconds < 60 for stage in rankings.stages)
+    assert made.search(["subject 7"]).stages == ()
+
+
+def test_options_that_a_pipeline_excludes_are_refused(retrievers: dict[str, Retriever], store: PassageStore) -> None:
+    made = searcher("{bm25, minilm}minmax", retrievers, store)
+    with pytest.raises(InputError, match=re.escape("fuse is 'weighted', but the pipeline '{bm25, minilm}minmax' says how to fuse")):
+        made.search(["a"], fuse="weighted")
+    with pytest.raises(InputError, match="rerank is 'primary', which no pipeline knows"):
+        made.search(["a"], SearchOptions(rerank="primary"))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("{bm25, minilmm}rrf", UnknownNameError, "unknown retriever 'minilmm': did you mean 'minilm'"),
+        ("bm25 >> simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
+        ("{bm25, remote:nowhere}rrf", InputError, "'nowhere' is not the address of a server"),
+        ("{bm25, minilm", InputError, "character 14"),
+        ("{bm25, minilm}rrf", ArtifactMissing, "minilm"),
+    ],
+)
+def test_a_pipeline_is_checked_before_anything_is_opened(store: PassageStore, text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        open_searcher("made", text)
+
+
+def test_a_named_pipeline_stands_where_a_retriever_does(store: PassageStore) -> None:
+    build_index("made", "bm25-1.2-0.75", store)
+    tree = parse_pipeline("{bm25:2, bm25-1.2-0.75}minmax%30")
+    path = write_pipeline("made", "mine", tree, 'made "by hand"\n', {"metric": "R@5", "interval": [0.25, float("nan")], "n": 3})
+    assert read_pipeline(path) == tree
+    assert saved_pipelines("made") == {"mine": path}
+    with open_searcher("made", "mine") as named, open_searcher("made", str(tree)) as written:
+        assert named.search(QUERIES).to_dict() == written.search(QUERIES).to_dict()
+    inner = RetrieverName.parse("{mine%10, bm25}rrf", "made")
+    assert str(inner) == "{{bm25:2, bm25-1.2-0.75}minmax%10, bm25}rrf"
+    assert str(RetrieverName.parse("mine", "made")) == "mine"
+    with pytest.raises(UnknownNameError, match="unknown retriever 'mien': .*; pipelines of 'made': mine"):
+        open_searcher("made", "mien")
+    with pytest.raises(InputError, match="'bm25' is the name of an index"):
+        write_pipeline("made", "bm25", tree, "", {})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("pipeline = ", "cannot be read"),
+        ('pipeline = "bm25"\nweights = 1', "has a field 'weights': its fields are name, pipeline, description, tuned"),
+        ('name = "mine"', "has no text 'pipeline'"),
+        ('pipeline = "{bm25"', "mine.toml: pipeline '{bm25', character 6"),
+    ],
+)
+def test_an_unusable_file_is_named_with_its_problem(store: PassageStore, content: str, message: str) -> None:
+    path = write_pipeline("made", "mine", Source("bm25"), "", {})
+    path.write_text(content)
+    with pytest.raises(InputError, match=re.escape(message)):
+        open_searcher("made", "mine")
