@@ -47,7 +47,7 @@ class Fusion(NamedTuple):
     rule: str
     factors: tuple[float, ...]
     normalize: bool = False
-    rank_constant: float = kernels.RRF_K
+    rank_constant: float = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
 
 def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
@@ -84,14 +84,8 @@ def make_targets(groups: Sequence[Sequence[int]]) -> Targets:
     return Targets(members, starts, np.ones(len(members)), np.zeros(len(members)), np.zeros(len(groups)))
 
 
-def merge(
-    lists: Lists,
-    targets: Targets,
-    rule: str,
-    *,
-    k: int | None = None,
-    text_key: TextKeys | None = None,
-    rank_constant: float = kernels.RRF_K,
+def merge(  # noqa: PLR0913
+    lists: Lists, targets: Targets, rule: str, *, k: int | None = None, text_key: TextKeys | None = None, rank_constant: float = 60.0
 ) -> Lists:
     """Merge the lists of each target; a row in several lists appears once.
 
@@ -102,7 +96,7 @@ def merge(
             "interleave": 1 / (best rank).
         k: maximum number of rows for each target; None: all.
         text_key: key of each row's text; of rows with equal keys, only the best is returned. None: all rows are returned.
-        rank_constant: the constant of "rrf".
+        rank_constant: for "rrf".
 
     Returns:
         One list for each target, best first, ties by ascending row, without gaps between the lists.
@@ -122,12 +116,12 @@ def merge(
     ends = np.cumsum(sizes, dtype=np.int64)
     out = Lists(np.empty(sizes.sum(), np.int64), np.empty(sizes.sum(), np.float32), ends - sizes, ends)
     keys = _ALL_TEXTS if text_key is None else np.asarray(text_key)
-    constant = float(rank_constant) if rule == "rrf" else 0.0
 
     def combine(span: slice) -> None:
         starts = targets.starts[span.start : span.stop + 1]
         subset = targets._replace(starts=starts, bases=targets.bases[span])
         with interpreted(int(offsets[span.stop] - offsets[span.start])):
+            constant = float(rank_constant) if rule == "rrf" else 0.0
             kernels.combine(lists, subset, _RULES[rule], constant, keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
 
     ranges = _split_targets(offsets)

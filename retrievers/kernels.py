@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from wikidx.indexer.machine.compiled import kernel
 
 MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's scores or ranks in several lists
-RRF_K = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
 _SIGN = np.uint32(1 << 31)

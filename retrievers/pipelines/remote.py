@@ -102,7 +102,7 @@ class RemoteRetriever:
             rows = iter(self._match([found for result in results for found in result]))
             for number, result in zip(batch, results, strict=True):
                 scores = dict[int, float]()
-                for row, found in zip(rows, result, strict=False):
+                for found, row in zip(result, rows, strict=False):  # in this order: a zip ends with the first that has no more
                     scores.setdefault(row, found.score)
                 scores.pop(-1, None)
                 best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:depth]

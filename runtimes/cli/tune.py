@@ -17,8 +17,10 @@ from .screen import print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.retrievers.kernels import Lists
+    from wikidx.retrievers.opening import OpenCorpora
     from wikidx.runtimes.evaluation.retrieval.trec import Qrels
     from wikidx.runtimes.evaluation.retrieval.tuning import Metric, Tuned
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
     from wikidx.runtimes.questions import Question
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus.")]
@@ -113,15 +115,15 @@ def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> t
     return selected, gold
 
 
-def _retrieve(opened: Any, corpus: str, names: list[str], questions: list[Question], depth: int) -> dict[str, Lists]:  # noqa: ANN401
+def _retrieve(opened: OpenCorpora, corpus: str, names: list[str], questions: list[Question], depth: int) -> dict[str, Lists]:
     """Search with each retriever once."""
     from wikidx.corpora.progress_display import show_steps
     from wikidx.retrievers.fusion import concatenate, to_lists
 
     texts, n_rows, batch = [question.text for question in questions], len(opened.store(corpus)), 256
-    retrieved = dict[str, Lists]()
+    retrieved: dict[str, Lists] = {}
     for name in names:
-        retriever, lists = opened.retriever(corpus, name), list[Lists]()
+        retriever, lists = opened.retriever(corpus, name), []
         with show_steps() as step:
             progress = step(name, "questions")
             for start in range(0, len(texts), batch):
@@ -150,7 +152,7 @@ def _to_record(tuned: Tuned, how: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _show(tuned: Tuned, metric: str, bootstrap: Any) -> None:  # noqa: ANN401 - Bootstrap, whose import takes long
+def _show(tuned: Tuned, metric: str, bootstrap: Bootstrap) -> None:
     def text(mean: float, low: float, high: float) -> str:
         return f"{mean:.4f} [{low:.4f}, {high:.4f}]"
 
