@@ -58,7 +58,7 @@ class Settings:
         """Raise ``InputError`` if the API key is invalid, or if there is no encoder to serve."""
         if self.api_key is not None:
             ApiKey(self.api_key)
-        if self.embeddings and all(RetrieverName.parse(retriever).is_lexical for retriever in self.retrievers):
+        if self.embeddings and all(RetrieverName.parse(retriever, corpus).is_lexical for corpus, retriever in self.served_pairs):
             raise InputError(f"--embeddings serves encoders, and {', '.join(self.retrievers)} has none: add --retriever minilm")
 
     @property
