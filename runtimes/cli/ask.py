@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, choose_model, exit_on_interrupt, make_plan
+from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, choose_model, exit_on_interrupt, make_plan, replace_prompts
 from .option_groups import flatten
 from .screen import is_unicode, note, pluralize, print_json, print_line, print_passage
 
@@ -46,7 +46,7 @@ def ask(
         return
     chosen: Method = find_method(method)
     if question is None:
-        _explain(chosen, as_json=as_json)
+        _explain(replace_prompts(chosen, plan_options, n_shots=0), as_json=as_json)
         return
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
@@ -108,23 +108,33 @@ def print_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None
 
 
 def _explain(method: Method, *, as_json: bool) -> None:
-    """Print a method's summary, roles, presets and options."""
+    """Print a method's summary, roles, presets, prompts and options."""
     from wikidx.runtimes.methods.base import list_options
+    from wikidx.runtimes.methods.prompt_sets import list_prompts, prompt_sets
 
-    options = list_options(method.options())
+    options, prompts = list_options(method.options()), list(list_prompts(method))
     if as_json:
         presets = {
             name: {"corpus": preset.corpus, "retriever": preset.retriever, "search": preset.search}
             for name, preset in method.presets.items()
         }
         description = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
-        print_json({**description, "options": options_to_json(options)})
+        files = [prompt._asdict() for prompt in prompts]
+        print_json({**description, "prompts": files, "prompt_sets": prompt_sets(method.name), "options": options_to_json(options)})
         return
     print_line(f"{method.name}: {method.summary} ({method.source})")
     print_line(f"roles: {', '.join(method.roles)}")
     for name, preset in method.presets.items():
         searched = "".join(f", {option} {value}" for option, value in preset.search.items())
         print_line(f"preset {name}: {preset.corpus}, {preset.retriever}{searched}")
+    for name in prompt_sets(method.name):
+        print_line(f"prompt set {name}: idx ask {method.name} --prompts {name}")
+    by_origin: dict[str, list[str]] = {}
+    for prompt in prompts:
+        shown = prompt.name if prompt.demonstrations is None else f"{prompt.name} ({prompt.demonstrations})"
+        by_origin.setdefault(prompt.origin or "origin not said", []).append(shown)
+    for origin, names in by_origin.items():
+        print_line(textwrap.fill(f"prompts [{origin}]: {', '.join(names)}", 120, subsequent_indent="    "))
     print_options(options)
 
 

@@ -77,10 +77,26 @@ class PlanOptions:
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the method; may be repeated.")
     ] = None
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SET|FOLDER",
+            help="A prompt set of the method, such as paper (ra_isf), or a folder with files that replace the method's prompts and "
+            "demonstrations of the same names; 'idx ask METHOD' lists both.",
+        ),
+    ] = None
+    shots_from: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Training questions, from which as many demonstrations are drawn as --set shots=N says."),
+    ] = None
+    shots_seed: Annotated[int, typer.Option(min=0, help="Random seed of --shots-from.")] = 0
     preset: Annotated[
         str | None,
         typer.Option(
-            "--preset", help="Name of a preset: corpus, retriever and search options of the method's paper; other options override them."
+            "--preset",
+            metavar="[METHOD/]PRESET",
+            help="Corpus, retriever and search options of the method's paper or, as in retrorag/default, of another's; other options "
+            "override them.",
         ),
     ] = None
     search: Search = None
@@ -150,9 +166,10 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     )
     target = resolve_target(method, options.preset, given, options.search or ())
     check_device(options.device)
+    method_options = parse_assignments(method.options, options.assignments or (), noun="option", base=base)
     plan = Plan(
-        method=method,
-        options=parse_assignments(method.options, options.assignments or (), noun="option", base=base),
+        method=replace_prompts(method, options, n_shots=getattr(method_options, "shots", 0)),
+        options=method_options,
         llms=options.llm or (),
         llm_options=options.llm_option or (),
         target=target,
@@ -171,6 +188,28 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     if target is not None and target.url is None:
         require_built(target.corpus or "")
     return plan
+
+
+def replace_prompts(method: Method, options: PlanOptions, *, n_shots: int) -> Method:
+    """Return the method with the prompts and the ``n_shots`` drawn demonstrations that the options request.
+
+    Raises:
+        InputError, UnknownNameError: the prompts do not suit the method, or too few questions have answers.
+    """
+    from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
+    from wikidx.runtimes.questions import find_questions, sample
+
+    if options.prompts is None and options.shots_from is None:
+        return method
+    files = {} if options.prompts is None else read_prompt_set(method.name, options.prompts)
+    answered = [] if options.shots_from is None else [item for item in find_questions(options.shots_from) if item.golden_answers]
+    if options.shots_from is not None and len(answered) < max(n_shots, 1):
+        raise InputError(
+            f"{options.shots_from} has {len(answered)} questions with answers, not {max(n_shots, 1)}: ask for fewer demonstrations"
+        )
+    drawn = sample(answered, n_shots, options.shots_seed) if n_shots else answered[:1]
+    return with_prompts(method, files, [(item.text, item.golden_answers[0]) for item in drawn])
 
 
 @contextlib.contextmanager

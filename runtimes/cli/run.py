@@ -79,7 +79,7 @@ def run(
     digest = questions_digest([(question.id, question.text, question.golden_answers) for question in all_questions])
     extra_settings = {"questions": {"sha256": digest, "n": len(all_questions), **question_options.selection().to_json()}}
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
-    job = ResumableRun(plan, [(chosen, all_questions[:limit])], extra_settings, options)
+    job = ResumableRun(plan, [(plan.method, all_questions[:limit])], extra_settings, options)
     if dry_run:
         show_first_question(job, {}, as_json=as_json)
         return

@@ -91,6 +91,8 @@ def train_data(
     builder_options = parse_options(builder, plan_options.assignments or ())
     leak_check = check_leaks(train, test, leaks, near)
     sets = draw(builder, leak_check.sets, builder_options, seed)
+    if plan_options.prompts or plan_options.shots_from:
+        raise InputError("training data is made with the method's own prompts: leave out --prompts and --shots-from")
     plan_options = dataclasses.replace(plan_options, assignments=builder_options.collect_assignments)
     plan = make_plan(builder.method(sets[0], seed), plan_options, dry_run=dry_run)
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)

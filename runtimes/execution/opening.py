@@ -21,6 +21,7 @@ from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 
@@ -96,17 +97,20 @@ class Plan:
 
 
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
-    """Return the user's search target, completed from a preset of the method; None if there is neither a corpus nor a URL.
+    """Return the user's search target, completed from a preset; None if there is neither a corpus nor a URL.
 
-    ``assignments`` are search options as ``NAME=VALUE``; they replace those of ``named``.
+    ``preset`` is a name of the method's, or "other method/name". ``assignments`` are search options as ``NAME=VALUE``; they replace those of
+    ``named``.
 
     Raises:
         UnknownNameError: the preset or a search option is unknown.
         InputError: a value is invalid, search settings are given without a corpus, or a reranker is given with a URL.
     """
-    if preset is not None and preset not in method.presets:
-        raise unknown_name_error(f"preset of '{method.name}'", preset, method.presets)
-    paper = method.presets[preset] if preset is not None else Preset(corpus="", retriever="")
+    owner, _, name = (preset or "").rpartition("/")
+    known = find_method(owner).presets if owner else method.presets
+    if preset is not None and name not in known:
+        raise unknown_name_error(f"preset of '{owner or method.name}'", name, known)
+    paper = known[name] if preset is not None else Preset(corpus="", retriever="")
     options = parse_assignments(SearchOptions, assignments, noun="search option", base=paper.search, excluded=("k",))
     corpus, retriever = named.corpus or paper.corpus or None, named.retriever or paper.retriever or None
     if corpus is None and named.url is None:
@@ -135,7 +139,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             option.name: {"value": option.value, "default": option.default, "origin": option.origin}
             for option in list_options(plan.options)
         },
-        "prompts": prompt_hashes([plan.method.name]),
+        "prompts": prompt_hashes([plan.method.name], plan.method.prompts),
         "models": models,
         "search": None if plan.target is None else _describe_search(plan.target, plan.device),
         "context": plan.connection.context,

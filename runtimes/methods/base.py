@@ -1,6 +1,6 @@
 """Method: a generator function with its options and the roles of its models.
 
-Every option states the origin of its default: "paper" or, if the default is this project's, "proposed". Options are validated on creation
+Every option and every prompt file states its origin (``templates.ORIGINS``). Options are validated on creation
 (``corpora.validation.options``) and recorded with every run.
 """
 
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import Field, TypeAdapter
 
 from wikidx.corpora.passage import Passage
 
 from .requests import Run
+from .templates import OWN_PROMPTS, Origin, Prompts
 
 T = TypeVar("T")
 
@@ -33,15 +34,12 @@ class Answer(NamedTuple):
     detail: Mapping[str, Any] = {}
 
 
-Origin = Literal["paper", "proposed"]
-
-
 def option(default: T, origin: Origin, description: str, *, minimum: float = 0, maximum: float | None = None) -> T:
     """Declare an option of a method: a field of a dataclass with the decorator ``corpora.validation.options``.
 
     Args:
         default: the default value.
-        origin: "paper" if the default is the paper's, "proposed" if it is this project's.
+        origin: the origin of the default.
         description: one line of help.
         minimum: the smallest value of a numeric option.
         maximum: the largest value of a numeric option; None: unbounded.
@@ -108,6 +106,8 @@ class Method:
         run: (question, options) -> generator.
         presets: name of a data set, or "default" -> preset.
         takes_questions: option X -> option Y: if the user sets Y, the default of X is the texts of all questions in the file.
+        demonstrated: options -> prompts that a question with its answer demonstrates, so that demonstrations can be drawn from a file.
+        prompts: replaced prompts and drawn demonstrations; ``prompt_sets.with_prompts`` sets them.
     """
 
     name: str
@@ -118,3 +118,5 @@ class Method:
     run: Callable[[str, Any], Run[Answer]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
     takes_questions: Mapping[str, str] = field(default_factory=dict)
+    demonstrated: Callable[[Any], tuple[str, ...]] = lambda options: ()
+    prompts: Prompts = OWN_PROMPTS

@@ -29,9 +29,9 @@ class CotOptions:
         "paper",
         "one: one call reasons and answers; two: a second call extracts the answer from the reasoning (zero-shot, no demonstrations)",
     )
-    shots: int = option(4, "proposed", "number of demonstrations, with calls=one; the paper shows several")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of the reasoning, including its answer", minimum=1)
-    answer_tokens: int = option(32, "proposed", "maximum number of tokens of the answer, with calls=two", minimum=1)
+    shots: int = option(4, "paper, open", "number of demonstrations, with calls=one; the paper shows several")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of the reasoning, including its answer", minimum=1)
+    answer_tokens: int = option(32, "ours", "maximum number of tokens of the answer, with calls=two", minimum=1)
 
 
 def cot(question: str, options: CotOptions) -> Run[Answer]:

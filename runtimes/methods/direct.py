@@ -15,8 +15,8 @@ from .written_answers import parse_answer
 class DirectOptions:
     """Options of direct prompting."""
 
-    shots: int = option(0, "proposed", "number of demonstrations in the prompt")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of the answer", minimum=1)
+    shots: int = option(0, "ours", "number of demonstrations in the prompt")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of the answer", minimum=1)
 
 
 def direct(question: str, options: DirectOptions) -> Run[Answer]:
@@ -33,4 +33,5 @@ METHOD = Method(
     roles=("answer",),
     options=DirectOptions,
     run=direct,
+    demonstrated=lambda options: ("answer",),
 )

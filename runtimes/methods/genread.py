@@ -23,11 +23,11 @@ class GenReadOptions:
     """Options of GenRead."""
 
     documents: int = option(1, "paper", "number of generated documents; one is decoded greedily, several are sampled", minimum=1)
-    temperature: float = option(1.0, "proposed", "temperature of several documents", minimum=0.01, maximum=100)
-    top_p: float = option(0.95, "proposed", "top_p of several documents (nucleus sampling)", minimum=0.01, maximum=1)
+    temperature: float = option(1.0, "ours", "temperature of several documents", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "ours", "top_p of several documents (nucleus sampling)", minimum=0.01, maximum=1)
     document_tokens: int = option(300, "paper", "maximum number of tokens of a document", minimum=1)
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
-    max_tokens: int = option(10, "paper", "maximum number of tokens of the answer", minimum=1)
+    max_tokens: int = option(10, "authors' code", "maximum number of tokens of the answer", minimum=1)
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:

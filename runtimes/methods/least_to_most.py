@@ -22,10 +22,10 @@ from .written_answers import Draft, parse_answer
 class LeastToMostOptions:
     """Options of least-to-most prompting."""
 
-    max_sub_questions: int = option(5, "proposed", "maximum number of sub-questions, without the question itself; further ones are ignored")
-    shots: int = option(4, "proposed", "number of demonstrations in each prompt; the paper shows several")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer", minimum=1)
-    list_tokens: int = option(256, "proposed", "maximum number of tokens of the list of sub-questions", minimum=1)
+    max_sub_questions: int = option(5, "ours", "maximum number of sub-questions, without the question itself; further ones are ignored")
+    shots: int = option(4, "paper, open", "number of demonstrations in each prompt; the paper shows several")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer", minimum=1)
+    list_tokens: int = option(256, "ours", "maximum number of tokens of the list of sub-questions", minimum=1)
 
 
 def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
@@ -62,4 +62,5 @@ METHOD = Method(
     roles=("answer", "decompose"),
     options=LeastToMostOptions,
     run=least_to_most,
+    demonstrated=lambda options: ("answer",),
 )

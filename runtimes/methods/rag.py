@@ -15,9 +15,9 @@ from .written_answers import parse_answer
 class RagOptions:
     """Options of retrieve-then-read."""
 
-    k: int = option(5, "proposed", "number of passages", minimum=1)
-    shots: int = option(0, "proposed", "number of demonstrations in the prompt")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of the answer", minimum=1)
+    k: int = option(5, "ours", "number of passages", minimum=1)
+    shots: int = option(0, "ours", "number of demonstrations in the prompt")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of the answer", minimum=1)
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
@@ -35,4 +35,5 @@ METHOD = Method(
     roles=("answer",),
     options=RagOptions,
     run=rag,
+    demonstrated=lambda options: ("answer",),
 )

@@ -40,15 +40,15 @@ class ReactOptions:
     max_steps: int = option(7, "paper", "maximum number of steps; a step has a thought, an action and an observation", minimum=1)
     at_limit: Literal["empty", "answer"] = option(
         "empty",
-        "paper",
+        "authors' code",
         "answer after max_steps; empty: the empty answer; answer: an answer requested from the model",
     )
     page_sentences: int = option(5, "paper", "number of sentences that Search shows from the start of a page", minimum=1)
     similar_titles: int = option(5, "paper", "maximum number of similar titles that Search lists if there is no page", minimum=1)
-    k: int = option(20, "proposed", "number of retrieved passages whose titles count as similar", minimum=1)
-    fold_titles: bool = option(True, "proposed", "open the page of a similar title that differs only in case and punctuation")
-    shots: int = option(6, "paper", "number of demonstrations in the prompt")
-    max_tokens: int = option(100, "paper", "maximum number of tokens of a thought and its action", minimum=1)
+    k: int = option(20, "ours", "number of retrieved passages whose titles count as similar", minimum=1)
+    fold_titles: bool = option(True, "ours", "open the page of a similar title that differs only in case and punctuation")
+    shots: int = option(6, "paper", "number of demonstrations in the prompt; the number is the paper's, the demonstrations are not")
+    max_tokens: int = option(100, "authors' code", "maximum number of tokens of a thought and its action", minimum=1)
 
 
 class _Step(NamedTuple):

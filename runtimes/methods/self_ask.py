@@ -37,20 +37,20 @@ class SelfAskOptions:
 
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
-        "proposed",
+        "ours",
         "who answers a follow-up question; reader: a reader model, from passages retrieved for that question; context: the model "
         "itself, with these passages in its prompt; model: the model itself, without passages (the paper's Self-Ask without search engine)",
     )
-    k: int = option(5, "proposed", "number of passages for a follow-up question", minimum=1)
-    max_follow_ups: int = option(5, "proposed", "maximum number of follow-up questions; then the final answer is requested")
+    k: int = option(5, "ours", "number of passages for a follow-up question", minimum=1)
+    max_follow_ups: int = option(5, "ours", "maximum number of follow-up questions; then the final answer is requested")
     if_repeated: Literal["conclude", "again"] = option(
         "conclude",
-        "proposed",
+        "ours",
         "rule for a repeated follow-up question; conclude: request the final answer; again: answer it again",
     )
-    shots: int = option(4, "proposed", "number of demonstrations in the prompt; the reader gets none; the paper shows several")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of each output of the model, including the final answer", minimum=1)
-    reader_tokens: int = option(64, "proposed", "maximum number of tokens of the reader's answer", minimum=1)
+    shots: int = option(4, "paper, open", "number of demonstrations in the prompt; the reader gets none; the paper shows several")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of each output of the model, including the final answer", minimum=1)
+    reader_tokens: int = option(64, "ours", "maximum number of tokens of the reader's answer", minimum=1)
 
 
 class _FollowUp(NamedTuple):

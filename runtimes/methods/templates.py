@@ -1,10 +1,13 @@
 """Prompts from text files.
 
-``prompts/<method>/<name>.txt`` is a conversation. A line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn; ``{field}`` is a
-placeholder. Other braces are literal, so JSON needs no escapes.
+``prompts/<method>/<name>.txt`` is a conversation. A line ``[origin] …`` says where the prompt comes from (one of ``ORIGINS``, perhaps with
+details after a colon); a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn; ``{field}`` is a placeholder. Other braces are
+literal, so JSON needs no escapes.
 
 ``prompts/<method>/<name>.shots.jsonl`` holds demonstrations, which become earlier turns. Each line has a value for every placeholder of the
-user's turns, and the expected answer under ``output``.
+user's turns, and the expected answer under ``output``. A line ``{"origin": "…"}`` says where they come from.
+
+``use_prompts`` replaces files by others (``prompt_sets`` reads them).
 """
 
 from __future__ import annotations
@@ -14,26 +17,57 @@ import hashlib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Message, Span
 
-Role = Literal["system", "user", "assistant"]
+from .requests import Gather, Run
 
+T = TypeVar("T")
+Role = Literal["system", "user", "assistant"]
+Origin = Literal["paper", "paper, open", "authors' code", "ours"]
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+"""Origins of prompts and of defaults: "paper" states it; "paper, open": a reading of what the paper leaves open or contradicts; "authors'
+code", or the code of a work that the paper follows; "ours": this project's."""
+
+TEXT, SHOTS = ".txt", ".shots.jsonl"
+
+_ORIGIN = re.compile(r"\A\s*\[origin\][ \t]*(\S.*)\n")
 _TURN = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _BETWEEN = "\n\n"
+
+
+class Prompts(NamedTuple):
+    """Files that replace those of the package, and demonstrations that are drawn from training questions.
+
+    Attributes:
+        files: "method/file" -> content.
+        drawn: question and answer of each drawn demonstration.
+    """
+
+    files: Mapping[str, str] = {}
+    drawn: tuple[tuple[str, str], ...] = ()
+
+
+OWN_PROMPTS = Prompts()
+_USED: ContextVar[Prompts] = ContextVar("prompts", default=OWN_PROMPTS)
 
 
 class Blocks(NamedTuple):
     """Texts that fill one placeholder, separated by blank lines. The texts may be cut to fit the context, from the end of the last text."""
 
     texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the texts as they fill the placeholder."""
+        return _BETWEEN.join(self.texts)
 
 
 def format_passages(passages: Sequence[Passage]) -> Blocks:
@@ -55,11 +89,23 @@ class Template:
         name: "method/name", for error messages.
         turns: role and text of each turn.
         shots: demonstrations, each with a value for every placeholder of the user's turns, and the answer under ``output``.
+        takes_fewer: whether all demonstrations are shown if there are fewer than requested.
     """
 
     name: str
     turns: tuple[tuple[Role, str], ...]
     shots: tuple[dict[str, str], ...] = ()
+    takes_fewer: bool = False
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The placeholders of all turns."""
+        return frozenset(field for _, text in self.turns for field in _FIELD.findall(text))
+
+    @property
+    def user_fields(self) -> frozenset[str]:
+        """The placeholders of the user's turns, for which demonstrations have values."""
+        return frozenset(field for role, text in self.turns if role == "user" for field in _FIELD.findall(text))
 
     def __call__(self, *, shots: int = 0, **values: str | Blocks) -> Chat:
         """Return the prompt with its placeholders filled in, and with the first ``shots`` demonstrations after the system turns.
@@ -68,7 +114,7 @@ class Template:
             ValueError: a placeholder has no value, or a value has no placeholder.
             InputError: there are fewer than ``shots`` demonstrations.
         """
-        if shots > len(self.shots):
+        if shots > len(self.shots) and not self.takes_fewer:
             raise InputError(f"the prompt '{self.name}' has {len(self.shots)} demonstrations, not {shots}: ask for fewer")
         self._check(values)
         system_turns = [turn for turn in self.turns if turn[0] == "system"]
@@ -80,9 +126,8 @@ class Template:
         return (*messages, *(_fill(role, text, values) for role, text in other_turns))
 
     def _check(self, values: Iterable[str]) -> None:
-        fields = {field for _, text in self.turns for field in _FIELD.findall(text)}
-        if fields != set(values):
-            raise ValueError(f"the prompt '{self.name}' has the fields {sorted(fields)}, the values are {sorted(values)}")
+        if self.fields != set(values):
+            raise ValueError(f"the prompt '{self.name}' has the fields {sorted(self.fields)}, the values are {sorted(values)}")
 
 
 def _fill(role: Role, text: str, values: dict[str, str] | dict[str, str | Blocks]) -> Message:
@@ -103,21 +148,59 @@ def _fill(role: Role, text: str, values: dict[str, str] | dict[str, str | Blocks
     return Message(role, "".join(parts), tuple(spans))
 
 
-def _folder(method: str) -> Traversable:
+def prompt_folder(method: str) -> Traversable:
+    """Return the folder of a method's prompts; its sub-folders are prompt sets."""
     return importlib.resources.files(__package__) / "prompts" / method
 
 
 @functools.cache
+def packaged_prompts(method: str) -> Mapping[str, str]:
+    """Return the prompt files of a method, file -> content."""
+    return {file.name: file.read_bytes().decode() for file in prompt_folder(method).iterdir() if file.is_file()}
+
+
+def read_prompt(method: str, file: str) -> str:
+    """Return the content of a prompt file, the replaced one within ``use_prompts``; empty if there is no such file."""
+    replaced = _USED.get().files
+    return replaced[f"{method}/{file}"] if f"{method}/{file}" in replaced else packaged_prompts(method).get(file, "")
+
+
 def load_template(method: str, name: str) -> Template:
     """Load the prompt ``name`` of a method.
 
     Raises:
         ValueError: the file does not begin with a turn.
     """
-    text = (_folder(method) / f"{name}.txt").read_text(encoding="utf-8")
-    shots = _folder(method) / f"{name}.shots.jsonl"
-    lines = shots.read_text(encoding="utf-8").splitlines() if shots.is_file() else []
-    return Template(f"{method}/{name}", parse(text), tuple(json.loads(line) for line in lines if line.strip()))
+    contents = read_prompt(method, name + TEXT), read_prompt(method, name + SHOTS)
+    return make_template(f"{method}/{name}", *contents, takes_fewer=bool(_USED.get().drawn))
+
+
+@functools.cache
+def make_template(name: str, text: str, shots: str, *, takes_fewer: bool = False) -> Template:
+    """Return the prompt of a prompt file and of a file of demonstrations.
+
+    Raises:
+        ValueError: the text does not begin with a turn, or a line of demonstrations is not JSON.
+    """
+    return Template(name, parse(text), parse_shots(shots)[1], takes_fewer)
+
+
+def parse_origin(text: str) -> str:
+    """Return the origin that a prompt file states, or an empty text."""
+    origin = _ORIGIN.match(text)
+    return origin[1].strip() if origin else ""
+
+
+def parse_shots(text: str) -> tuple[str, tuple[dict[str, str], ...]]:
+    """Return the origin that a file of demonstrations states, or an empty text, and the demonstrations.
+
+    Raises:
+        ValueError: a line is not JSON.
+    """
+    lines = [json.loads(line) for line in text.split("\n") if line.strip()]
+    if lines and isinstance(lines[0], dict) and set(lines[0]) == {"origin"}:
+        return str(lines[0]["origin"]), tuple(lines[1:])
+    return "", tuple(lines)
 
 
 def parse(text: str) -> tuple[tuple[Role, str], ...]:
@@ -126,13 +209,28 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
     Raises:
         ValueError: the text does not begin with a turn.
     """
-    before, *turns = _TURN.split(text)
+    before, *turns = _TURN.split(_ORIGIN.sub("", text))
     if before.strip() or not turns:
-        raise ValueError(f"a prompt begins with [system], [user] or [assistant], not with {before[:40]!r}")
+        raise ValueError(f"a prompt begins with [system], [user] or [assistant], not with {before.strip()[:40]!r}")
     return tuple((cast("Role", role), content.strip()) for role, content in zip(turns[::2], turns[1::2], strict=True))
 
 
-def prompt_hashes(methods: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file"."""
-    files = [(method, file) for method in methods for file in _folder(method).iterdir() if file.is_file()]
-    return {f"{method}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest() for method, file in sorted(files, key=str)}
+def use_prompts(prompts: Prompts, run: Run[T]) -> Run[T]:
+    """Run a generator with replaced prompts."""
+    result: Any = None
+    while True:
+        token = _USED.set(prompts)
+        try:
+            request = run.send(result)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            _USED.reset(token)
+        result = yield Gather(tuple(use_prompts(prompts, branch) for branch in request.runs)) if isinstance(request, Gather) else request
+
+
+def prompt_hashes(methods: Sequence[str], prompts: Prompts = OWN_PROMPTS) -> dict[str, str]:
+    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file", and of drawn demonstrations."""
+    files = {f"{method}/{file}": content for method in methods for file, content in packaged_prompts(method).items()}
+    drawn = {"drawn demonstrations": json.dumps(prompts.drawn)} if prompts.drawn else {}
+    return {name: hashlib.sha256(content.encode()).hexdigest() for name, content in sorted({**files, **prompts.files, **drawn}.items())}

@@ -56,16 +56,16 @@ class CollectOptions:
         64, "paper", "maximum number of tokens of a search query; the last tokens of the question are kept; 0: no limit"
     )
     remove_question: bool = option(True, "paper", "leave out passages that contain the question (section 4.3)")
-    shots: int = option(4, "proposed", "number of demonstrations in each prompt; the paper says few-shot, but no number")
+    shots: int = option(4, "ours", "number of demonstrations in each prompt; the paper says few-shot, but no number")
     answer_form: Literal["short", "yes_no"] = option(
         "short",
-        "proposed",
+        "ours",
         "form of the model's own answers; short: short answers; yes_no: yes or no, as in StrategyQA",
     )
     refer_back: bool = option(
-        False, "proposed", "sub-questions may refer to earlier answers as #1, #2; set the method's option of this name to the same value"
+        False, "ours", "sub-questions may refer to earlier answers as #1, #2; set the method's option of this name to the same value"
     )
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer, and of a list of sub-questions", minimum=1)
+    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer, and of a list of sub-questions", minimum=1)
 
 
 @options
@@ -74,15 +74,15 @@ class BuildOptions:
 
     labels: Literal["words", "code"] = option(
         "words",
-        "proposed",
+        "ours",
         "form of the targets; words: as the method's prompts request (yes, no, a numbered list); code: as in the authors' code (know, "
         'unknow, relevance, irrelevance, {"query": [...]}). The method parses both, but verdicts=choice and probability need words',
     )
     prompt_shots: int = option(
-        0, "proposed", "number of demonstrations in the training prompts; set the method's option 'shots' to the same value"
+        0, "ours", "number of demonstrations in the training prompts; set the method's option 'shots' to the same value"
     )
     max_sub_questions: int = option(
-        5, "proposed", "maximum number of sub-questions per question; further ones are dropped, as by the method", minimum=1
+        5, "ours", "maximum number of sub-questions per question; further ones are dropped, as by the method", minimum=1
     )
 
 

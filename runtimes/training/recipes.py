@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Setting(NamedTuple):
-    """A value and its origin: "paper", "code" (the authors' repository), or "proposed" if neither gives a suitable value."""
+    """A value and its origin: "paper", "authors' code", or "ours" if neither gives a suitable value."""
 
     value: Any
     origin: str
@@ -16,7 +16,7 @@ class Setting(NamedTuple):
 Recipe = Mapping[str, Setting]
 """``begins_from`` (a base model, or an earlier stage to continue), ``learning_rate``, ``epochs``, ``batch``, ``max_length``, …"""
 
-_PAPER, _CODE, _PROPOSED = "paper", "code", "proposed"
+_PAPER, _CODE, _OURS = "paper", "authors' code", "ours"
 
 _SUB_MODEL: Recipe = {
     "begins_from": Setting("Llama-2-7B", _PAPER),
@@ -25,8 +25,8 @@ _SUB_MODEL: Recipe = {
     "batch": Setting(32, _CODE),
     "schedule": Setting("cosine", _CODE),
     "warmup_ratio": Setting(0.03, _CODE),
-    "max_length": Setting(1024, _PROPOSED),
-    "dtype": Setting("bfloat16", _PROPOSED),
+    "max_length": Setting(1024, _OURS),
+    "dtype": Setting("bfloat16", _OURS),
 }
 """RA-ISF, section 4.5. The README of the authors' code has a learning rate of 2e-5 and a maximum of 512 tokens, which are too few for a
 100-word passage with demonstrations."""
@@ -38,9 +38,9 @@ def _stage(learning_rate: float, begins_from: Setting, origin: str = _PAPER) -> 
         "learning_rate": Setting(learning_rate, origin),
         "epochs": Setting(3, _PAPER),
         "batch": Setting(32, _PAPER),
-        "schedule": Setting("linear", _PROPOSED),
-        "warmup_ratio": Setting(0.0, _PROPOSED),
-        "max_length": Setting(4096, _PROPOSED),
+        "schedule": Setting("linear", _OURS),
+        "warmup_ratio": Setting(0.0, _OURS),
+        "max_length": Setting(4096, _OURS),
         "dtype": Setting("float16", _PAPER),
     }
 
@@ -53,11 +53,11 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "stage1_rap": _stage(5e-5, _LLAMA),
         "stage2_rap_eap": _stage(3e-5, Setting("stage1_rap", _PAPER)),
         "stage3_rap_eap_tap": _stage(1e-5, Setting("stage2_rap_eap", _PAPER)),
-        "wo_gl": _stage(5e-5, _LLAMA, _PROPOSED),
+        "wo_gl": _stage(5e-5, _LLAMA, _OURS),
         "wo_qc_stage1_rap": _stage(5e-5, _LLAMA),
         "wo_qc_stage2_rap_eap": _stage(3e-5, Setting("wo_qc_stage1_rap", _PAPER)),
         "wo_qc_stage3_rap_eap_tap": _stage(1e-5, Setting("wo_qc_stage2_rap_eap", _PAPER)),
-        "llama2_ft": _stage(5e-5, _LLAMA, _PROPOSED),
+        "llama2_ft": _stage(5e-5, _LLAMA, _OURS),
     },
 }
 """Method -> file -> recipe. Self-Reasoning's appendix does not say whether its 3 epochs are per stage or in

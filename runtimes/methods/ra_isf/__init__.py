@@ -21,6 +21,7 @@ METHOD = Method(
     roles=("answer", "know", "relevance", "decompose"),
     options=RaIsfOptions,
     run=ra_isf,
+    demonstrated=lambda options: ("closed_book", "from_passages"),
     presets={"default": Preset(corpus="wiki2018", retriever="contriever")},
 )
 

@@ -82,7 +82,8 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
         f"{number}. {child.question}\nAnswer: {child.answer if child.is_answered else UNKNOWN}"
         for number, child in enumerate(node.children, 1)
     )
-    return (yield from _answer(replace(node, answered_from="synthesis"), "synthesise", {"pairs": pairs or "(none)"}, options))
+    name = "synthesise" if options.synthesis == "answers" else "synthesise_or_recall"
+    return (yield from _answer(replace(node, answered_from="synthesis"), name, {"pairs": pairs or "(none)"}, options))
 
 
 def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:

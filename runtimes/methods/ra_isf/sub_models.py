@@ -74,12 +74,12 @@ def _contains(passage: Passage, question: str) -> bool:
 
 
 def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
-    """Return at most ``max_sub_questions`` sub-questions, and whether the reply lists any."""
+    """Return at most ``max_sub_questions`` sub-questions (0: all), and whether the reply lists any."""
     prompt = load_template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
     decoding = Decoding(max_tokens=options.max_tokens)
     reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
     sub_questions = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
-    return sub_questions[: options.max_sub_questions], bool(sub_questions)
+    return sub_questions[: options.max_sub_questions or None], bool(sub_questions)
 
 
 def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:

@@ -21,28 +21,35 @@ class RefeedOptions:
         "output; answer: the answer alone; cot: a chain of thought that ends with the answer (section 4.3.3); dialogue: the next turn of a "
         "conversation (Wizard of Wikipedia)",
     )
-    k: int = option(10, "paper", "number of documents, after the results of all queries are merged", minimum=1)
-    samples: int = option(10, "proposed", "number of sampled initial answers", minimum=1)
-    temperature: float = option(1.0, "proposed", "temperature of the sampled initial answers", minimum=0.01, maximum=100)
-    top_p: float = option(0.95, "proposed", "top_p of the sampled initial answers (nucleus sampling)", minimum=0.01, maximum=1)
+    k: int = option(
+        10,
+        "paper, open",
+        "number of documents after the results of all queries are merged; the paper states 10 for a single query",
+        minimum=1,
+    )
+    samples: int = option(10, "paper, open", "number of sampled initial answers", minimum=1)
+    temperature: float = option(1.0, "paper, open", "temperature of the sampled initial answers", minimum=0.01, maximum=100)
+    top_p: float = option(0.95, "paper, open", "top_p of the sampled initial answers (nucleus sampling)", minimum=0.01, maximum=1)
     merge: MergeRule = option(
         "max",
         "paper",
-        "how the results of several queries are merged, as in the search option 'merge'; max: by best score",
+        "how the results of several queries are merged, as in the search option 'merge'; max: by best score, although BM25 scores of a longer "
+        "query are higher",
     )
     dedup: DedupRule = option("row", "paper", "how duplicate documents are recognised; row: the same passage; text: the same text")
     search_question: bool = option(False, "paper", "also search with the question alone, as the primary query of the group")
     initial_candidate: Literal["best", "greedy"] = option(
         "best",
-        "proposed",
-        "initial answer that is compared with the refined one; best: the sample with the lowest mean NLL; greedy: the greedy answer",
+        "paper, open",
+        "initial answer that is compared with the refined one; best: the sample with the lowest mean NLL, which favours initial "
+        "answers, the more so the more samples there are; greedy: the greedy answer, for one more call",
     )
     nll: Literal["output", "text", "answer"] = option(
         "output",
-        "proposed",
+        "paper, open",
         "tokens whose NLL is averaged; output: as generated, with the end of text if the model returns it; text: the stripped text, scored "
         "by a second call; answer: the answer in that text, scored by a second call",
     )
-    shots: int = option(0, "proposed", "number of demonstrations in each prompt")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of an answer or a turn", minimum=1)
-    max_reasoning_tokens: int = option(256, "proposed", "maximum number of tokens of a chain of thought and its answer", minimum=1)
+    shots: int = option(0, "paper", "number of demonstrations in each prompt")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer or a turn", minimum=1)
+    max_reasoning_tokens: int = option(256, "ours", "maximum number of tokens of a chain of thought and its answer", minimum=1)

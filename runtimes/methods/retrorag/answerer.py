@@ -17,7 +17,7 @@ from .state import State, score_yes
 
 _UNKNOWN = re.compile(r"unknown|can(?:no|['’])t (?:be )?determin", re.IGNORECASE)  # as in MetaRAG
 _MAX_REVISED_WORDS = 10  # words of a revised answer, as in MetaRAG
-_FAULTS = ("wrong reasoning", "off the question", "redundant")
+_FAULTS = ("logic error", "off the question", "redundant")
 _REASONED = JsonSchema.of_fields({"reason": {"type": "string"}, "answer": {"type": "string"}})
 _ASSESSED = JsonSchema.of_fields({"judgement": {"type": "string", "enum": [*_FAULTS, "correct"]}, "feedback": {"type": "string"}})
 
@@ -95,12 +95,12 @@ def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
 
 
 def assess(state: State, attempt: Attempt) -> Run[Attempt]:
-    """Assess an answer; if the assessor reports a fault with feedback, request a revised answer.
+    """Assess an answer without its reason, as MetaRAG does; if the assessor reports a fault with feedback, request a revised answer.
 
     An unreadable assessment counts as "correct". A revised answer that is empty, too long or "unknown" is discarded.
     """
     options = state.options
-    prompt = load_template("retrorag", "assess")(question=state.question, reason=attempt.reason, answer=attempt.answer)
+    prompt = load_template("retrorag", "assess")(question=state.question, answer=attempt.answer)
     verdict = yield from generate(prompt, state.decoding(options.reason_tokens), role="assessor", schema=_ASSESSED)
     fields = find_object(verdict.text, ("judgement", "feedback")).value
     feedback = to_text(fields.get("feedback"))

@@ -57,7 +57,7 @@ def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
     output = yield from generate(prompt, state.decoding(options.inference_tokens), role="inference")
     known_keys = set(map(text_key, state.inferred))
     statements = [item for item in parse_list(output.text, is_cut=output.finish == "length") if text_key(item) not in known_keys]
-    candidates = yield from _apply_gates(state, statements[: options.max_inferences], matching_query)
+    candidates = yield from _apply_gates(state, statements[: options.max_inferences or None], matching_query)
     yield from _update(state, [candidate["text"] for candidate in candidates if candidate["kept"]])
     return candidates
 

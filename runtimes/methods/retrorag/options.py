@@ -32,28 +32,28 @@ class RetroRAGOptions:
 
     entities: Literal["llm", "capitals", "none"] = option(
         "llm",
-        "proposed",
+        "paper, open",
         "source of the key entities; llm: a call before the first inference; capitals: capitalised words in the question; none: none",
     )
     missing_score: float = option(
-        0.5, "proposed", "score if neither 'yes' nor 'no' is among the likeliest tokens; 0.5 does not exceed the default gate", maximum=1
+        0.5, "ours", "score if neither 'yes' nor 'no' is among the likeliest tokens; 0.5 does not exceed the default gate", maximum=1
     )
     at_budget: Literal["last", "best"] = option(
-        "last", "proposed", "final answer if none is accepted; last: the answer of the last round; best: the most consistent answer"
+        "last", "paper, open", "final answer if none is accepted; last: the answer of the last round; best: the most consistent answer"
     )
     assessor: Literal["off", "before", "after"] = option(
-        "off",
-        "proposed",
-        "use of MetaRAG's declarative assessor, after whose criticism the answer is revised; off: none; before: on each round's answer, "
-        "before its consistency is scored; after: on the final answer",
+        "before",
+        "paper, open",
+        "place of the declarative assessor, after whose criticism the answer is revised, as in MetaRAG; before: on each round's answer, "
+        "before its consistency is scored; after: on the final answer; off: none",
     )
     repeated_query: Literal["search", "perturb", "stop"] = option(
         "search",
         "paper",
         "rule for a repeated query; search: search again; perturb: search with question and last answer instead; stop: end the rounds",
     )
-    max_inferences: int = option(10, "proposed", "maximum number of new statements per round; further ones are ignored", minimum=1)
-    shots: int = option(4, "proposed", "number of demonstrations in the answerer's prompt (MetaRAG: 4)")
-    reason_tokens: int = option(512, "proposed", "maximum number of tokens of the answerer's and the assessor's outputs", minimum=1)
-    answer_tokens: int = option(64, "proposed", "maximum number of tokens of each monitoring answer, list of entities and query", minimum=1)
-    inference_tokens: int = option(512, "proposed", "maximum number of tokens of a round's inferred statements", minimum=1)
+    max_inferences: int = option(0, "paper", "maximum number of new statements per round, further ones are ignored; 0: no limit")
+    shots: int = option(4, "authors' code", "number of demonstrations in the answerer's prompt (MetaRAG: 4)")
+    reason_tokens: int = option(512, "ours", "maximum number of tokens of the answerer's and the assessor's outputs", minimum=1)
+    answer_tokens: int = option(64, "ours", "maximum number of tokens of each monitoring answer, list of entities and query", minimum=1)
+    inference_tokens: int = option(512, "ours", "maximum number of tokens of a round's inferred statements", minimum=1)

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib.resources
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat
-from wikidx.runtimes.methods.templates import format_passages, load_template
+from wikidx.runtimes.methods.templates import format_passages, load_template, read_prompt
 
 from .options import SelfReasoningOptions
 
@@ -22,10 +20,8 @@ Fields = Mapping[str, Any]
 """Name -> JSON schema with a description, in the order of the output."""
 
 
-@functools.cache
 def _load_fields() -> dict[str, Fields]:
-    file = importlib.resources.files("wikidx.runtimes.methods") / "prompts" / "self_reasoning" / "fields.json"
-    fields: dict[str, Fields] = json.loads(file.read_text(encoding="utf-8"))
+    fields: dict[str, Fields] = json.loads(read_prompt("self_reasoning", "fields.json"))
     return fields
 
 

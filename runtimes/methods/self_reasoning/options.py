@@ -24,7 +24,9 @@ class SelfReasoningOptions:
         "form of the answer; short: a short answer; long: a long answer with citations (ASQA); fever: a verdict on a claim (FEVER)",
     )
     max_tokens: int = option(2048, "paper", "maximum number of tokens of the trajectory and its answer", minimum=1)
-    temperature: float = option(0.0, "paper", "temperature of all outputs; the paper states both greedy decoding and 0.2", maximum=100)
+    temperature: float = option(
+        0.0, "paper, open", "temperature of all outputs; the paper states both greedy decoding and 0.2", maximum=100
+    )
 
     rap: bool = option(True, "paper", "judge relevance; false: without its fields (w/o RAP, for which the paper retrained)")
     eap: bool = option(True, "paper", "cite evidence; false: without citations (w/o EAP)")
@@ -37,15 +39,15 @@ class SelfReasoningOptions:
         "are asked again without passages; as-written: the generated answer",
     )
     relevance: Literal["set", "passage"] = option(
-        "set", "proposed", "set: judge the relevance of all passages together; passage: judge each passage"
+        "set", "paper, open", "set: judge the relevance of all passages together; passage: judge each passage"
     )
-    structured: bool = option(True, "proposed", "constrain the output to the JSON schema of the fields, if the model's backend can")
-    shots: int = option(1, "proposed", "number of demonstrations in the prompt")
-    max_citations: int = option(10, "proposed", "maximum number of citations; further ones are ignored", minimum=1)
+    structured: bool = option(True, "ours", "constrain the output to the JSON schema of the fields, if the model's backend can")
+    shots: int = option(1, "ours", "number of demonstrations in the prompt")
+    max_citations: int = option(10, "ours", "maximum number of citations; further ones are ignored", minimum=1)
 
     reader: bool = option(False, "paper", "let another model answer from passages and trajectory (the paper's table 3)")
     reader_tokens: int = option(
-        256, "proposed", "maximum number of tokens of an answer by the reader, without passages, or on a second request", minimum=1
+        256, "ours", "maximum number of tokens of an answer by the reader, without passages, or on a second request", minimum=1
     )
 
     shuffle: bool = option(False, "paper", "put the passages in random order (the paper's figure 3)")
@@ -53,9 +55,9 @@ class SelfReasoningOptions:
         0.0, "paper", "fraction of the passages replaced by passages of another question; halves are rounded up (figure 3: 0.5)", maximum=1
     )
     noise_questions: tuple[str, ...] = option(
-        (), "proposed", "questions whose passages serve as noise; idx run takes all questions of its file"
+        (), "ours", "questions whose passages serve as noise; idx run takes all questions of its file"
     )
-    seed: int = option(0, "proposed", "random seed of order and noise, combined with the question")
+    seed: int = option(0, "ours", "random seed of order and noise, combined with the question")
 
     def __post_init__(self) -> None:
         """Check combinations of values."""

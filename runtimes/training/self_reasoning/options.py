@@ -17,22 +17,22 @@ class CollectOptions:
     )
     k: int = option(5, "paper", "number of documents of a sample", minimum=1)
     negatives: float = option(
-        0.5, "proposed", "probability that a sample has the documents of another question; the paper states no share", maximum=1
+        0.5, "ours", "probability that a sample has the documents of another question; the paper states no share", maximum=1
     )
     shuffle: bool = option(True, "paper", "put the documents in random order")
     task: Literal["gold", "short", "long", "fever"] = option(
         "gold",
-        "proposed",
+        "ours",
         "task of the sets; short: short answers; long: long answers with citations (ASQA); fever: verdicts on claims (FEVER); gold: the "
         "gold data of each set decide (answer groups: long; FEVER's labels: fever; otherwise: short)",
     )
     relevance: Literal["set", "passage"] = option(
-        "set", "proposed", "set: judge the relevance of all documents together; passage: judge each document"
+        "set", "ours", "set: judge the relevance of all documents together; passage: judge each document"
     )
-    structured: bool = option(True, "proposed", "constrain the output to the JSON schema of the fields, if the teacher's backend can")
-    shots: int = option(1, "proposed", "number of demonstrations in the teacher's prompt")
+    structured: bool = option(True, "ours", "constrain the output to the JSON schema of the fields, if the teacher's backend can")
+    shots: int = option(1, "ours", "number of demonstrations in the teacher's prompt")
     max_tokens: int = option(2048, "paper", "maximum number of tokens of a trajectory", minimum=1)
-    temperature: float = option(0.0, "proposed", "temperature of the teacher; the paper states none")
+    temperature: float = option(0.0, "ours", "temperature of the teacher; the paper states none")
 
 
 @options
@@ -51,14 +51,14 @@ class BuildOptions:
     )
     least_str_em: float = option(
         1.0,
-        "proposed",
+        "ours",
         "minimum STR-EM at which a long answer counts as correct; the paper names the metric, but no minimum",
         maximum=1,
     )
     size: int = option(2000, "paper", "maximum number of examples of a training set, drawn at random from the kept samples", minimum=1)
     stages: Literal["asked", "cut"] = option(
         "asked",
-        "proposed",
+        "ours",
         "prompts and targets of the first two stages; asked: the prompt requests only the stage's fields, and the target is a complete "
         "JSON object; cut: the prompt requests all fields, and the target ends after the stage's fields. cut is the paper's mask, except "
         "for the end of turn that trainers append",
@@ -69,5 +69,5 @@ class BuildOptions:
         "process that no stage learns (w/o RAP, w/o EAP, w/o TAP); set the method's option of this name to false",
     )
     prompt_shots: int = option(
-        0, "proposed", "number of demonstrations in the training prompts; set the method's option 'shots' to the same value"
+        0, "ours", "number of demonstrations in the training prompts; set the method's option 'shots' to the same value"
     )

@@ -16,8 +16,8 @@ NO_WORD = YesNo(p_positive=0.0, p_negative=0.0)
 
 
 def options(**values: Any) -> RetroRAGOptions:  # noqa: ANN401 - any option
-    """Two of everything, so that transcripts stay short."""
-    return RetroRAGOptions(**{"k": 2, "n_source": 2, "n_inferred": 2, "shots": 0, **values})
+    """Two of everything and no assessor, so that transcripts stay short."""
+    return RetroRAGOptions(**{"k": 2, "n_source": 2, "n_inferred": 2, "shots": 0, "assessor": "off", **values})
 
 
 def reasoned(reason: str, answer: str) -> str:

@@ -12,7 +12,8 @@ from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options
-from wikidx.runtimes.methods.templates import prompt_hashes
+from wikidx.runtimes.methods.prompt_sets import list_prompts, prompt_sets, read_prompt_set, with_prompts
+from wikidx.runtimes.methods.templates import ORIGINS, prompt_hashes
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -34,11 +35,22 @@ def test_a_method_describes_itself(name: str) -> None:
 def test_every_option_says_where_its_default_comes_from(name: str) -> None:
     options = find_method(name).options()
     for option in list_options(options):
-        assert option.origin in ("paper", "proposed")
+        assert option.origin in ORIGINS
         assert option.description
         assert option.value == option.default
         assert not option.choices or option.default in option.choices
     assert len(list_options(options)) == len(dataclasses.fields(options))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_prompt_file_says_where_it_comes_from(name: str) -> None:
+    method = find_method(name)
+    own = list(list_prompts(method))
+    assert {prompt.origin.partition(":")[0] for prompt in own} == {"ours"}
+    for prompt_set in prompt_sets(name):
+        replaced = {prompt for prompt in list_prompts(with_prompts(method, read_prompt_set(name, prompt_set)))} - set(own)
+        assert replaced
+        assert {prompt.origin.partition(":")[0] for prompt in replaced} <= set(ORIGINS)
 
 
 def test_an_unknown_method_has_near_names() -> None:

@@ -17,12 +17,12 @@ from wikidx.runtimes.methods.base import list_options, option
 class MadeOptions:
     truth: bool = option(True, "paper", "a truth value")
     count: int = option(5, "paper", "a whole number", minimum=1)
-    share: float = option(0.5, "proposed", "a number")
-    part: float = option(0.5, "proposed", "a number between bounds", minimum=0.1, maximum=1)
+    share: float = option(0.5, "ours", "a number")
+    part: float = option(0.5, "ours", "a number between bounds", minimum=0.1, maximum=1)
     word: Literal["each", "joint", "off"] = option("each", "paper", "one of three")
-    text: str = option("", "proposed", "any text")
-    texts: tuple[str, ...] = option((), "proposed", "several texts")
-    limit: int | None = option(None, "proposed", "a whole number or nothing")
+    text: str = option("", "ours", "any text")
+    texts: tuple[str, ...] = option((), "ours", "several texts")
+    limit: int | None = option(None, "ours", "a whole number or nothing")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_it_may_not_be_is_refused_by_name(values: dict[str, Any], message: 
 def test_all_that_is_known_of_options_is_listed() -> None:
     word, part = (next(one for one in list_options(MadeOptions(part=1)) if one.name == name) for name in ("word", "part"))
     assert word == ("word", "each", "each", "paper", "one of three", ("each", "joint", "off"), None, None)
-    assert part == ("part", 1, 0.5, "proposed", "a number between bounds", (), 0.1, 1)
+    assert part == ("part", 1, 0.5, "ours", "a number between bounds", (), 0.1, 1)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -94,6 +94,9 @@ def test_the_answering_passages_and_the_judged_ones_may_be_cut_to_fit() -> None:
         ("Relevant paragraphs: [2] Żuławski is the director, born in 1971.", [2]),
         ("Passages 1 and 5 name the director.", [1, 5]),
         ('{"relevant": [3]}', [3]),
+        ("Relevant paragraphs: [1], [3], [4]\nNot relevant: [2], [5]", [1, 3, 4]),
+        ("[1] is relevant, [2] is not relevant; [4] is relevant. Irrelevant: [3].", [1, 4]),
+        ("Relevant: [1]. Paragraph [2] is not at all relevant.", [1]),
     ],
 )
 def test_the_joint_form_asks_once_for_the_numbers_of_the_relevant(reply: str, relevant: list[int]) -> None:
@@ -111,6 +114,7 @@ def test_the_joint_form_asks_once_for_the_numbers_of_the_relevant(reply: str, re
         ("No.", True),
         ("None", True),
         ("No, [2] is about his brother.", True),
+        ("[1] and [2] are not relevant.", True),
         ("[7]", False),
         ("[0]", False),
         ("", False),
@@ -209,7 +213,12 @@ def test_the_verdict_on_what_is_known(reply: str, known: bool, parse_ok: bool) -
         ("relevant", True, True),
         ("irrelevance", False, True),
         ("It is irrelevant.", False, True),
-        ("It is not relevant", False, False),
+        ("It is not relevant", False, True),
+        ("The passage isn't really relevant.", False, True),
+        ("The passage is relevant.", True, True),
+        ("Relevant: it names him.", True, True),
+        ("Irrelevant, although Ada is relevant elsewhere", False, True),
+        ("It names Ada.", False, False),
         ("", False, False),
     ],
 )

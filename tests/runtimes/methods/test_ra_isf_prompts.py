@@ -32,7 +32,17 @@ def test_the_form_of_answers(option: str, deeper: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["know", "relevance", "relevant_passages", "decompose", "decompose_in_order", "closed_book", "from_passages", "synthesise"],
+    [
+        "know",
+        "relevance",
+        "relevant_passages",
+        "decompose",
+        "decompose_in_order",
+        "closed_book",
+        "from_passages",
+        "synthesise",
+        "synthesise_or_recall",
+    ],
 )
 def test_every_prompt_has_four_demonstrations_of_every_field(name: str) -> None:
     prompt = load_template("ra_isf", name)
@@ -75,9 +85,8 @@ def test_the_switches_of_the_paper() -> None:
     assert (preset.corpus, preset.retriever) == ("wiki2018", "contriever")
     stated = {option.name: option.value for option in list_options(RaIsfOptions()) if option.origin == "paper"}
     assert stated == {
-        **{"know": True, "relevance": "each", "decompose": True, "k": 5, "max_depth": 3, "depth_test": "exceeded"},
-        **{"answer_from": "relevant", "max_query_tokens": 64, "remove_question": True, "verdicts": "words"},
-        **{"if_none_answered": "synthesise", "refer_back": False},
+        **{"know": True, "decompose": True, "k": 5, "max_depth": 3, "remove_question": True, "verdicts": "words"},
+        **{"synthesis": "answers", "refer_back": False},
     }
 
 

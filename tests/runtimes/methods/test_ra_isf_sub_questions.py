@@ -10,6 +10,8 @@ import pytest
 from tests.runtimes.methods.driving import Driven, passages
 from tests.runtimes.methods.ra_isf_driving import FIVE, NOT_RELEVANT, asked, by_role, run, tree
 from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.methods.requests import Retrieve
+from wikidx.runtimes.methods.templates import load_template
 
 # Decomposition
 
@@ -292,3 +294,27 @@ def test_references_count_as_the_list_does_and_unknown_answers_stay_references()
         refer_back=True,
     )
     assert [node["question"] for node in tree(driven)["sub_questions"]] == ["a?", "b?", "c of B and #1?"]
+
+
+def test_an_answer_comes_from_sub_answers_alone_unless_recall_is_asked_for() -> None:
+    """Equation 4 has no fallback to the model's own knowledge, which M_know has just denied."""
+    canned = [*NOT_RELEVANT, "1. a?", "yes", "b", "Ada"]
+    (_, strict), (_, recalled) = (run("Who?", canned, synthesis=kind).prompts("answer") for kind in ("answers", "recall"))
+    assert "what you know" not in strict
+    assert "where they leave something open, use what you know" in recalled
+    assert all("unknown" not in shot["pairs"] for shot in load_template("ra_isf", "synthesise").shots)
+
+
+def test_the_number_of_sub_questions_may_be_unlimited() -> None:
+    eight = "\n".join(f"{number}. {'abcdefgh'[number - 1]}?" for number in range(1, 9))
+    for limit, n_asked in ((5, 5), (0, 8)):
+        driven = run("Who?", [*NOT_RELEVANT, eight, *["yes"] * n_asked, *["b"] * n_asked, "Ada"], max_sub_questions=limit)
+        assert len(tree(driven)["sub_questions"]) == n_asked
+
+
+def test_the_stated_cost_of_a_question_that_is_never_answered() -> None:
+    five = "\n".join(f"{number}. {{}}{number}?" for number in range(1, 6))
+    replies = by_role(know="no", relevance="no", decompose=lambda turn: five.replace("{}", turn[10:40].split("?")[0]), answer="unknown")
+    driven = run("q?", lambda request: FIVE if isinstance(request, Retrieve) else replies(request))
+    searches = sum(isinstance(request, Retrieve) for request in driven.requests)
+    assert (len(driven.requests) - searches, searches) == (1248, 156)

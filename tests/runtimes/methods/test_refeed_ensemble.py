@@ -139,7 +139,7 @@ def test_the_switches_of_the_paper() -> None:
     assert (preset.corpus, preset.retriever) == ("wiki2018", "bm25")
     stated = {option.name: option.value for option in list_options(RefeedOptions()) if option.origin == "paper"}
     assert stated == {
-        **{"diverse": True, "ensemble": True, "form": "answer", "k": 10},
+        **{"diverse": True, "ensemble": True, "form": "answer", "shots": 0},
         **{"merge": "max", "dedup": "row", "search_question": False},
     }
 

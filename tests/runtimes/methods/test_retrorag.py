@@ -333,11 +333,11 @@ def test_defaults_and_their_origins() -> None:
         **{"k": 5, "n_source": 5, "n_inferred": 5, "max_rounds": 5, "threshold": 0.7, "gate": 0.5},
         **{"temperature": 0.01, "monitor_temperature": 1.0},
         **{"answer_evaluation": True, "ellery": True, "source_evidence": True, "inferential_evidence": True},
-        **{"update_evidence": True, "evaluate_evidence": True, "repeated_query": "search"},
+        **{"update_evidence": True, "evaluate_evidence": True, "repeated_query": "search", "max_inferences": 0},
     }
 
 
-@pytest.mark.parametrize("name", ["k", "n_source", "n_inferred", "max_rounds", "max_inferences"])
+@pytest.mark.parametrize("name", ["k", "n_source", "n_inferred", "max_rounds"])
 def test_a_size_below_one_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is 0: it should be greater than or equal to 1"):
         METHOD.run(Q, options(**{name: 0}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -79,6 +80,16 @@ def test_the_assessor_before_acceptance_has_the_answer_given_again_once() -> Non
 def test_an_assessor_that_finds_nothing_or_says_nothing_changes_nothing(judgement: str) -> None:
     driven = drive(retrorag(Q, options(assessor="before")), [[A], 0.9, reasoned("r", "Byron"), "Byron", judgement, 0.9])
     assert driven.answer.text == "Byron"
+
+
+def test_the_assessor_is_on_by_default_and_sees_what_metarag_s_does() -> None:
+    """MetaRAG's check is given question and answer, not the reason."""
+    values = {name: value for name, value in dataclasses.asdict(options()).items() if name != "assessor"}
+    driven = drive(retrorag(Q, RetroRAGOptions(**values)), [[A], 0.9, reasoned("THE REASON", "Byron"), "Byron", CORRECT, 0.9])
+    assert driven.outline == [["retrieve"], ["evidence?"], ["answer", "monitor"], ["assessor"], ["consistency?"]]
+    (prompt,) = driven.prompts("assessor")
+    assert prompt.endswith(f"Question: {Q}\nAnswer: Byron")
+    assert "THE REASON" not in prompt
 
 
 def test_the_assessor_after_acceptance_sees_the_final_answer_only() -> None:
@@ -191,6 +202,8 @@ def test_an_endless_list_is_cut_and_its_half_item_left_out() -> None:
     )
     assert len(driven.prompts("relevance")) == 3
     assert "- Fact 1\n- Fact 2\n\n" in driven.prompts("answer")[1]
+    unlimited = drive(retrorag(Q, options()), [*FIRST[:7], endless, *[0.1] * 200, "Lord Byron daughter", *SECOND])
+    assert len(unlimited.prompts("relevance")) == 100
     short = Gen(text="Fact 1\nhalf of fa", finish="length")
     driven = drive(retrorag(Q, options()), [*FIRST[:7], short, 0.9, 0.9, 0.1, "Lord Byron daughter", *SECOND])
     assert ["half of fa" in prompt for prompt in driven.prompts("relevance")] == [False]

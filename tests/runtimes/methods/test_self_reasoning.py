@@ -258,7 +258,7 @@ def test_citations_of_passages_that_are_not_there_are_named() -> None:
 def test_defaults_and_their_origins() -> None:
     stated = {option.name: option.value for option in list_options(SelfReasoningOptions()) if option.origin == "paper"}
     assert stated == {
-        **{"k": 5, "task": "short", "max_tokens": 2048, "temperature": 0.0, "irrelevant": "rule"},
+        **{"k": 5, "task": "short", "max_tokens": 2048, "irrelevant": "rule"},
         **{"rap": True, "eap": True, "tap": True, "reader": False, "shuffle": False, "noise": 0.0},
     }
 

@@ -176,7 +176,7 @@ def test_an_answer_cut_within_a_trajectory_is_not_read() -> None:
 
 def retrorag(*replies: Gen | str) -> Driven:
     method = find_method("retrorag")
-    options = method.options(ellery=False, shots=0)
+    options = method.options(ellery=False, shots=0, assessor="off")
     return drive(method.run("Into which sea does the Murray flow?", options), list(replies))
 
 

@@ -6,11 +6,21 @@ import hashlib
 
 import pytest
 
+from tests.conftest import ROOT
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Message
-from wikidx.runtimes.methods import METHODS, templates
-from wikidx.runtimes.methods.templates import Blocks, Template, format_passages, load_template, parse, prompt_hashes
+from wikidx.runtimes.methods import METHODS
+from wikidx.runtimes.methods.templates import (
+    Blocks,
+    Template,
+    format_passages,
+    load_template,
+    packaged_prompts,
+    parse,
+    parse_origin,
+    prompt_hashes,
+)
 
 TEXT = """
 [system]
@@ -56,6 +66,12 @@ def test_demonstrations_come_between_the_system_s_turn_and_the_question() -> Non
         made(question="3", shots=3)
 
 
+def test_a_prompt_may_state_its_origin_which_is_not_part_of_it() -> None:
+    text = "[origin] authors' code: worded anew\n[user]\n{question}"
+    assert (parse_origin(text), parse(text)) == ("authors' code: worded anew", (("user", "{question}"),))
+    assert parse_origin("[user]\n[origin] paper\n") == ""
+
+
 @pytest.mark.parametrize("text", ["", "words\n[user]\nmore", "[narrator]\nonce"])
 def test_a_prompt_begins_with_a_turn(text: str) -> None:
     with pytest.raises(ValueError, match="a prompt begins with"):
@@ -68,25 +84,23 @@ def test_passages_are_numbered() -> None:
 
 
 def prompts() -> list[tuple[str, str]]:
-    files = [(method, file.name) for method in METHODS for file in templates._folder(method).iterdir()]
+    files = [(method, name) for method in METHODS for name in packaged_prompts(method)]
     return sorted((method, name.removesuffix(".txt")) for method, name in files if name.endswith(".txt"))
 
 
 @pytest.mark.parametrize(("method", "name"), prompts())
 def test_every_prompt_can_be_filled_with_all_its_demonstrations(method: str, name: str) -> None:
     made = load_template(method, name)
-    by_role = [(role, field) for role, text in made.turns for field in templates._FIELD.findall(text)]
-    fields = {field for _, field in by_role}
-    values: dict[str, str | Blocks] = {field: f"<{field}>" for field in fields}
+    values: dict[str, str | Blocks] = {field: f"<{field}>" for field in made.fields}
     filled = made(shots=len(made.shots), **values)
     for shot in made.shots:
-        assert set(shot) == {field for role, field in by_role if role == "user"} | {"output"}
-    for field in fields:
+        assert set(shot) == {*made.user_fields, "output"}
+    for field in made.fields:
         assert any(f"<{field}>" in message.content for message in filled)
 
 
 def test_hashes_name_every_file() -> None:
     hashes = prompt_hashes(["direct"])
-    content = (templates._folder("direct") / "answer.txt").read_bytes()
+    content = (ROOT / "runtimes/methods/prompts/direct/answer.txt").read_bytes()
     assert hashes["direct/answer.txt"] == hashlib.sha256(content).hexdigest()
     assert set(hashes) == {"direct/answer.txt", "direct/answer.shots.jsonl"}

@@ -95,7 +95,7 @@ def test_the_three_sets_of_ra_isf(idx: Command, model: str, tmp_path: Path) -> N
     assert data["sets"] == {"mine": {"file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "read": 4, "eligible": 4, "drawn": 4}}
     assert data["leaks"] == {"mode": "refuse", "near": 0.8, "against": {"test": 1}, "counts": {"equal": 0, "near": 0}}
     assert data["options"]["k"] == {"value": 3, "default": 5, "origin": "paper"}
-    assert data["options"]["labels"]["origin"] == "proposed"
+    assert data["options"]["labels"]["origin"] == "ours"
     assert (data["seed"], data["models"]["answer"]["model"]) == (7, model.partition(":")[2])
     assert "ra_isf/know.txt" in data["prompts"]
     assert data["replies"] == {"questions": 4, "failed": 0}

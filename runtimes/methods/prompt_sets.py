@@ -1,0 +1,166 @@
+"""Replacement of a method's prompts: by a prompt set of the package, by a user's folder, or by demonstrations from training questions.
+
+A set is a folder with files of the same names as those in ``prompts/<method>``; files that it lacks stay the method's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import unknown_name_error
+
+from .base import Answer, Method
+from .requests import Run, gather, label_trace, retrieve
+from .templates import (
+    SHOTS,
+    TEXT,
+    Prompts,
+    format_passages,
+    load_template,
+    make_template,
+    packaged_prompts,
+    parse_origin,
+    parse_shots,
+    prompt_folder,
+    use_prompts,
+)
+
+
+class PromptFile(NamedTuple):
+    """A prompt file, where it comes from, and the number of its demonstrations (None: a file without any)."""
+
+    name: str
+    origin: str
+    demonstrations: int | None = None
+
+
+def prompt_sets(method: str) -> list[str]:
+    """Return the names of a method's prompt sets in the package."""
+    return sorted(folder.name for folder in prompt_folder(method).iterdir() if folder.is_dir())
+
+
+def read_prompt_set(method: str, name: str) -> dict[str, str]:
+    """Return the files of a prompt set of the package, or else of a folder: "method/file" -> content.
+
+    Raises:
+        UnknownNameError: a file has no counterpart among the method's prompts.
+        InputError: there is no such set or folder, a prompt lacks a placeholder or has an unknown one, or a demonstration lacks a value.
+    """
+    sets = prompt_sets(method)
+    folder = prompt_folder(method) / name if name in sets else Path(name)
+    if not folder.is_dir():
+        known = f"its prompt sets are {', '.join(sets)}" if sets else "it has no prompt sets"
+        raise InputError(f"there is no folder {name} with prompts for '{method}', and {known}")
+    packaged = packaged_prompts(method)
+    files = dict[str, str]()
+    for file in folder.iterdir():
+        if not file.is_file() or file.name.startswith("."):
+            continue
+        if file.name not in packaged:
+            raise unknown_name_error(f"prompt of '{method}'", file.name, packaged)
+        try:
+            files[file.name] = file.read_bytes().decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is not UTF-8 ({error.reason}): convert it") from None
+    if not files:
+        raise InputError(f"{folder} has no prompts: give it files such as {next(iter(sorted(packaged)))}")
+    for file_name in files:
+        try:
+            _check_file(method, file_name, {**packaged, **files})
+        except ValueError as error:
+            raise InputError(f"{folder / file_name}: {error}") from None
+    return {f"{method}/{file_name}": content for file_name, content in sorted(files.items())}
+
+
+def _check_file(method: str, file: str, files: Mapping[str, str]) -> None:
+    """Check a prompt file, with the demonstrations that are shown with it, against the method's own.
+
+    Raises:
+        ValueError: the reason why the method cannot use it.
+    """
+    packaged = packaged_prompts(method)
+    if not file.endswith((TEXT, SHOTS)):
+        if _shape(json.loads(files[file])) != _shape(json.loads(packaged[file])):
+            raise ValueError(f"it has other names than the {file} of '{method}'")
+        return
+    name = file.removesuffix(SHOTS).removesuffix(TEXT)
+    made = make_template(f"{method}/{name}", files[name + TEXT], files.get(name + SHOTS, ""))
+    own = make_template(made.name, packaged[name + TEXT], "")
+    if lacking := sorted(own.fields - made.fields):
+        raise ValueError(f"the placeholder {{{lacking[0]}}} is missing")
+    if unknown := sorted(made.fields - own.fields):
+        raise ValueError(f"the placeholder {{{unknown[0]}}} is unknown; it can have {', '.join(f'{{{field}}}' for field in own.fields)}")
+    for number, shot in enumerate(made.shots, 1):
+        values = {*made.user_fields, "output"}
+        if not isinstance(shot, dict) or not values <= set(shot) or not all(isinstance(shot[value], str) for value in values):
+            raise ValueError(f"demonstration {number} of {name + SHOTS} needs a text for each of {', '.join(sorted(values))}")
+
+
+def _shape(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the names of a JSON object's sections and of their fields."""
+    return {section: sorted(fields) for section, fields in value.items() if isinstance(fields, dict)}
+
+
+def with_prompts(method: Method, files: Mapping[str, str], drawn: Sequence[tuple[str, str]] = ()) -> Method:
+    """Return a method with replaced prompts.
+
+    Args:
+        method: a method with the prompts of the package.
+        files: "method/file" -> content, as ``read_prompt_set`` returns them.
+        drawn: question and answer of each demonstration that replaces those of the prompts in ``method.demonstrated``. The passages of a
+            demonstration are those that a search with its question finds. Other prompts show all of their own demonstrations if the
+            option ``shots`` requests more.
+    """
+    prompts = Prompts(files, tuple(drawn))
+
+    def run(question: str, options: Any) -> Run[Answer]:  # noqa: ANN401 - the method's own options
+        shots = (yield from use_prompts(prompts, _demonstrate(method, prompts.drawn, options))) if drawn else {}
+        return (yield from use_prompts(prompts._replace(files={**files, **shots}), method.run(question, options)))
+
+    return dataclasses.replace(method, run=run, prompts=prompts)
+
+
+def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any) -> Run[dict[str, str]]:  # noqa: ANN401 - the method's own
+    """Return files of drawn demonstrations, "method/file" -> content.
+
+    Raises:
+        InputError: with these options, no prompt shows such demonstrations.
+    """
+    names = method.demonstrated(options)
+    if not names or not options.shots:
+        reason = "the option 'shots' is 0" if names else f"a question with its answer demonstrates no prompt; write files *{SHOTS} instead"
+        raise InputError(f"demonstrations are drawn for '{method.name}', but {reason}")
+    templates = [load_template(method.name, name) for name in names]
+    passages = [""] * len(drawn)
+    if any("passages" in template.user_fields for template in templates):
+        found = yield from label_trace("demonstrations", gather(retrieve(question, options.k) for question, _ in drawn))
+        passages = [str(format_passages(each)) for each in found]
+    form = load_template(method.name, f"form_{options.answer_form}").turns[0][1] if hasattr(options, "answer_form") else ""
+    content = "\n".join(
+        json.dumps(
+            {"question": question, "passages": each, "earlier": "(none)", "form": form, "output": answer},
+            ensure_ascii=False,
+            sort_keys=True,
+        )
+        for (question, answer), each in zip(drawn, passages, strict=True)
+    )
+    return {f"{template.name}{SHOTS}": content for template in templates}
+
+
+def list_prompts(method: Method) -> Iterator[PromptFile]:
+    """Yield the prompt files of a method with their origins, in the order of their names."""
+    files = {f"{method.name}/{file}": content for file, content in packaged_prompts(method.name).items()}
+    for path, content in sorted({**files, **method.prompts.files}.items()):
+        name = path.partition("/")[2]
+        if name.endswith(SHOTS):
+            origin, shots = parse_shots(content)
+            yield PromptFile(name, origin, len(shots))
+        elif name.endswith(TEXT):
+            yield PromptFile(name, parse_origin(content))
+        else:
+            yield PromptFile(name, json.loads(content).get("origin", ""))
