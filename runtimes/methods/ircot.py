@@ -6,6 +6,7 @@ Trivedi et al., Interleaving Retrieval with Chain-of-Thought Reasoning for Knowl
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,10 @@ from .sentences import normalize_words, split_sentences
 from .templates import format_passages, load_template
 from .written_answers import Draft, parse_draft
 
-_CONCLUDES = re.compile(r"(?:thus|so|therefore|hence)\b|that is,", re.IGNORECASE)
+# as in the authors' code:
+_CONCLUDES = re.compile(r"(?:(?:thus|so)[ ,]|that is,|therefore|hence)|.*\d [+-] \d[\d,.]* = \d", re.IGNORECASE)
+_QUESTION_WORDS = frozenset("who what when where why which how does is".split())
+_SIMILAR = 0.9  # minimum similarity of the titles and of the texts of two passages that count as one
 
 
 @options
@@ -30,16 +34,20 @@ class IrcotOptions:
 
     k: int = option(6, "paper", "number of passages per search; the paper tries 2, 4, 6 and 8", minimum=1)
     max_passages: int = option(15, "paper", "maximum number of collected passages", minimum=1)
-    passage_words: int = option(350, "paper", "maximum number of words of a passage in the prompt; 0: no limit")
+    passage_words: int = option(350, "authors' code", "maximum number of words of a passage in the prompt; 0: no limit")
     max_sentences: int = option(10, "paper", "maximum number of sentences of the chain of thought", minimum=1)
     conclusions: Literal["skip", "search"] = option(
         "skip",
-        "paper",
-        "sentences that begin with thus, so, therefore or the like; skip: search with an earlier sentence; search: search with them",
+        "authors' code",
+        "sentences that begin with thus, so, therefore or the like, or state a sum; skip: search with an earlier sentence; search: search "
+        "with them",
+    )
+    drop_question_words: bool = option(
+        True, "authors' code", "leave words such as who, which and is out of search queries, as the authors do for BM25"
     )
     if_repeated: Literal["skip", "add"] = option(
         "skip",
-        "proposed",
+        "ours",
         "generated sentences that the chain already has; skip: ignore them, and end the chain if no other is generated; add: add them",
     )
     reader: Literal["cot", "direct", "none"] = option(
@@ -47,9 +55,9 @@ class IrcotOptions:
         "paper",
         "final answer; cot: a reader's, by chain of thought; direct: a reader's, without reasoning; none: the conclusion of the chain",
     )
-    shots: int = option(3, "proposed", "number of demonstrations in each prompt; the paper shows up to 20 with longer contexts")
-    sentence_tokens: int = option(100, "proposed", "maximum number of tokens generated for a sentence", minimum=1)
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of the reader's reasoning and answer", minimum=1)
+    shots: int = option(3, "paper, open", "number of demonstrations in each prompt; the paper shows up to 20 with longer contexts")
+    sentence_tokens: int = option(100, "ours", "maximum number of tokens generated for a sentence", minimum=1)
+    max_tokens: int = option(256, "ours", "maximum number of tokens of the reader's reasoning and answer", minimum=1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +111,8 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
     """
     sentences = [sentence for sentence in chain.sentences if options.conclusions == "search" or not _CONCLUDES.match(sentence)]
     query = sentences[-1] if sentences else chain.question
+    if options.drop_question_words:
+        query = " ".join(word for word in query.split() if word.lower() not in _QUESTION_WORDS) or query
     if normalize_words(query) in map(normalize_words, chain.queries):
         yield from note("not searched again", {"query": query})
         return
@@ -110,10 +120,8 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
         yield from note("not searched: max_passages are collected")
         return
     chain.queries.append(query)
-    known = {_identity(passage) for passage in chain.passages}
     for passage in (yield from retrieve(query, options.k)):
-        if len(chain.passages) < options.max_passages and _identity(passage) not in known:
-            known.add(_identity(passage))
+        if len(chain.passages) < options.max_passages and not any(_is_same(passage, known) for known in chain.passages):
             chain.passages.append(passage)
 
 
@@ -157,8 +165,16 @@ def _parse_conclusion(text: str) -> Draft:
     return parse_draft(Gen(text=text), "cot")
 
 
-def _identity(passage: Passage) -> tuple[str, int]:
-    return passage.title, text_key(passage.text)
+def _is_same(passage: Passage, other: Passage) -> bool:
+    """Return whether titles and texts are equal or closely similar."""
+    if (passage.title, text_key(passage.text)) == (other.title, text_key(other.text)):
+        return True
+    return _are_similar(passage.title, other.title) and _are_similar(passage.text, other.text)
+
+
+def _are_similar(text: str, other: str) -> bool:
+    matcher = difflib.SequenceMatcher(None, text, other, autojunk=False)
+    return matcher.real_quick_ratio() >= _SIMILAR and matcher.quick_ratio() >= _SIMILAR and matcher.ratio() >= _SIMILAR
 
 
 METHOD = Method(
@@ -168,5 +184,6 @@ METHOD = Method(
     roles=("answer",),
     options=IrcotOptions,
     run=ircot,
+    demonstrated=lambda options: ("direct",) if options.reader == "direct" else (),
     presets={"default": Preset(corpus="wiki2018", retriever="bm25")},
 )

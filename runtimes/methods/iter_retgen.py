@@ -23,15 +23,15 @@ class IterRetGenOptions:
     """Options of Iter-RetGen."""
 
     rounds: int = option(3, "paper", "number of rounds of retrieval and answering, as in RA-ISF's comparison", minimum=1)
-    k: int = option(5, "proposed", "number of passages per round; each round replaces the passages of the previous one", minimum=1)
+    k: int = option(5, "paper", "number of passages per round; each round replaces the passages of the previous one", minimum=1)
     form: Literal["cot", "answer"] = option(
         "cot", "paper", "output; cot: a chain of thought that ends with the answer; answer: the answer alone"
     )
     query: Literal["text", "answer"] = option(
-        "text", "paper", "text after the question in a query; text: the whole previous output; answer: its answer"
+        "text", "paper", "text before the question in a query (equation 1); text: the whole previous output; answer: its answer"
     )
-    shots: int = option(3, "proposed", "number of demonstrations in the prompt; the paper shows several")
-    max_tokens: int = option(256, "proposed", "maximum number of tokens of an output", minimum=1)
+    shots: int = option(3, "paper", "number of demonstrations in the prompt")
+    max_tokens: int = option(256, "ours", "maximum number of tokens of an output", minimum=1)
 
 
 def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
@@ -44,7 +44,7 @@ def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
         rounds.append(
             {"query": query, "passages": [passage.id for passage in passages], "output": output.text, "parse_ok": output.parse_ok}
         )
-        query = " ".join(f"{question} {output.text if options.query == 'text' else output.answer}".split())
+        query = " ".join(f"{output.text if options.query == 'text' else output.answer} {question}".split())
     return Answer(output.answer, passages, {"rounds": rounds, "parse_ok": output.parse_ok})
 
 
@@ -62,5 +62,6 @@ METHOD = Method(
     roles=("answer",),
     options=IterRetGenOptions,
     run=iter_retgen,
+    demonstrated=lambda options: ("answer",) if options.form == "answer" else (),
     presets={"default": Preset(corpus="wiki2018", retriever="contriever")},
 )

@@ -69,7 +69,37 @@ def test_a_conclusion_is_not_searched_with() -> None:
     assert driven.queries == [("Who?",), ("Ada wrote it.",)]
     assert [one.text for one in driven.notes] == ["not searched again"]
     driven = run([FOUND, "Therefore it is old.", FOUND, "The answer is Ada.", "Answer: Ada"], conclusions="search")
-    assert driven.queries == [("Who?",), ("Therefore it is old.",)]
+    assert driven.queries == [("Who?",), ("Therefore it old.",)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_searched"),
+    [
+        ("So it was Ada.", False),
+        ("so, Ada.", False),
+        ("So-called crabs are spiders.", True),
+        ("Thus, Ada.", False),
+        ("Thusly said Ada.", True),
+        ("That is, Ada.", False),
+        ("Hence Ada.", False),
+        ("She was 1,886 + 4 = 1,890 days old.", False),
+        ("It has 1886 + 4 days.", True),
+        ("He sold so much.", True),
+    ],
+)
+def test_sentences_that_conclude_or_state_a_sum_are_no_queries(sentence: str, is_searched: bool) -> None:
+    """As ``is_reasoning_sentence`` in the authors' code decides."""
+    searches = [FOUND] if is_searched else []
+    driven = run([FOUND, sentence, *searches, "", "Answer: Ada"])
+    assert driven.queries == [("Who?",), *[(sentence,)] * is_searched]
+
+
+def test_question_words_are_left_out_of_queries() -> None:
+    """As ``remove_wh_words`` in the authors' code does: whole words in any case, with nothing attached."""
+    question = "Which city is where Who? was, and how Does it do?"
+    assert run([FOUND, "", "Answer: Ada"], question).queries == [("city Who? was, and it do?",)]
+    assert run([FOUND, "", "Answer: Ada"], question, drop_question_words=False).queries == [(question,)]
+    assert run([FOUND, "", "Answer: Ada"], "Who is who").queries == [("Who is who",)]
 
 
 @pytest.mark.parametrize("blank", ["", " \n\n"])
@@ -112,6 +142,17 @@ def test_fifteen_passages_are_enough() -> None:
 def test_passages_of_one_text_are_collected_once() -> None:
     twice = [Passage("1", "T", "The text."), Passage("2", "T", "the  text."), Passage("3", "U", "The text.")]
     assert [one.id for one in run([twice, "", "Answer: Ada"]).answer.passages] == ["1", "3"]
+
+
+def test_passages_with_nearly_one_title_and_text_are_collected_once() -> None:
+    text = "Ada Lovelace wrote the first program for a machine that was never built."
+    found = [
+        Passage("1", "Ada Lovelace", text),
+        Passage("2", "Ada Lovelace.", text.replace("first", "First")),  # nearly the same
+        Passage("3", "Charles Babbage", text),  # another title
+        Passage("4", "Ada Lovelace", "She was born in London, and her father was the poet Lord Byron, whom she never met."),
+    ]
+    assert [one.id for one in run([found, "", "Answer: Ada"]).answer.passages] == ["1", "3", "4"]
 
 
 def test_long_passages_are_read_from_their_start() -> None:

@@ -18,7 +18,7 @@ def run(canned: list[Any], question: str = "Who?", **values: Any) -> Driven:  # 
 def test_three_rounds_each_search_with_the_last_output() -> None:
     driven = run([ONE, "It was Ada.\nAnswer: Ada", TWO, "She wrote it.\nAnswer: Ada Byron", THREE, "So.\nAnswer: Ada Lovelace"])
     assert driven.outline == [["retrieve"], ["answer"]] * 3
-    assert driven.queries == [("Who?",), ("Who? It was Ada. Answer: Ada",), ("Who? She wrote it. Answer: Ada Byron",)]
+    assert driven.queries == [("Who?",), ("It was Ada. Answer: Ada Who?",), ("She wrote it. Answer: Ada Byron Who?",)]
     assert [request.k for request in driven.requests if isinstance(request, Retrieve)] == [5] * 3
     prompts = driven.prompts("answer")
     assert [f"[1] T1\n{text}\n" in prompt for prompt in prompts for text in ("one", "two", "three")] == [
@@ -30,7 +30,7 @@ def test_three_rounds_each_search_with_the_last_output() -> None:
     assert driven.answer.text == "Ada Lovelace"
     assert driven.answer.passages == tuple(THREE)
     assert driven.answer.detail["rounds"][1] == {
-        "query": "Who? It was Ada. Answer: Ada",
+        "query": "It was Ada. Answer: Ada Who?",
         "passages": ["1", "2"],
         "output": "She wrote it.\nAnswer: Ada Byron",
         "parse_ok": True,
@@ -40,13 +40,13 @@ def test_three_rounds_each_search_with_the_last_output() -> None:
 
 def test_the_query_may_have_the_answer_alone() -> None:
     driven = run([ONE, "It was Ada.\nAnswer: Ada", TWO, "Answer: Byron"], query="answer", rounds=2)
-    assert driven.queries == [("Who?",), ("Who? Ada",)]
+    assert driven.queries == [("Who?",), ("Ada Who?",)]
 
 
 def test_answers_may_be_written_without_reasoning() -> None:
     driven = run([ONE, " Ada\n", TWO, "Byron"], form="answer", rounds=2)
     assert driven.prompts("answer")[0].endswith("Question: Who?\nAnswer:")
-    assert driven.queries == [("Who?",), ("Who? Ada",)]
+    assert driven.queries == [("Who?",), ("Ada Who?",)]
     assert driven.answer.text == "Byron"
 
 
