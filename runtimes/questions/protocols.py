@@ -39,19 +39,44 @@ class Protocol(NamedTuple):
 
 
 _ALL = (
-    Protocol(
-        "ra-isf-nq", "NQ-open", n_excluded=1_000, unstated="the split; the authors: all but the 1,000 that training questions came from"
-    ),
+    # RA-ISF in the ACL's proceedings (table 6), which states sizes and no splits
+    Protocol("ra-isf-nq", "NQ's dev set, with all its questions", (7_830,), 7_830, unstated="the split; NQ's dev set has this size"),
     Protocol(
         "ra-isf-triviaqa",
-        "TriviaQA's test set (DPR's)",
-        (11_313,),
-        11_313,
-        unstated="only questions whose answer is in 1,000 retrieved passages",
+        "TriviaQA's test set of reading comprehension",
+        (17_210,),
+        17_210,
+        unstated="the split; the test set of this size has no published answers",
     ),
-    Protocol("ra-isf-hotpotqa", "HotpotQA's dev set", (7_405,), 7_405, unstated="the split"),
-    Protocol("ra-isf-2wikimultihopqa", "2WikiMultihopQA's dev set", (12_576,), 12_576, unstated="the split"),
-    Protocol("ra-isf-strategyqa", "StrategyQA as BIG-bench has it", (2_290,), 2_290),
+    Protocol("ra-isf-hotpotqa", "HotpotQA's dev set", (7_405,), 7_405, unstated="the split; the dev set has this size"),
+    Protocol(
+        "ra-isf-2wikimultihopqa",
+        "2WikiMultihopQA's dev set, or 2,935 of its questions",
+        (12_576, 2_935),
+        2_935,
+        is_shuffled=True,
+        n_first=2_935,
+        unstated="which 2,935",
+    ),
+    Protocol(
+        "ra-isf-strategyqa",
+        "StrategyQA with its 2,780 questions, those with answers, or 1,780 of them",
+        (2_780, 2_290, 1_780),
+        1_780,
+        is_shuffled=True,
+        n_first=1_780,
+        unstated="which 1,780; 1,000 of all 2,780 are training questions",
+    ),
+    # RA-ISF on arXiv, which states no sizes but StrategyQA's
+    Protocol(
+        "ra-isf-arxiv-nq",
+        "NQ-open",
+        n_excluded=1_000,
+        unstated="the split; the authors: all but the 1,000 that training questions came from",
+    ),
+    Protocol("ra-isf-arxiv-triviaqa", "TriviaQA's test set (DPR's)", (11_313,), 11_313, unstated="the split"),
+    Protocol("ra-isf-arxiv-2wikimultihopqa", "2WikiMultihopQA's dev set", (12_576,), 12_576, unstated="the split"),
+    Protocol("ra-isf-arxiv-strategyqa", "StrategyQA as BIG-bench has it", (2_290,), 2_290, unstated="which of 2,780; these have answers"),
     Protocol("self-reasoning-nq", "NQ's test set", (3_610,), 3_610, unstated="the size"),
     Protocol(
         "self-reasoning-popqa",
@@ -91,6 +116,9 @@ _ALL = (
     Protocol(
         "refeed-wow", "Wizard of Wikipedia's dev set of KILT", (3_054,), 3_054, unstated="dev, as KILT gives no answers of its test set"
     ),
+    Protocol("iter-retgen-hotpotqa", "HotpotQA's dev set", (7_405,), 500, n_first=500),
+    Protocol("iter-retgen-2wikimultihopqa", "2WikiMultihopQA's dev set", (12_576,), 500, n_first=500),
+    Protocol("iter-retgen-strategyqa", "StrategyQA's training set", (2_290,), 500, n_first=500),
     Protocol("react-hotpotqa", "HotpotQA's dev set", (7_405,), 500, is_shuffled=True, n_first=500, seed=233),
     Protocol("flashrag", "any set's test questions, else its dev ones", n_first=1_000),
 )

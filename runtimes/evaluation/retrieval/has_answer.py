@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.retrievers.base import Searcher
 from wikidx.runtimes.evaluation.normalizing import dpr, squad
+from wikidx.runtimes.questions import Question
 
 try:
     import regex
@@ -118,6 +120,20 @@ def has_answer(text: str, answers: Sequence[str]) -> bool:
     """Return whether the text contains any of the answers, by the rule "string"."""
     row = token_row(text)
     return any(token_row(answer) in row for answer in answers)
+
+
+def keep_retrieved_answers(questions: Sequence[Question], searcher: Searcher, depth: int = 1000) -> list[Question]:
+    """Drop the gold answers that none of the first ``depth`` retrieved passages contains, by the rule "string".
+
+    RA-ISF does so with TriviaQA, whose alternative answers include misspellings; a question may be left without answers.
+    """
+    rankings = searcher.search([question.text for question in questions], k=depth)
+    kept = list[Question]()
+    for question, ranking in zip(questions, rankings, strict=True):
+        rows = token_rows([hit.passage.text for hit in ranking])
+        answers = [answer for answer in question.golden_answers if any(token_row(answer) in row for row in rows)]
+        kept.append(question._replace(golden_answers=tuple(answers)))
+    return kept
 
 
 def answer_hits(

@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
 from wikidx.corpora.errors import UnknownNameError
-from wikidx.runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer, token_row, token_rows
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.base import DEFAULTS, Ranking, ScoredPassage, Searcher
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.evaluation.retrieval.has_answer import Hits, answer_hits, has_answer, keep_retrieved_answers, token_row, token_rows
 from wikidx.runtimes.evaluation.retrieval.rankings import hit_values
-from wikidx.runtimes.questions import read_questions
+from wikidx.runtimes.questions import Question, read_questions
 
 LETTERS = "aAbZée\u0301ßİıΣσς\u0300\u200d\u00ad\ud800 \u00a0\n.,'’-_½²Ⅷ٣東京𝔸ÅÅﬁ"
 
@@ -170,3 +173,24 @@ def test_rules_and_lengths_are_checked() -> None:
         answer_hits([], [], [], "substring")
     with pytest.raises(ValueError, match="zip"):
         answer_hits([[0]], ["x"], [])
+
+
+class ListedSearcher(Searcher):
+    """A searcher that finds the same texts for every question."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+        hits = [ScoredPassage(Passage(str(row), "Title", text), row, 1.0, ()) for row, text in enumerate(self._texts[: options.k])]
+        return [Ranking(hits) for _ in groups]
+
+
+def test_gold_answers_that_no_passage_has_are_dropped() -> None:
+    """RA-ISF, appendix C: the answer is dropped, not the question."""
+    asked = [Question("1", "Who?", ("Ada  Byron", ":-)", "Adda", "London")), Question("2", "When?", ("1815",)), Question("3", "Why?")]
+    searcher = ListedSearcher("It was Ada Byron.", "She lived in LONDON.", "Born in 1815.")
+    assert [one.golden_answers for one in keep_retrieved_answers(asked, searcher, 2)] == [("Ada  Byron", "London"), (), ()]
+    assert [one._replace(golden_answers=()) for one in asked] == [
+        one._replace(golden_answers=()) for one in keep_retrieved_answers(asked, searcher)
+    ]

@@ -44,6 +44,7 @@ def test_every_figure_is_the_papers(shared_data: Path) -> None:
             shown(one.metric, one.value),
         )
         for one in published_figures()
+        if one.setting != "in the proceedings only"
     )
     assert ours == Counter(
         (
@@ -62,7 +63,7 @@ def test_every_figure_is_the_papers(shared_data: Path) -> None:
 
 def test_headline_figures() -> None:
     """Read off the papers' main tables by eye."""
-    assert len(published_figures()) == 506
+    assert len(published_figures()) == 506 + 5
     found = {(one.paper, one.model, one.system, one.dataset, one.metric): one for one in published_figures() if one.table == "T1"}
     assert found["RA-ISF", "llama2-13b", "RA-ISF", "NQ", "em"].value == pytest.approx(0.313)
     assert found["Self-Reasoning", "Self-Reasoning-13B", "Self-Reasoning-13B", "FEVER", "acc"].value == pytest.approx(0.839)

@@ -266,7 +266,7 @@ def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> 
 def test_what_a_run_was_made_with() -> None:
     script = {"backend": "scripted", "model": "/a/b/answers.jsonl", "sha256": "…"}
     searched = {"corpus": "wiki2018", "retriever": "bm25+minilm", "reranker": "simlm"}
-    options = {"k": {"value": 5, "default": 5, "origin": "proposed"}}
+    options = {"k": {"value": 5, "default": 5, "origin": "ours"}}
     facts = run_facts({"settings": {"method": "rag", "options": options, "models": {"answer": script}, "search": searched, "seed": 3}})
     assert facts == ("rag", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "3", "5", "")
     two = {"answer": {"backend": "openai", "model": "gpt-4o"}, "know": {"backend": "hf", "model": "meta/llama"}}

@@ -82,7 +82,7 @@ def test_the_long_tail_of_popqa() -> None:
 
 def test_questions_left_out_for_training() -> None:
     questions = questions_of(3_610)
-    kept, drawn = select(questions, Selection("ra-isf-nq")), sample(questions, 1_000, 0)
+    kept, drawn = select(questions, Selection("ra-isf-arxiv-nq")), sample(questions, 1_000, 0)
     assert len(kept) == 2_610
     assert sorted([*kept, *drawn], key=lambda one: int(one.id)) == questions
 
@@ -90,15 +90,15 @@ def test_questions_left_out_for_training() -> None:
 @pytest.mark.parametrize("n", [20, 1_000])
 def test_a_file_of_which_all_would_be_left_out(n: int) -> None:
     with pytest.raises(
-        InputError, match=f"the protocol 'ra-isf-nq' asks all but 1,000 questions, and this file has {n:,}: NQ-open is meant"
+        InputError, match=f"the protocol 'ra-isf-arxiv-nq' asks all but 1,000 questions, and this file has {n:,}: NQ-open is meant"
     ):
-        select(questions_of(n), Selection("ra-isf-nq"))
-    assert len(select(questions_of(1_001), Selection("ra-isf-nq"))) == 1
+        select(questions_of(n), Selection("ra-isf-arxiv-nq"))
+    assert len(select(questions_of(1_001), Selection("ra-isf-arxiv-nq"))) == 1
 
 
 @pytest.mark.parametrize("name", [name for name, one in PROTOCOLS.items() if one.n_in_file])
 def test_a_file_of_another_size_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"the protocol '{name}' is on the [0-9,]+ (or [0-9,]+ )?questions of .*: this file has 7"):
+    with pytest.raises(InputError, match=f"the protocol '{name}' is on the [0-9,]+ (or [0-9,]+ )*questions of .*: this file has 7"):
         select(questions_of(7), Selection(name))
 
 
@@ -112,3 +112,26 @@ def test_protocols_say_what_they_are() -> None:
         assert protocol.file
         assert protocol.n is None or protocol.n_first in (None, protocol.n)
         assert protocol.n_in_file or protocol.n_excluded or protocol.n_first
+
+
+@pytest.mark.parametrize(
+    ("name", "n_in_file", "n"),
+    [
+        ("ra-isf-nq", 7_830, 7_830),
+        ("ra-isf-triviaqa", 17_210, 17_210),
+        ("ra-isf-hotpotqa", 7_405, 7_405),
+        ("ra-isf-strategyqa", 2_780, 1_780),
+        ("ra-isf-strategyqa", 1_780, 1_780),
+        ("ra-isf-2wikimultihopqa", 12_576, 2_935),
+        ("ra-isf-2wikimultihopqa", 2_935, 2_935),
+        ("iter-retgen-hotpotqa", 7_405, 500),
+    ],
+)
+def test_the_sizes_of_published_sets(name: str, n_in_file: int, n: int) -> None:
+    """Table 6 of RA-ISF in the proceedings, and Iter-RetGen's first 500 questions."""
+    questions = questions_of(n_in_file)
+    chosen = select(questions, Selection(name))
+    assert len({one.id for one in chosen}) == n
+    assert chosen == select(questions, Selection(name))
+    if name.startswith("iter"):
+        assert chosen == questions[:500]
