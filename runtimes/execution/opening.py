@@ -99,8 +99,8 @@ class Plan:
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
     """Return the user's search target, completed from a preset; None if there is neither a corpus nor a URL.
 
-    ``preset`` is a name of the method's, or "other method/name". ``assignments`` are search options as ``NAME=VALUE``; they replace those of
-    ``named``.
+    ``preset`` is a name of the method's, or "other method/name". ``assignments`` are search options as ``NAME=VALUE``; they replace those
+    of ``named``.
 
     Raises:
         UnknownNameError: the preset or a search option is unknown.

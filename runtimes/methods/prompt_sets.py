@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import text_key
 from wikidx.corpora.registry import unknown_name_error
 
 from .base import Answer, Method
@@ -95,7 +96,8 @@ def _check_file(method: str, file: str, files: Mapping[str, str]) -> None:
         raise ValueError(f"the placeholder {{{lacking[0]}}} is missing")
     if unknown := sorted(made.fields - own.fields):
         raise ValueError(f"the placeholder {{{unknown[0]}}} is unknown; it can have {', '.join(f'{{{field}}}' for field in own.fields)}")
-    for number, shot in enumerate(made.shots, 1):
+    shots: tuple[Any, ...] = made.shots  # as read: nothing has checked them
+    for number, shot in enumerate(shots, 1):
         values = {*made.user_fields, "output"}
         if not isinstance(shot, dict) or not values <= set(shot) or not all(isinstance(shot[value], str) for value in values):
             raise ValueError(f"demonstration {number} of {name + SHOTS} needs a text for each of {', '.join(sorted(values))}")
@@ -113,13 +115,14 @@ def with_prompts(method: Method, files: Mapping[str, str], drawn: Sequence[tuple
         method: a method with the prompts of the package.
         files: "method/file" -> content, as ``read_prompt_set`` returns them.
         drawn: question and answer of each demonstration that replaces those of the prompts in ``method.demonstrated``. The passages of a
-            demonstration are those that a search with its question finds. Other prompts show all of their own demonstrations if the
-            option ``shots`` requests more.
+            demonstration are those that a search with its question finds. No question is its own demonstration. Other prompts show all
+            of their own demonstrations if the option ``shots`` requests more.
     """
     prompts = Prompts(files, tuple(drawn))
 
     def run(question: str, options: Any) -> Run[Answer]:  # noqa: ANN401 - the method's own options
-        shots = (yield from use_prompts(prompts, _demonstrate(method, prompts.drawn, options))) if drawn else {}
+        others = [pair for pair in prompts.drawn if text_key(pair[0]) != text_key(question)]
+        shots = (yield from use_prompts(prompts, _demonstrate(method, others, options))) if drawn else {}
         return (yield from use_prompts(prompts._replace(files={**files, **shots}), method.run(question, options)))
 
     return dataclasses.replace(method, run=run, prompts=prompts)

@@ -33,8 +33,8 @@ class RefeedOptions:
     merge: MergeRule = option(
         "max",
         "paper",
-        "how the results of several queries are merged, as in the search option 'merge'; max: by best score, although BM25 scores of a longer "
-        "query are higher",
+        "how the results of several queries are merged, as in the search option 'merge'; max: by best score, although BM25 scores of "
+        "a longer query are higher",
     )
     dedup: DedupRule = option("row", "paper", "how duplicate documents are recognised; row: the same passage; text: the same text")
     search_question: bool = option(False, "paper", "also search with the question alone, as the primary query of the group")

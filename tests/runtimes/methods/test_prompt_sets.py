@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.corpora.errors import InputError, UnknownNameError
-from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.llms.base import Generate, Message, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.prompt_sets import PromptFile, list_prompts, prompt_sets, read_prompt_set, with_prompts
 from wikidx.runtimes.methods.requests import Gather
@@ -66,7 +66,7 @@ def test_replaced_prompts_hold_in_all_branches_of_one_run_and_nowhere_else(tmp_p
         gather = run_.send(searched)
         assert isinstance(gather, Gather)
         asked = [next(branch) for branch in gather.runs]
-        assert [str(call.prompt[0].content).startswith(f"{name}: T") for call in asked if isinstance(call, Generate)] == [True] * 5
+        assert [prompt_text(call.prompt).startswith(f"{name}: T") for call in asked if isinstance(call, Generate)] == [True] * 5
     assert load_template("ra_isf", "relevance") is own
 
 
@@ -175,6 +175,12 @@ def test_prompts_that_a_question_and_answer_do_not_demonstrate_keep_their_own() 
     assert sizes == [1 + 2 * 6 + 1, 1 + 2 * 4 + 1]
     known = run("ra_isf", {}, [*[FIVE[:1]] * 3, "yes", "Ada"], DRAWN, shots=3, answer_form="yes_no")
     assert "Question: B?\nReply with one word, yes or no." in known.prompts("answer")[0]
+
+
+def test_no_question_is_its_own_demonstration() -> None:
+    driven = run("direct", {}, ["Ada"], [("A?", "a"), (" who? ", "GOLD")], shots=2)
+    assert "GOLD" not in driven.prompts("answer")[0]
+    assert "A?" in driven.prompts("answer")[0]
 
 
 @pytest.mark.parametrize(
