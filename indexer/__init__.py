@@ -41,4 +41,6 @@ VECTOR_INDEXES = {  # kinds of index over vectors; an index is named <encoder>-<
     "ivf": "wikidx.indexer.indexes.faiss.ivf:IVF",
     "ivfpq": "wikidx.indexer.indexes.faiss.ivf:IVFPQ",
     "hnsw": "wikidx.indexer.indexes.faiss.hnsw:HNSW",
+    "int8": "wikidx.indexer.indexes.quantized:INT8",
+    "binary": "wikidx.indexer.indexes.quantized:BINARY",
 }

@@ -21,6 +21,7 @@ from wikidx.indexer.base import Scores, Stored, Vectors
 from wikidx.indexer.page_checks import CheckedArray, CheckedFiles
 
 from .file import MISSING, VECTORS
+from .products import candidate_scores
 
 BATCH_ROWS = 16_384
 _CANDIDATES_AT_ONCE = 32_768  # candidates scored at a time
@@ -99,7 +100,7 @@ class CorpusVectors:
         return vectors
 
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
-        """Return the exact inner products of each query with the vectors of its rows.
+        """Return the inner products of each query with the vectors of its rows, bit for bit those of exact search on a CPU.
 
         Args:
             queries: float32, shape (Q, dim).
@@ -128,8 +129,7 @@ class CorpusVectors:
         if n_none == len(distinct):
             return
         vectors = self.array[distinct[n_none:]].astype(np.float32, copy=False)
-        for line, (query, indices) in enumerate(zip(queries, positions.reshape(rows.shape), strict=True)):
-            scores[line] = vectors[indices - n_none] @ query
+        scores[:] = candidate_scores(queries, vectors, positions.reshape(rows.shape) - n_none)
 
 
 def open_corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:

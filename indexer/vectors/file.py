@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Stored, StoredVectors, Vectors
+
+Codes = Literal["int8", "uint8"]  # components of quantized vectors
 
 KIND = "vectors"
 FORMAT_VERSION = 2
@@ -40,13 +42,13 @@ class VectorFile:
     Attributes:
         folder: folder of ``vectors.npy`` and, until the artifact is finished, of the journal.
         n_rows: rows of the corpus.
-        stored: dtype of the components.
+        stored: dtype of the components; an index's quantized vectors are written as an encoder's are.
         range_rows: rows of a range, which is written as a unit.
     """
 
     folder: Path
     n_rows: int
-    stored: Stored
+    stored: Stored | Codes
     range_rows: int = RANGE_ROWS
 
     @property
@@ -68,7 +70,7 @@ class VectorFile:
         array: NDArray[Any] = np.load(self.path, mmap_mode="r")
         return array
 
-    def write(self, rows: range, vectors: Vectors) -> None:
+    def write(self, rows: range, vectors: Vectors | NDArray[Any]) -> None:
         """Write the vectors of consecutive rows, shape (len(rows), dim), and record the rows as finished.
 
         Raises:
@@ -171,7 +173,7 @@ def _checksum(line: str) -> str:
     return f"{zlib.crc32(line.encode()):08x}"
 
 
-def _convert(vectors: StoredVectors, stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
+def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
     """Return the vectors in the stored dtype, and a message for the first vector that cannot be stored, or None."""
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)

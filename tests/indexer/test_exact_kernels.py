@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from wikidx.indexer.indexes.exact import best_keys, products
+from wikidx.indexer.indexes.exact import best_keys
 from wikidx.indexer.indexes.exact.best_keys import (
-    ScoredRows,
     best_hits,
     collect,
     empty_candidates,
@@ -24,7 +23,7 @@ from wikidx.indexer.indexes.exact.best_keys import (
     initial_thresholds,
     keep_largest,
 )
-from wikidx.indexer.indexes.exact.products import PANEL, ROWS, SMALL_PANEL, Prefetch, pack_panels, score_rows, widen
+from wikidx.indexer.vectors.products import PANEL, ROWS, SMALL_PANEL, Prefetch, ScoredRows, pack_panels, score_rows, widen
 
 NOWHERE = Prefetch(np.int64(0), 64)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=True) | st.sampled_from([0.0, -0.0, 1.0, -1.0])
@@ -138,7 +137,7 @@ def test_collect_keeps_the_best(
 @pytest.mark.parametrize(("cpu", "features", "expected"), [("generic", "", 6), ("skylake-avx512", "+avx2,+avx512f", 24)])
 def test_rows_at_once_go_by_what_numba_compiles_for(cpu: str, features: str, expected: int) -> None:
     environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
-    command = [sys.executable, "-c", "from wikidx.indexer.indexes.exact.products import ROWS; print(ROWS)"]
+    command = [sys.executable, "-c", "from wikidx.indexer.vectors.products import ROWS; print(ROWS)"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
     assert ran.stdout == f"{expected}\n"
 
@@ -147,5 +146,5 @@ def test_the_prefetched_address_need_not_be_valid() -> None:
     scored = ScoredRows(np.empty((ROWS, SMALL_PANEL), dtype=np.float32), np.empty(ROWS, dtype=np.uint16))
     rows, (panel,) = np.ones((ROWS, 4), dtype=np.float32), pack_panels(np.ones((1, 4), dtype=np.float32))
     for address in (-1, 1, 2**62):
-        products.score_rows(rows, panel, np.zeros(SMALL_PANEL, dtype=np.float32), scored, Prefetch(np.int64(address), 96))
+        score_rows(rows, panel, np.zeros(SMALL_PANEL, dtype=np.float32), scored, Prefetch(np.int64(address), 96))
         assert (scored.scores[:, 0] == 4).all()

@@ -12,6 +12,7 @@ from tests.indexer.made_vectors import clustered
 from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.indexer.base import Hits, SearchParam
+from wikidx.indexer.indexes.approximate import ApproximateIndex, Contents
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.faiss.cpu import ONLY_CPU
 from wikidx.indexer.indexes.faiss.gpu import (
@@ -25,7 +26,6 @@ from wikidx.indexer.indexes.faiss.gpu import (
     open_ivf_anywhere,
     select_lists,
 )
-from wikidx.indexer.indexes.faiss.index import Contents, FaissIndex
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import resolve_gpus
@@ -171,7 +171,7 @@ def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked
     contents = Contents(
         n_rows=9999, n_vectors=9999, dim=2, missing=np.empty(0, dtype=np.int64), parameters={"refine": SearchParam(refine, 1000)}
     )
-    index = FaissIndex(
+    index = ApproximateIndex(
         contents,
         OpenOptions(name="e-ivfpq", encoder="e"),
         lambda queries, k, params: pytest.fail("searched"),

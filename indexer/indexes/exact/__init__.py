@@ -1,7 +1,7 @@
 """Exact search directly over an encoder's vectors.
 
 index      ExactIndex and open_exact()     placement  devices that hold the vectors
-cpu        search by threads               products   the inner loop
+cpu        search by threads
 gpu        search by torch                 gpu_best   top-k by torch
 best_keys  top-k by integer keys, on any device
 """

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import NO_ROW, Hits
 from wikidx.indexer.machine.compiled import kernel
+from wikidx.indexer.vectors.products import ScoredRows
 
 Keys = NDArray[np.int64]
 
@@ -45,13 +46,6 @@ class Candidates(NamedTuple):
     thresholds: NDArray[np.float32]
     keys: Keys
     counts: NDArray[np.int64]
-
-
-class ScoredRows(NamedTuple):
-    """Scores of rows, float32 (rows, queries). Bit q of ``reached``, uint16 (rows,), is set if the row reaches query q's threshold."""
-
-    scores: NDArray[np.float32]
-    reached: NDArray[np.uint16]
 
 
 def initial_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:

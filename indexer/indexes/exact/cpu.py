@@ -1,4 +1,7 @@
-"""Exact search on a CPU, directly over mapped vectors. Threads take blocks of rows; a block is split into tiles that fit a core's cache."""
+"""Search of all rows on a CPU, directly over mapped vectors.
+
+Threads take blocks of rows; a block is split into tiles that fit a core's cache.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.machine.compiled import kernel
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.page_checks import ReadableArray
+from wikidx.indexer.vectors.products import ROWS, Prefetch, ScoredRows, pack_panels, score_rows, widen, widen_codes
 
-from .best_keys import Candidates, Keys, ScoredRows, best_hits, collect, empty_candidates, finalize, initial_thresholds
-from .products import ROWS, Prefetch, pack_panels, score_rows, widen
+from .best_keys import Candidates, Keys, best_hits, collect, empty_candidates, finalize, initial_thresholds
 
 _TILE_ROWS = 48  # a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8
@@ -28,7 +31,7 @@ _MAX_QUERIES = 1_024
 
 
 class _Block(NamedTuple):
-    """A block of rows and its missing rows. ``vectors``, of shape (rows, dim), is float32, or uint16 with the bits of float16."""
+    """A block of rows and its missing rows. ``vectors``, of shape (rows, dim), is float32, int8, or uint16 with the bits of float16."""
 
     vectors: NDArray[Any]
     first_row: int
@@ -41,15 +44,15 @@ class _WorkingMemory(NamedTuple):
     ``tile`` is a read-only view of ``space``. Mapped rows are read-only too, so that numba compiles each kernel for one type.
     """
 
-    panels: Vectors
+    panels: NDArray[Any]
     candidates: Candidates
-    space: Vectors
-    tile: Vectors
+    space: NDArray[Any]
+    tile: NDArray[Any]
     scored: ScoredRows
 
 
 class CpuEngine:
-    """Exact search over vectors, float32 or float16 of shape (rows, dim). The rows in ``missing``, which is ascending, are skipped.
+    """Search of vectors, float32, float16 or int8 of shape (rows, dim). The rows in ``missing``, which is ascending, are skipped.
 
     ``search`` is thread-safe, and also works in forked processes.
     """
@@ -59,8 +62,11 @@ class CpuEngine:
         self._starts = range(0, self._n_rows, _BLOCK_ROWS)
         self._missing = np.split(missing, np.searchsorted(missing, self._starts[1:]))  # missing rows of each block
 
-    def search(self, queries: Vectors, k: int) -> Hits:
-        """Return the k best rows of each query, float32 of shape (Q, dim); k is at most the number of rows."""
+    def search(self, queries: Vectors | NDArray[np.int32], k: int) -> Hits:
+        """Return the k best rows of each query; k is at most the number of rows.
+
+        The queries are float32 of shape (Q, dim). For int8 vectors, they are int16 in pairs: int32 of shape (Q, half of dim, rounded up).
+        """
         n_slots = min(2 * k + _SPARE_SLOTS, self._n_rows)
         n_workers = max(1, min(n_threads(), len(self._starts), _CANDIDATE_BYTES // (8 * n_slots)))
         if self._n_rows * queries.size < _SMALL:
@@ -69,7 +75,7 @@ class CpuEngine:
         parts = [self._search(queries[first : first + n_at_once], k, n_slots, n_workers) for first in range(0, len(queries), n_at_once)]
         return Hits(np.concatenate([part.rows for part in parts]), np.concatenate([part.scores for part in parts]))
 
-    def _search(self, queries: Vectors, k: int, n_slots: int, n_workers: int) -> Hits:
+    def _search(self, queries: Vectors | NDArray[np.int32], k: int, n_slots: int, n_workers: int) -> Hits:
         panels = pack_panels(queries)
         thresholds = initial_thresholds(len(queries), panels.shape[0] * panels.shape[2])
         blocks, lock = iter(zip(self._starts, self._missing, strict=True)), threading.Lock()
@@ -82,7 +88,7 @@ class CpuEngine:
                 if next_block is None:
                     return finalize(memory.candidates)
                 block = self._block(*next_block)
-                (_search_float32 if block.vectors.dtype == np.float32 else _search_float16)(block, memory)
+                _SEARCHES[block.vectors.dtype.name](block, memory)
 
         if n_workers == 1:
             return best_hits(search_blocks(), k)
@@ -93,14 +99,14 @@ class CpuEngine:
     def _block(self, start: int, missing: Rows) -> _Block:
         """Return the block of rows from ``start`` on. It is read-only, as mapped arrays are, so that all blocks have one type."""
         rows = np.ascontiguousarray(self._vectors[start : start + _BLOCK_ROWS])
-        rows = rows.view(np.uint16 if rows.dtype == np.float16 else np.float32)
+        rows = rows.view(np.uint16) if rows.dtype == np.float16 else rows.view()
         rows.flags.writeable = False
         return _Block(rows, start, missing)
 
 
-def _allocate(panels: Vectors, candidates: Candidates) -> _WorkingMemory:
+def _allocate(panels: NDArray[Any], candidates: Candidates) -> _WorkingMemory:
     _, dim, width = panels.shape
-    space = np.zeros((_TILE_ROWS, dim), dtype=np.float32)
+    space = np.zeros((_TILE_ROWS, dim), dtype=panels.dtype)
     tile = space.view()
     tile.flags.writeable = False
     return _WorkingMemory(
@@ -128,14 +134,25 @@ def _search_float16(block: _Block, memory: _WorkingMemory) -> None:
 
 
 @kernel
-def _search_tile(rows: Vectors, n_rows: int, start: int, block: _Block, memory: _WorkingMemory) -> None:
+def _search_int8(block: _Block, memory: _WorkingMemory) -> None:
+    for start in range(0, len(block.vectors), _TILE_ROWS):
+        codes = block.vectors[start : start + _TILE_ROWS]
+        widen_codes(codes, memory.space)
+        _search_tile(memory.tile, len(codes), start, block, memory)
+
+
+_SEARCHES = {"float32": _search_float32, "uint16": _search_float16, "int8": _search_int8}
+
+
+@kernel
+def _search_tile(rows: NDArray[Any], n_rows: int, start: int, block: _Block, memory: _WorkingMemory) -> None:
     """Search a tile of a block: the first ``n_rows`` of ``rows``, which begin at row ``start`` of the block. Prefetch the next tile."""
     width, row_bytes = memory.panels.shape[2], block.vectors.strides[0]
     address = np.int64(block.vectors.ctypes.data) + (start + _TILE_ROWS) * row_bytes
     for first in range(0, len(memory.panels), _TILE_PANELS):
         panels = memory.panels[first : first + _TILE_PANELS]
         if first == 0:
-            step = ROWS * block.vectors.itemsize // len(panels)
+            step = ROWS * row_bytes // (panels.shape[1] * len(panels))
         else:  # the next tile is already prefetched
             address, step = np.int64(panels.ctypes.data), 0
         for row in range(0, n_rows, ROWS):

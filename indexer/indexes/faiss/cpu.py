@@ -16,19 +16,17 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
-from wikidx.indexer.indexes.kinds import IndexBuild, OpenOptions
-from wikidx.indexer.page_checks import CheckedFile, CheckedFiles, save_array
-from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
-from wikidx.indexer.vectors.file import MISSING
+from wikidx.indexer.indexes.approximate import ApproximateIndex, Contents, read_contents, read_missing
+from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
-from .index import Contents, FaissIndex, read_contents
 from .library import INDEX_FILE, faiss_errors, load_faiss, read_mapped
 from .row_range import ID_BYTES, check_memory, position_range, select_flat_range, select_ivf_range
 
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
 
-def open_flat(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement = ONLY_CPU) -> FaissIndex:
+def open_flat(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement = ONLY_CPU) -> ApproximateIndex:
     """Open a flat index; raises as ``open_mapped`` does. ``placement`` has the reason for the CPU."""
     index, first_position, contents, check = map_flat(path, manifest, options)
 
@@ -37,7 +35,7 @@ def open_flat(path: Path, manifest: Manifest, options: OpenOptions, placement: P
         scores, positions = index.search(queries, k)
         return scores, np.where(positions < 0, positions, positions + first_position)
 
-    return FaissIndex(contents, options, search, placement)
+    return ApproximateIndex(contents, options, search, placement)
 
 
 def map_flat(path: Path, manifest: Manifest, options: OpenOptions) -> tuple[Any, int, Contents, Callable[[], None]]:
@@ -58,23 +56,23 @@ def map_flat(path: Path, manifest: Manifest, options: OpenOptions) -> tuple[Any,
     return part, positions.start, read_contents(manifest, missing, part.ntotal), lambda: None
 
 
-def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> FaissIndex:
+def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> ApproximateIndex:
     """Open an inverted file; raises as ``open_mapped`` does. ``placement`` has the reason for the CPU."""
     file = CheckedFiles(path, manifest)[INDEX_FILE]
     is_pq = "subquantizers" in manifest.recipe.parameters
     if is_pq or options.rows is not None:  # opening reads the whole file
         file.check_all()
     mapped = map_ivf(path, manifest, options)
-    contents = read_contents(manifest, _no_rows(), mapped.ntotal)
+    contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal)
     if options.rows is None and not is_pq:
-        return FaissIndex(contents, options, _search_lists(mapped, file), placement)
+        return ApproximateIndex(contents, options, _search_lists(mapped, file), placement)
     index = _to_fast_scan(path, mapped) if is_pq else mapped
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"]))
         return scores, rows
 
-    return FaissIndex(contents, options, search, placement)
+    return ApproximateIndex(contents, options, search, placement)
 
 
 def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
@@ -113,7 +111,7 @@ def map_ivf(path: Path, manifest: Manifest, options: OpenOptions) -> Any:  # noq
     return mapped if options.rows is None else select_ivf_range(path / INDEX_FILE, mapped, options.rows)
 
 
-def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
+def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
     """Open an HNSW graph; raises as ``open_mapped`` does, and ``InputError`` for a range of rows."""
     if options.rows is not None:
         raise InputError(
@@ -129,7 +127,7 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> FaissInde
         scores, positions = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
         return scores, positions
 
-    return FaissIndex(read_contents(manifest, read_missing(path, manifest), index.ntotal), options, search, ONLY_CPU)
+    return ApproximateIndex(read_contents(manifest, read_missing(path, manifest), index.ntotal), options, search, ONLY_CPU)
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -150,24 +148,6 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
     return index
 
 
-def save_missing(build: IndexBuild[CorpusVectors]) -> None:
-    """Write the rows without a vector, if any, next to an index that stores no row numbers."""
-    if len(build.source.missing):
-        save_array(build.staging / MISSING, build.source.missing)
-
-
-def read_missing(path: Path, manifest: Manifest) -> Rows:
-    """Return the rows that ``save_missing`` wrote.
-
-    Raises:
-        ArtifactCorrupt: the file is corrupt or invalid.
-    """
-    n_missing = manifest.count("rows") - manifest.count("vectors")
-    if not n_missing:
-        return _no_rows()
-    return CheckedFiles(path, manifest)[MISSING].array("int64", (n_missing,))[:]
-
-
 def _to_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
     """Return a copy of an ``ivfpq`` index in the layout of FAISS's fast scan."""
     check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or sq8")
@@ -175,7 +155,3 @@ def _to_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
         index = load_faiss().IndexIVFPQFastScan(mapped)
     index.referenced_objects = [mapped]  # ``mapped`` owns the lists' centroids
     return index
-
-
-def _no_rows() -> Rows:
-    return np.empty(0, dtype=np.int64)

@@ -15,10 +15,11 @@ import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Parameters
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.indexes.approximate import save_missing
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
-from .cpu import open_flat, save_missing
+from .cpu import open_flat
 from .gpu import open_flat_anywhere
 from .library import INDEX_FILE, check_half, load_faiss, serialize
 

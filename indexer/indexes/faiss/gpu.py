@@ -22,6 +22,7 @@ from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
+from wikidx.indexer.indexes.approximate import ApproximateIndex, read_contents
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
@@ -29,7 +30,6 @@ from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
-from .index import FaissIndex, read_contents
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import copy_without_lists
 
@@ -44,7 +44,7 @@ ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
 """Function (queries, k, search parameters) -> hits in one index shard on one GPU."""
 
 
-def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
+def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
     """Open a flat float16 index on the device of ``options.device``.
 
     Raises:
@@ -61,10 +61,10 @@ def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> 
     with _gpu_errors(options.name):
         ranges = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
         searches = [list(_copy_flat(mapped, gpu, positions, first_position)) for gpu, positions in ranges]
-    return FaissIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
+    return ApproximateIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
 
 
-def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> FaissIndex:
+def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
     """Open an inverted file on the device of ``options.device``; raises as ``open_flat_anywhere`` does."""
     if not _count_gpus(options.device):
         entry_bytes = _code_bytes(manifest) + 8
@@ -80,7 +80,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> F
             [_copy_ivf(select_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
         ]
     contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
-    return FaissIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
+    return ApproximateIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
 
 
 def list_bytes(sizes: Sequence[int], code_bytes: int) -> int:

@@ -15,11 +15,12 @@ from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.durable import sync
 from wikidx.corpora.artifacts.manifest import Parameters
 from wikidx.corpora.errors import StagingCorrupt
+from wikidx.indexer.indexes.approximate import save_missing
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
-from .cpu import open_hnsw, save_missing
+from .cpu import open_hnsw
 from .library import INDEX_FILE, check_half, faiss_errors, load_faiss, write_index
 
 FORMAT_VERSION = 2

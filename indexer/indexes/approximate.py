@@ -1,9 +1,10 @@
-"""Search shared by all FAISS indexes, on CPU and GPU: it maps positions to rows, orders ties, and rescores candidates."""
+"""Search shared by all approximate indexes: it maps positions to rows, orders ties, and rescores candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,11 @@ from wikidx.indexer.base import (
     validate_queries,
 )
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
-from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.vectors.corpus_vectors import positions_to_rows
+from wikidx.indexer.page_checks import CheckedFiles, save_array
+from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
+from wikidx.indexer.vectors.file import MISSING
+
+from .kinds import IndexBuild, OpenOptions
 
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
@@ -55,8 +59,8 @@ class Contents:
     parameters: Mapping[str, SearchParam]
 
 
-class FaissIndex:
-    """An open FAISS index; ``search`` is thread-safe."""
+class ApproximateIndex:
+    """An open approximate index; ``search`` is thread-safe."""
 
     def __init__(
         self, contents: Contents, options: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
@@ -117,7 +121,7 @@ class FaissIndex:
             )
 
     def _search_rows(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        """Return FAISS's results as rows of the corpus."""
+        """Return the results of the raw search as rows of the corpus."""
         scores, positions = self._search(queries, k, settings)
         rows = positions_to_rows(positions, self._contents.missing)
         if positions.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
@@ -125,7 +129,7 @@ class FaissIndex:
         return Hits(rows, np.where(positions < 0, np.float32(-np.inf), scores))
 
     def _search_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int]) -> Hits:
-        """Return the k best rows; of ties at the k-th score, the lowest rows. FAISS's own choice among ties is arbitrary.
+        """Return the k best rows; of ties at the k-th score, the lowest rows. The raw search's choice among ties is arbitrary.
 
         If a query's last result has the k-th score, the query is searched again for four times as many results, up to ``_MOST_TIED``.
         Among more ties, the choice remains arbitrary.
@@ -194,3 +198,21 @@ def read_contents(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_
         missing=missing,
         parameters=search_params,
     )
+
+
+def save_missing(build: IndexBuild[CorpusVectors]) -> None:
+    """Write the rows without a vector, if any, next to an index that stores no row numbers."""
+    if len(build.source.missing):
+        save_array(build.staging / MISSING, build.source.missing)
+
+
+def read_missing(path: Path, manifest: Manifest) -> Rows:
+    """Return the rows that ``save_missing`` wrote.
+
+    Raises:
+        ArtifactCorrupt: the file is corrupt or invalid.
+    """
+    n_missing = manifest.count("rows") - manifest.count("vectors")
+    if not n_missing:
+        return np.empty(0, dtype=np.int64)
+    return CheckedFiles(path, manifest)[MISSING].array("int64", (n_missing,))[:]

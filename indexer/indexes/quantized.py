@@ -1,0 +1,154 @@
+"""Quantized vectors, whose best rows by approximate score are rescored exactly from the vectors.
+
+``int8`` has a byte per component: the component divided by its scale, which is 1/127 of its largest absolute value in the corpus. A query
+is multiplied by the scales and rounded to at most 16 bits, so that a score is a sum of 32-bit integers. ``binary`` has a bit per component:
+its sign. A query's score is its inner product with the signs, 1 or -1, by FAISS's fast scan; comparing with the signs of the query, as the
+Hamming distance does, needs about four times as many candidates for the same recall. Both are searched on the CPU only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.corpora.artifacts.manifest import Manifest, Parameters
+from wikidx.corpora.store import Rows
+from wikidx.indexer.base import Placement, Scores, Vectors
+from wikidx.indexer.page_checks import CheckedFiles, save_array
+from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
+from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
+
+from .approximate import ApproximateIndex, RawSearch, read_contents, read_missing, save_missing
+from .exact.cpu import CpuEngine
+from .faiss.library import load_faiss
+from .faiss.row_range import check_memory, position_range
+from .kinds import Estimate, IndexBuild, IndexKind, OpenOptions, Size
+
+FORMAT_VERSION = 1
+SCALES = "scales.npy"
+
+_PLACEMENT = Placement(("cpu",), "quantized vectors on the CPU, which alone has this kind")
+_LARGEST_CODE, _LARGEST_SUM, _LARGEST_INT16 = 127, 2**31 - 1, 2**15 - 1
+_INT8_REFINE, _BINARY_REFINE = 4, 16  # candidates rescored for each result
+_SIGNS = 4  # components of one of FAISS's codes, which has 16 values
+_WRITTEN_PER_S = 150e6  # components encoded and written per second
+_MEMORY_BYTES = 0.6e9
+
+
+def _write_int8(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
+    path = build.staging / SCALES
+    if not path.exists():
+        largest = np.zeros(build.source.dim, dtype=np.float32)
+        for _, vectors in build.source.batches():
+            np.maximum(largest, np.abs(vectors).max(axis=0, initial=0), out=largest)
+        save_array(path, np.where(largest > 0, largest / _LARGEST_CODE, 1).astype(np.float32))
+    scales = np.load(path)
+    return _write_codes(build, "int8", lambda vectors: np.rint(vectors / scales).astype(np.int8))
+
+
+def _write_binary(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
+    return _write_codes(build, "uint8", lambda vectors: np.packbits(vectors > 0, axis=1, bitorder="little"))
+
+
+def _write_codes(build: IndexBuild[CorpusVectors], stored: Codes, encode: Callable[[Vectors], NDArray[Any]]) -> Mapping[str, int]:
+    """Write the code of every row; an interrupted build resumes with the first range of rows that is not on disk."""
+    source = build.source
+    file = VectorFile(build.staging, source.n_rows, stored, BATCH_ROWS)
+    for rows in file.unfinished_ranges():
+        file.write(rows, encode(source.read(np.arange(rows.start, rows.stop))))
+        build.progress(rows.stop, source.n_rows)
+    save_missing(build)
+    return source.counts()
+
+
+def _open_int8(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
+    n_rows, dim = manifest.count("rows"), manifest.count("dim")
+    files, rows = CheckedFiles(path, manifest), options.rows or range(n_rows)
+    scales = files[SCALES].array("float32", (dim,))[:].astype(np.float64)
+    missing = read_missing(path, manifest)
+    missing = missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
+    engine = CpuEngine(files[VECTORS].array("int8", (n_rows, dim)).row_range(rows), missing)
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        integers, steps = quantize_queries(queries * scales)
+        hits = engine.search(np.pad(integers, ((0, 0), (0, dim % 2))).view(np.int32), k)
+        return (hits.scores * steps).astype(np.float32), np.where(hits.rows < 0, hits.rows, hits.rows + rows.start)
+
+    return _open(manifest, options, search, len(rows) - len(missing), np.empty(0, dtype=np.int64))
+
+
+def quantize_queries(scaled: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
+    """Return queries that are multiplied by the scales, shape (Q, dim), as integers, and the step of each query, shape (Q, 1).
+
+    The integers are as large as 16 bits and a sum of 32 bits over all components allow.
+    """
+    largest = min(_LARGEST_INT16, _LARGEST_SUM // (_LARGEST_CODE * scaled.shape[1]))
+    steps = np.abs(scaled).max(axis=1, keepdims=True) / largest
+    steps[steps == 0] = 1
+    return np.rint(scaled / steps).astype(np.int16), steps
+
+
+def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
+    dim, missing, n_rows = manifest.count("dim"), read_missing(path, manifest), manifest.count("rows")
+    rows, n_bytes = options.rows or range(n_rows), -(-dim // 8)
+    positions = position_range(rows, missing)
+    check_memory(path, len(positions), n_bytes, "use a machine with more memory, or an index that stays on the disk, of kind ivf")
+    codes = CheckedFiles(path, manifest)[VECTORS].array("uint8", (n_rows, n_bytes))[rows.start : rows.stop]
+    index = _fast_scan(np.delete(codes, missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start, axis=0))
+
+    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+        scores, found = index.search(np.pad(queries, ((0, 0), (0, index.d - dim))), k)
+        for line in np.flatnonzero((found < 0).any(axis=1)):  # FAISS leaves out vectors of the lowest score that there can be
+            is_free = found[line] < 0
+            found[line, is_free] = np.setdiff1d(np.arange(index.ntotal), found[line])[: np.count_nonzero(is_free)]
+            scores[line, is_free] = -np.abs(queries[line]).sum()
+        return scores, np.where(found < 0, found, found + positions.start)
+
+    return _open(manifest, options, search, len(positions), missing)
+
+
+def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return FAISS's index of packed signs, shape (n, bytes): a product quantizer whose centroids are all signs of four components."""
+    faiss, dim = load_faiss(), 8 * codes.shape[1]
+    signs = np.array([[1 if number >> i & 1 else -1 for i in range(_SIGNS)] for number in range(1 << _SIGNS)], dtype=np.float32)
+    index = faiss.IndexPQ(dim, dim // _SIGNS, _SIGNS, faiss.METRIC_INNER_PRODUCT)
+    faiss.copy_array_to_vector(np.tile(signs, (index.pq.M, 1)).ravel(), index.pq.centroids)
+    index.is_trained = True
+    index.add_sa_codes(codes)
+    return faiss.IndexPQFastScan(index)
+
+
+def _open(manifest: Manifest, options: OpenOptions, search: RawSearch, n_vectors: int, missing: Rows) -> ApproximateIndex:
+    return ApproximateIndex(read_contents(manifest, missing, n_vectors), options, search, _PLACEMENT)
+
+
+def _parameters(size: Size, *, codec: str, refine: int) -> Parameters:
+    return {"codec": codec, "refine": refine}
+
+
+def _estimate(size: Size, *, bits: int, n_passes: int) -> Estimate:
+    n_components = size.n_rows * size.dim
+    return Estimate(size.n_rows * -(-size.dim * bits // 8), _MEMORY_BYTES, n_passes * n_components / _WRITTEN_PER_S)
+
+
+INT8 = IndexKind(
+    name="int8",
+    format_version=FORMAT_VERSION,
+    parameters=partial(_parameters, codec="int8", refine=_INT8_REFINE),
+    write=_write_int8,
+    open=_open_int8,
+    estimate=partial(_estimate, bits=8, n_passes=2),
+)
+BINARY = IndexKind(
+    name="binary",
+    format_version=FORMAT_VERSION,
+    parameters=partial(_parameters, codec="sign", refine=_BINARY_REFINE),
+    write=_write_binary,
+    open=_open_binary,
+    estimate=partial(_estimate, bits=1, n_passes=1),
+)
