@@ -29,6 +29,16 @@ ENCODERS = {
     "minilm": "wikidx.indexer.encoders.minilm:SPEC",
     "e5": "wikidx.indexer.encoders.e5:SPEC",
     "bge": "wikidx.indexer.encoders.bge:SPEC",
+    "qwen3": "wikidx.indexer.encoders.popular:QWEN3",
+    "bge-m3": "wikidx.indexer.encoders.popular:BGE_M3",
+    "multilingual-e5": "wikidx.indexer.encoders.popular:MULTILINGUAL_E5",
+    "multilingual-e5-small": "wikidx.indexer.encoders.popular:MULTILINGUAL_E5_SMALL",
+    "multilingual-e5-large": "wikidx.indexer.encoders.popular:MULTILINGUAL_E5_LARGE",
+    "nomic": "wikidx.indexer.encoders.popular:NOMIC",
+    "arctic-v2": "wikidx.indexer.encoders.popular:ARCTIC_V2",
+    "embeddinggemma": "wikidx.indexer.encoders.popular:EMBEDDINGGEMMA",
+    "mxbai": "wikidx.indexer.encoders.popular:MXBAI",
+    "mpnet": "wikidx.indexer.encoders.popular:MPNET",
 }
 INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",

@@ -21,7 +21,7 @@ from .catalog import PACKAGES, IndexIdentity, IndexRef, check_staged_recipe, ind
 from .embedding.embed import EmbedProgress, embed, resolve_resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
-from .encoders.spec import EncoderSpec, changed_weights, weight_checksums
+from .encoders.spec import EncoderSpec, changed_settings, changed_weights, weight_checksums
 from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
 from .naming import IndexName, encoder_spec, parse_index_name
@@ -110,11 +110,10 @@ def build_vectors(
     """
     resources = resolve_resources(options, spec)
     stored, computed = resources.precision.stored, resources.precision.computed
-    parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed}
+    parameters: Parameters = {"encoder": spec.name, "origin": "encoded", "dtype": stored, "computed": computed, **spec.recipe()}
     chosen = {None: (), "bfloat16": ("dtype", "computed")}.get(options.dtype, ("dtype",))
     requested = {name: parameters[name] for name in ("encoder", *chosen)}
     ref = IndexRef(corpus, IndexName(spec.name, ""))
-
     find_existing = partial(reusable_index, ref, store, requested, force=force)
 
     def write(staging: Path) -> BuildResult:
@@ -124,6 +123,7 @@ def build_vectors(
 
     manifest = find_existing()
     if manifest is not None:  # existing vectors need no checkpoint
+        _check_settings(corpus, spec, manifest)
         return manifest
     inputs = {"passages": store.fingerprint, **weight_checksums(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
@@ -198,16 +198,26 @@ def _corpus_vectors(ref: IndexRef, fingerprint: str) -> CorpusVectors:
 
 
 def check_query_weights(corpus: str, spec: EncoderSpec) -> None:
-    """Raise ``ArtifactMismatch`` if the query encoder's checkpoint or tokenizer has changed since a corpus was embedded.
+    """Raise ``ArtifactMismatch`` if the query encoder's settings, checkpoint or tokenizer have changed since a corpus was embedded.
 
     Without the vectors the check is skipped, even if indexes built from them exist.
     """
     ref = IndexRef(corpus, IndexName(spec.name, ""))
     if not ref.is_built:
         return
+    _check_settings(corpus, spec, ref.manifest(None))
     differing = changed_weights(spec, ref.manifest(None).recipe.inputs)
     if differing:
         raise ArtifactMismatch(
             f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than in {spec.folder('query')} "
             f"({', '.join(differing)}): restore that checkpoint, or run 'idx build {corpus} --encoder {spec.name} --force'"
+        )
+
+
+def _check_settings(corpus: str, spec: EncoderSpec, manifest: Manifest) -> None:
+    """Raise ``ArtifactMismatch`` if vectors were made by other settings than the encoder's."""
+    if differing := changed_settings(spec, manifest.recipe.parameters):
+        raise ArtifactMismatch(
+            f"the vectors of '{spec.name}' over '{corpus}' were made with {'; '.join(differing)}: name the encoder again as it was, or run "
+            f"'idx build {corpus} --encoder {spec.name} --force'"
         )

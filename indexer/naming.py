@@ -2,30 +2,84 @@
 
 A key of ``INDEXES`` names a lexical index. ``<kind>-<number>-<number>`` names a lexical index with other parameters than the defaults
 of its kind; see ``IndexKind.numbers``. An encoder's name means exact search over its vectors. ``<encoder>-<kind>`` names an index built
-from these vectors.
+from these vectors. Encoders are built-in (a key of ``ENCODERS``) or named by the user (``name_encoder``).
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.errors import UnknownNameError
+from wikidx.corpora.artifacts.home import home
+from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.registry import load, unknown_name_error
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
+from .encoders.anywhere import parse_checkpoint, read_recipe, spec_from_recipe
+from .encoders.options import RecipeOptions
+from .encoders.registered import register, registered, registered_names
 from .encoders.spec import EncoderSpec
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """Return the spec of an encoder.
+    """Return the spec of an encoder, built-in or named by the user.
 
     Raises:
         UnknownNameError: the encoder is unknown.
     """
+    recipe = None if name in ENCODERS else registered(name)
+    if recipe is not None:
+        return spec_from_recipe(name, recipe)
+    if name not in ENCODERS:
+        error = unknown_name_error("encoder", name, encoder_names())
+        raise UnknownNameError(f"{error}; or name a checkpoint by its folder, or by OWNER/NAME on Hugging Face's hub")
     spec: EncoderSpec = load("encoder", name, ENCODERS)
     return spec
+
+
+def encoder_names() -> list[str]:
+    """Return the names of all encoders."""
+    return [*ENCODERS, *registered_names()]
+
+
+def is_encoder(name: str) -> bool:
+    """Return whether an encoder has this name."""
+    return name in ENCODERS or registered(name) is not None
+
+
+_FROM_FILES = RecipeOptions()
+
+
+def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bool = False) -> str:
+    """Return the canonical name of an encoder; a checkpoint's recipe is read, and kept under its name.
+
+    Args:
+        text: a name, the folder of a checkpoint, a repository ``owner/name`` or ``owner/name@revision`` of Hugging Face's hub, or
+            ``name=`` and one of the latter two. Without a name, a checkpoint is named after its folder or repository.
+        choices: settings of the checkpoint.
+        replace: whether the name may be that of another recipe, whose vectors cannot be searched any more.
+
+    Raises:
+        UnknownNameError: there is no encoder of this name, and no such folder.
+        InputError: the name cannot be an encoder's, or is another's; see ``read_recipe`` for other errors.
+    """
+    name, _, source = text.partition("=") if "=" in text else ("", "", text)
+    if not name and (is_encoder(text) or not ("/" in text or Path(text).is_dir())):
+        if choices != _FROM_FILES:
+            raise InputError(f"--pooling, --normalize and the like are for a checkpoint: '{encoder_spec(text).name}' has its own settings")
+        return encoder_spec(text).name
+    if not name:
+        checkpoint = parse_checkpoint(source)
+        last = checkpoint.name if isinstance(checkpoint, Path) else checkpoint.repository.partition("/")[2]
+        name = re.sub(r"[^a-z0-9._-]+", "-", last.lower()).strip("._-")
+    if name in (*ENCODERS, *INDEXES, *VECTOR_INDEXES) or name.endswith(tuple(f"-{kind}" for kind in VECTOR_INDEXES)):
+        raise InputError(f"'{name}' is the name of another encoder or of an index: name this one with --encoder NAME={source}")
+    is_used = any(home().glob(f"*/vectors/{name}")) or any(home().glob(f"*/vectors/.{name}.partial"))
+    register(name, read_recipe(source, choices), replace=replace or not is_used)
+    return name
 
 
 class IndexName(NamedTuple):
@@ -58,11 +112,11 @@ def parse_index_name(name: str, label: str = "index") -> IndexName:
     """
     if name in INDEXES:
         return IndexName("", name)
-    if name in ENCODERS:
+    if is_encoder(name):
         return IndexName(encoder_spec(name).name, "")
     for kind in VECTOR_INDEXES:
         encoder = name.removesuffix(f"-{kind}")
-        if encoder != name and encoder in ENCODERS:
+        if encoder != name and is_encoder(encoder):
             return IndexName(encoder_spec(encoder).name, kind)
     for kind in INDEXES:
         if name.startswith(f"{kind}-"):
@@ -107,10 +161,10 @@ def is_index_name(name: str) -> bool:
 def _unknown_name(label: str, name: str) -> UnknownNameError:
     """Return the error for a name that no index can have."""
     if name in VECTOR_INDEXES:
-        return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in ENCODERS])
-    encoders = [encoder for encoder in ENCODERS if name.startswith(f"{encoder}-")]
+        return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in encoder_names()])
+    encoders = [encoder for encoder in encoder_names() if name.startswith(f"{encoder}-")]
     if not encoders:
-        return unknown_name_error(label, name, [*INDEXES, *ENCODERS])
+        return unknown_name_error(label, name, [*INDEXES, *encoder_names()])
     encoder = max(encoders, key=len)
     return unknown_name_error(label, name, [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)])
 
@@ -118,6 +172,6 @@ def _unknown_name(label: str, name: str) -> UnknownNameError:
 def index_names() -> list[str]:
     """Return the canonical names of all possible indexes, except names with numbers."""
     names = list(INDEXES)
-    for encoder in dict.fromkeys(encoder_spec(name).name for name in ENCODERS):
+    for encoder in dict.fromkeys(encoder_spec(name).name for name in encoder_names()):
         names += [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)]
     return names

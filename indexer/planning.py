@@ -15,7 +15,6 @@ from wikidx.corpora.progress import Step, silent_steps
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 
-from . import ENCODERS
 from .build import build_index, build_vectors
 from .catalog import index_ref
 from .embedding.embed import EmbedProgress
@@ -29,7 +28,7 @@ from .estimate import (
     estimate_store,
     estimate_vectors,
 )
-from .naming import encoder_spec, parse_index_name
+from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors
 from .vectors.file import finished_rows
@@ -179,7 +178,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
         raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {rebuild_advice(spec.source.corpus.name)}")
     corpus = estimate_from_store(open_store(spec.name)) if has_store else estimate_corpus(spec.source.corpus, spec.source.options)
     estimates = list(_estimate_steps(spec, corpus, has_store=has_store))
-    published = {encoder: spec.published(encoder) for encoder in spec.indexes if encoder in ENCODERS}
+    published = {encoder: spec.published(encoder) for encoder in spec.indexes if is_encoder(encoder)}
     missing_bytes = (
         vectors.missing_bytes(spec.source.corpus.name, encoder) for encoder, vectors in published.items() if vectors is not None
     )
@@ -245,7 +244,7 @@ def build_part(spec: BuildSpec, name: str, step: Step = silent_steps) -> Manifes
     if name == PASSAGES:
         return _build_store(spec, step)
     store = open_store(spec.name)
-    if name in ENCODERS:
+    if is_encoder(name):
         return _build_vectors(spec, name, store, step)
     return build_index(spec.name, name, store, force=spec.replaces(name), progress=step(name, "passages"))
 
@@ -256,7 +255,7 @@ def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> 
     if name is None:
         return f"stopped: {done}"
     resumes = f"the same command resumes with {name}"
-    if name in ENCODERS:
+    if is_encoder(name):
         n_rows = finished[PASSAGES].count("rows")
         is_finished = finished_rows(staging_path(index_ref(spec.name, name).path), n_rows)
         if 0 < (n := is_finished.sum()) < n_rows:

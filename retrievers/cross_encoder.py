@@ -86,7 +86,7 @@ class CrossEncoder:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the reranker '{spec.name}'", "dense") from error
-        folder = locate(spec.checkpoint, spec.name, required_files(has_projection=False))
+        folder = locate(spec.checkpoint, spec.name, required_files())
         self._spec = spec
         self._device = torch.device(resolve_device(device))
         self._on_cpu = self._device.type == "cpu"

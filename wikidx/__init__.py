@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .corpora.errors import IdxError
     from .corpora.passage import Passage
+    from .indexer.encoders.options import RecipeOptions
+    from .indexer.naming import name_encoder
     from .retrievers.async_client import AsyncRemoteSearcher
     from .retrievers.base import Match, Ranking, Rankings, ScoredPassage, Searcher
     from .retrievers.building import build
@@ -30,11 +32,13 @@ __all__ = [
     "Passage",
     "Ranking",
     "Rankings",
+    "RecipeOptions",
     "RemoteSearcher",
     "ScoredPassage",
     "SearchOptions",
     "Searcher",
     "build",
+    "name_encoder",
     "open_searcher",
 ]
 
@@ -43,9 +47,11 @@ _MODULES = {
     "IdxError": "corpora.errors",
     "LocalSearcher": "retrievers.searcher",
     "Passage": "corpora.passage",
+    "RecipeOptions": "indexer.encoders.options",
     "RemoteSearcher": "retrievers.client",
     "SearchOptions": "retrievers.options",
     "build": "retrievers.building",
+    "name_encoder": "indexer.naming",
     "open_searcher": "retrievers.opening",
 }  # the others are in ``retrievers.base``
 

@@ -114,11 +114,10 @@ def explain_device_errors(device: str, resources: Resources, *, aftermath: str =
 def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator[Iterator[TokenizedRows]]:
     """Yield the tokens of each chunk of the ranges, in order."""
     if not job.resources.n_tokenizing:
-        yield map(_TokenizingWorker(job.spec, job.reopen), chunks)
+        yield map(_TokenizingWorker(Tokenizer(job.spec, "passage"), job.reopen), chunks)
         return
-    _TokenizingWorker(job.spec, job.reopen)  # errors raised in this process are clearer
-    n_processes = job.resources.n_tokenizing
-    with worker_processes(n_processes, "tokenises", _start_tokenizing, job.spec, job.reopen) as tokenise:
+    tokenizer, n_processes = Tokenizer(job.spec, "passage"), job.resources.n_tokenizing
+    with worker_processes(n_processes, "tokenises", _start_tokenizing, tokenizer, job.reopen) as tokenise:
         yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
 
 
@@ -145,18 +144,18 @@ def _write_behind(job: Job) -> Iterator[Callable[[range, Vectors], None]]:
 class _TokenizingWorker:
     """Reader and tokeniser of the store's passages."""
 
-    def __init__(self, spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> None:
+    def __init__(self, tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> None:
         self._store = reopen()
-        self._tokenizer = Tokenizer(spec, "passage")
+        self._tokenizer = tokenizer
 
     def __call__(self, chunk: tuple[range, range]) -> TokenizedRows:
         target, rows = chunk
         return TokenizedRows(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
 
 
-def _start_tokenizing(spec: EncoderSpec, reopen: Callable[[], PassageStore]) -> _TokenizingWorker:
+def _start_tokenizing(tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> _TokenizingWorker:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
-    return _TokenizingWorker(spec, reopen)
+    return _TokenizingWorker(tokenizer, reopen)
 
 
 def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[TokenizedRows]:

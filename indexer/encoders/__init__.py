@@ -1,7 +1,10 @@
 """Text encoders: one file of published settings per family, and one tokenizer and forward pass for all.
 
 contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
+popular      others in wide use, as a table
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint
+anywhere     any checkpoint -> its recipe      options       settings that its files lack
+registered   recipes under the user's names    pooling       vectors of tokens -> vector of the text
 tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
 """

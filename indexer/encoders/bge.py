@@ -10,13 +10,6 @@ from .e5 import contents
 from .spec import EncoderSpec
 
 _BASE_V1_5 = HubCheckpoint("BAAI/bge-base-en-v1.5", "a5beb1e3e68b9ab74eb54cfd186867f64f240e1a")
-_INSTRUCTION = "Represent this sentence for searching relevant passages: "
-
-
-def add_instruction(query: str) -> str:
-    """Return the query with BGE's training instruction before it."""
-    return _INSTRUCTION + query
-
 
 SPEC = EncoderSpec(
     name="bge",
@@ -27,6 +20,6 @@ SPEC = EncoderSpec(
     normalize=True,
     max_query_tokens=512,
     max_passage_tokens=512,
-    query_text=add_instruction,
+    query_prompt="Represent this sentence for searching relevant passages: ",
     passage_text=contents,
 )

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )  # in transformers' order of preference
-PROJECTION_CONFIG = "2_Dense/config.json"
-PROJECTION = ("2_Dense/model.safetensors", "2_Dense/pytorch_model.bin")
+DENSE_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+_TOKENIZERS = (*TOKENIZER, "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json")  # forms that transformers reads
 
 _HUB = "https://huggingface.co"
 _SETTLED_S = 2.0  # a file changed more recently may change again with the same time stamp
@@ -72,10 +73,11 @@ class PackagedCheckpoint:
 Checkpoint = HubCheckpoint | PackagedCheckpoint | Path
 
 
-def required_files(*, has_projection: bool) -> RequiredFiles:
-    """Return the files of a checkpoint that an encoder needs."""
-    groups: RequiredFiles = ((CONFIG,), TOKENIZER, WEIGHTS)
-    return (*groups, (PROJECTION_CONFIG,), PROJECTION) if has_projection else groups
+def required_files(dense: Sequence[str] = (), *, by_transformers: bool = False) -> RequiredFiles:
+    """Return the files of a checkpoint that an encoder needs; see ``EncoderSpec`` for the arguments."""
+    tokenizer = (_TOKENIZERS, ("tokenizer_config.json",)) if by_transformers else (TOKENIZER,)
+    layers = (group for folder in dense for group in ((f"{folder}/{CONFIG}",), tuple(f"{folder}/{name}" for name in DENSE_WEIGHTS)))
+    return ((CONFIG,), *tokenizer, WEIGHTS, *layers)
 
 
 def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Path:
@@ -115,6 +117,36 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
     return _download(checkpoint, encoder, required)
 
 
+def find_optional(checkpoint: Checkpoint, name: str, encoder: str) -> Path | None:
+    """Return a file of a checkpoint, downloaded if it is not on this machine; None if the checkpoint has no such file.
+
+    Raises:
+        MissingExtraError, DownloadError: see ``locate``.
+    """
+    if not isinstance(checkpoint, HubCheckpoint):
+        return find_file(locate(checkpoint, encoder, ()), (name,))
+    if (path := checkpoint.folder / name).is_file():
+        return path
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise MissingExtraError(f"the checkpoint of '{encoder}'", "dense") from error
+    cached = huggingface_hub.try_to_load_from_cache(checkpoint.repository, name, revision=checkpoint.revision)
+    if isinstance(cached, str):
+        return Path(cached)
+    try:
+        _download_first(checkpoint, (name,), checkpoint.folder, apply_mirror(_HUB) if os.environ.get("IDX_MIRROR") else None)
+    except Exception as error:  # exceptions of the library, its HTTP library, and the disk
+        if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+            return None
+        reason = first_line(error.__cause__ or error)
+        raise DownloadError(
+            f"{checkpoint.address} cannot be asked for {name} ({reason}): download the repository elsewhere, and name its folder"
+        ) from error
+    return path
+
+
 def find_file(folder: Path, group: tuple[str, ...]) -> Path | None:
     """Return the first file of a group that exists in a directory."""
     return next((folder / name for name in group if (folder / name).is_file()), None)
@@ -151,11 +183,12 @@ def list_shards(index: Path, name: str) -> list[Path]:
     return [index.parent / file for file in sorted(files)]
 
 
-def checksums(folder: Path, required: RequiredFiles, name: str) -> dict[str, str]:
-    """Return the sha256 of each file that affects the vectors, weight shards included, by its name in the directory."""
+def checksums(folder: Path, required: RequiredFiles, name: str, patterns: Sequence[str] = ()) -> dict[str, str]:
+    """Return the sha256 of each file that affects the vectors, by its name in the directory: also of weight shards, and of patterns."""
     files = [file for group in required if (file := find_file(folder, group))]
     files += [shard for file in files if file.name.endswith(".index.json") for shard in list_shards(file, name)]
-    return {file.relative_to(folder).as_posix(): checksum(file) for file in files}
+    files += [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    return {os.path.relpath(file, folder): checksum(file) for file in files}
 
 
 def checksum(file: Path) -> str:

@@ -19,16 +19,6 @@ def contents(passage: Passage) -> str:
     return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
 
 
-def label_query(query: str) -> str:
-    """Return the query with E5's prefix for queries."""
-    return f"query: {query}"
-
-
-def label_passage(passage: Passage) -> str:
-    """Return the passage with E5's prefix for passages."""
-    return f"passage: {contents(passage)}"
-
-
 SPEC = EncoderSpec(
     name="e5",
     query_checkpoint=_BASE_V2,
@@ -38,6 +28,7 @@ SPEC = EncoderSpec(
     normalize=True,
     max_query_tokens=512,
     max_passage_tokens=512,
-    query_text=label_query,
-    passage_text=label_passage,
+    query_prompt="query: ",
+    passage_prompt="passage: ",
+    passage_text=contents,
 )

@@ -15,17 +15,29 @@ from .checkpoints import CONFIG, WEIGHTS, find_file
 
 _MAX_NAMED = 3
 _UNUSED = {"pooler", "position_ids"}  # BERT's next-sentence head, and a buffer that older libraries stored
+_ENCODER_CLASSES = {  # of networks of encoder and decoder, of which AutoModel would load both
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
+}
 _RESERVED_POSITIONS = ("roberta", "camembert", "longformer", "mpnet")  # model types whose first positions are never used
 
 
-def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any:  # noqa: ANN401 - transformers has no types
+def encoder_class(config: Mapping[str, Any]) -> str:
+    """Return the transformers class that computes hidden states by a configuration."""
+    return _ENCODER_CLASSES.get(str(config.get("model_type")), "AutoModel")
+
+
+def load_network(model_class: str, folder: Path, name: str, dtype: str, *, trusts_code: bool = False) -> Any:  # noqa: ANN401 - no types
     """Return a checkpoint's network on the CPU, ready for inference.
 
     Args:
         model_class: transformers class that loads the network.
-        folder: the checkpoint's folder; no code in its files is run.
+        folder: the checkpoint's folder.
         name: the encoder or reranker, for messages.
         dtype: torch's name for the precision of the computation.
+        trusts_code: run the network's code in the folder; otherwise no code in the checkpoint's files is run.
 
     Raises:
         ArtifactMismatch: the weights do not match the network of the configuration, or are quantised.
@@ -35,19 +47,33 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str) -> Any: 
     import transformers
 
     limit_threads_after_fork(torch.set_num_threads)
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with silent_transformers():
-        with _load_errors(folder / CONFIG, name):
-            config = transformers.AutoConfig.from_pretrained(folder, **local)
+        config = load_config(folder, name, trusts_code=trusts_code)
         if getattr(config, "quantization_config", None):
             raise ArtifactMismatch(f"{folder / CONFIG} describes quantised weights: '{name}' needs plain ones")
+        if hasattr(config, "use_cache"):
+            config.use_cache = False  # a decoder's keys and values, which would take memory
         path = find_file(folder, WEIGHTS) or folder / WEIGHTS[0]
         with _load_errors(path, name):
             network, report = getattr(transformers, model_class).from_pretrained(
-                folder, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True, **local
+                folder,
+                config=config,
+                dtype=dtype,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                local_files_only=True,
+                trust_remote_code=trusts_code,
             )
     check_weights(network, report, str(path))
     return network.eval()
+
+
+def load_config(folder: Path, name: str, *, trusts_code: bool = False) -> Any:  # noqa: ANN401 - transformers has no types
+    """Return the configuration of a checkpoint's network; raises ``ArtifactCorrupt`` as ``load_network`` does."""
+    import transformers
+
+    with _load_errors(folder / CONFIG, name), silent_transformers():
+        return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusts_code)
 
 
 def strip_heads(network: Any, folder: Path) -> Any:  # noqa: ANN401 - transformers has no types

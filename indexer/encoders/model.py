@@ -1,4 +1,4 @@
-"""Computation of vectors from token ids: forward pass, pooling, projection and normalisation."""
+"""Computation of vectors from token ids: forward pass, pooling, dense layers, truncation and normalisation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 
-from .checkpoints import PROJECTION, PROJECTION_CONFIG, WEIGHTS, checksum, find_file, read_json_object
-from .loading import load_network, strip_heads
+from .checkpoints import CONFIG, DENSE_WEIGHTS, WEIGHTS, checksum, find_file, read_json_object
+from .loading import encoder_class, load_network, strip_heads
+from .pooling import pool
 from .spec import Dtype, EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class Batch(NamedTuple):
         ids: int32, (n, tokens).
         types: int32, (n, tokens); None: all 0.
         lengths: int64, (n,); None: all equal, so that no mask is needed.
+        n_unpooled: tokens at the beginning of each text that pooling leaves out.
     """
 
     ids: torch.Tensor
     types: torch.Tensor | None
     lengths: torch.Tensor | None
+    n_unpooled: int = 0
 
 
 class Model:
@@ -77,13 +80,17 @@ class Model:
         self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
         self._device = torch.device(resolve_device(device))
         _check_checksum(spec, folder)
-        network = strip_heads(load_network(spec.model_class(side), folder, spec.name, dtype), folder)
+        model_class = spec.model_class(side) or encoder_class(read_json_object(folder / CONFIG, spec.name))
+        network = strip_heads(load_network(model_class, folder, spec.name, dtype, trusts_code=spec.trusts_code), folder)
         hidden, self._padding = int(network.config.hidden_size), int(network.config.pad_token_id or 0)
-        projection = _load_projection(spec, folder, hidden) if spec.has_projection else None
-        self.dim = hidden if projection is None else projection.shape[0]
+        layers = torch.nn.Sequential()
+        dim = hidden * (1 + spec.pooling.count("+"))
+        for name in spec.dense:
+            dim = _add_dense(layers, folder / name, dim, spec.name)
+        self.dim = min(dim, spec.truncate_dim or dim)
         with device_errors(device, f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
             self._network = network.to(self._device)
-            self._projection = None if projection is None else projection.to(self._device)
+            self._layers = layers.to(self._device)
 
     def encode(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Vectors:
         """Return float32 vectors, shape (n, dim), of the texts numbered ``numbers`` (None: all), as one batch."""
@@ -108,7 +115,8 @@ class Model:
             return self._pin(torch.from_numpy(rows))
 
         types = None if tokens.types is None else fill(tokens.types)
-        return Batch(fill(tokens.ids, self._padding), types, None if is_token.all() else self._pin(torch.from_numpy(lengths)))
+        padded = None if is_token.all() else self._pin(torch.from_numpy(lengths))
+        return Batch(fill(tokens.ids, self._padding), types, padded, tokens.n_unpooled)
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return float32 vectors, shape (n, dim), on the device; on a GPU asynchronously."""
@@ -117,13 +125,15 @@ class Model:
 
         with torch.inference_mode():
             ids = batch.ids.to(self._device, non_blocking=True)
-            types, lengths = (None if tensor is None else tensor.to(self._device, non_blocking=True) for tensor in batch[1:])
+            types, lengths = (None if tensor is None else tensor.to(self._device, non_blocking=True) for tensor in batch[1:3])
             column = torch.arange(ids.shape[1], device=self._device)
             mask = None if lengths is None else column < lengths[:, None]
             hidden = self._hidden_states(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
-            vectors = self._pool(hidden, lengths, mask)
-            if self._projection is not None:
-                vectors = functional.linear(vectors, self._projection)
+            is_pooled = mask
+            if batch.n_unpooled:
+                first = column.new_tensor(batch.n_unpooled).clamp(max=(ids.shape[1] if lengths is None else lengths[:, None]) - 1)
+                is_pooled = (column >= first) & (column >= 0 if mask is None else mask)
+            vectors = self._layers(self._pool(hidden, is_pooled))[:, : self.dim]
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
 
     def _hidden_states(
@@ -155,13 +165,9 @@ class Model:
         end = ids.shape[1] if lengths is None else lengths[:, None]
         return torch.where(column == end - 1, last, column).expand(ids.shape)
 
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """Return one float32 vector per text, (n, hidden)."""
-        if self._spec.pooling == "cls":
-            return hidden[:, 0].float()
-        if lengths is None or mask is None:
-            return hidden.float().mean(dim=1)
-        return hidden.float().masked_fill(~mask[:, :, None], 0).sum(dim=1) / lengths[:, None]
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
+        """Return one float32 vector per text; see ``pool``."""
+        return pool(hidden, is_pooled, self._spec.pooling)
 
 
 def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
@@ -170,30 +176,43 @@ def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
         raise ArtifactMismatch(f"{path} is not the checkpoint of '{spec.name}': sha256 {actual}, expected {spec.weights_sha256}")
 
 
-def _load_projection(spec: EncoderSpec, folder: Path, hidden: int) -> torch.Tensor:
-    """Return the matrix of the linear projection, (dim, hidden), float32.
+def _add_dense(layers: torch.nn.Sequential, folder: Path, n_inputs: int, name: str) -> int:
+    """Add a linear layer and its activation, as sentence-transformers' ``Dense`` stores them in a folder; return the number of outputs.
 
     Raises:
-        ArtifactMismatch: the checkpoint's projection is not a plain matrix.
-        ArtifactCorrupt: the checkpoint's files cannot be read.
+        ArtifactMismatch: the weights do not fit, or the layer has another form.
+        ArtifactCorrupt: the files cannot be read.
     """
     import torch
     from safetensors.torch import load_file
 
-    activation = read_json_object(folder / PROJECTION_CONFIG, spec.name).get("activation_function", "none")
-    if not str(activation).endswith(".Identity"):
-        raise ArtifactMismatch(f"{folder / PROJECTION_CONFIG} has the activation function {activation}, but '{spec.name}' has none")
-    path = find_file(folder, PROJECTION) or folder / PROJECTION[0]
+    config = read_json_object(folder / CONFIG, name)
+    function = str(config.get("activation_function"))
+    activation = getattr(torch.nn.modules.activation, function.rpartition(".")[2], torch.nn.Identity)
+    if not function.startswith("torch.nn.modules.") or activation.__name__ != function.rpartition(".")[2]:
+        raise ArtifactMismatch(f"{folder / CONFIG} has the activation function {function}, which is not supported: '{name}' cannot be used")
+    names = {config.get(f"module_{end}_name") or _POOLED for end in ("input", "output")}
+    if config.get("use_residual") or names != {_POOLED}:
+        raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that is not applied to the pooled vector alone: it is not supported")
+    path = find_file(folder, DENSE_WEIGHTS) or folder / DENSE_WEIGHTS[0]
     try:
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
     except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
         reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{spec.name}' again") from error
-    if list(stored) != ["linear.weight"] or len(shapes.get("linear.weight", ())) != 2 or shapes["linear.weight"][1] != hidden:
+        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+    n_outputs = int((shapes.get("linear.weight") or (0,))[0])
+    expected = {"linear.weight": (n_outputs, n_inputs)} | ({"linear.bias": (n_outputs,)} if config.get("bias", True) else {})
+    if shapes != expected or len(stored) != len(shapes):
         content = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
         raise ArtifactMismatch(
-            f"{path} holds {content} instead of linear.weight, a matrix of plain numbers: the network of '{spec.name}' gives vectors of "
-            f"{hidden} components"
+            f"{path} holds {content} instead of {' and '.join(expected)}, plain numbers: the layers before it in '{name}' give vectors of "
+            f"{n_inputs} components"
         )
-    return stored["linear.weight"].float()
+    linear = torch.nn.Linear(n_inputs, n_outputs, bias="linear.bias" in expected)
+    linear.load_state_dict({key.removeprefix("linear."): tensor.float() for key, tensor in stored.items()})
+    layers.extend([linear, activation()])
+    return n_outputs
+
+
+_POOLED = "sentence_embedding"  # sentence-transformers' name for the pooled vector

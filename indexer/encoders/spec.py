@@ -1,7 +1,9 @@
-"""Published settings of an encoder (``EncoderSpec``), and the token ids that its tokenizer gives to its model (``Tokens``)."""
+"""Settings of an encoder (``EncoderSpec``), and the token ids that its tokenizer gives to its model (``Tokens``)."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import Checkpoint, checksums, locate, required_files
+from .checkpoints import Checkpoint, RequiredFiles, checksums, locate, required_files
 
 Side = Literal["query", "passage"]
 Dtype = Literal["float32", "float16", "bfloat16"]
@@ -26,11 +28,13 @@ class Tokens(NamedTuple):
         ids: int32, one per token.
         ends: int64, shape (n,): text i is ``ids[ends[i - 1]:ends[i]]``, text 0 starts at 0.
         types: uint8, one per token: the segment, 0 or 1. None: all 0.
+        n_unpooled: tokens at the beginning of each text that pooling leaves out; see ``EncoderSpec.pools_prompt``.
     """
 
     ids: NDArray[np.int32]
     ends: NDArray[np.int64]
     types: NDArray[np.uint8] | None
+    n_unpooled: int = 0
 
     def lengths(self) -> NDArray[np.int64]:
         """Return the number of tokens of each text, shape (n,)."""
@@ -42,6 +46,11 @@ def identity(query: str) -> str:
     return query
 
 
+def title_if_any(passage: Passage) -> str:
+    """Return title and text with a space between them, or the text alone if there is no title."""
+    return f"{passage.title} {passage.text}" if passage.title else passage.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
     """Settings for encoding texts as vectors for inner-product search. Picklable: all functions are module-level.
@@ -49,19 +58,26 @@ class EncoderSpec:
     Attributes:
         name: the encoder's name in idx.
         query_checkpoint, passage_checkpoint: weights and tokenizer of each side; the same except for DPR.
-        query_class, passage_class: transformers class that loads each side's network, without heads.
+        query_class, passage_class: transformers class that loads each side's network; None: see ``loading.encoder_class``.
         dim: vector dimension of the authors' checkpoint; other checkpoints of the family may differ.
-        pooling: "mean": mean of all tokens, special tokens included; "cls": the first token.
-        has_projection: apply the linear projection of the checkpoint's ``2_Dense`` to the pooled vector.
+        pooling: a mode of ``pooling.MODES``, such as "mean" or "cls", or several joined by "+", whose vectors are concatenated.
+        dense: folders of linear layers with an activation, in the checkpoint, that are applied to the pooled vector in turn.
+        truncate_dim: components that are kept of each vector (Matryoshka); None: all.
         normalize: scale vectors to length 1, so that the inner product is the cosine.
         max_query_tokens, max_passage_tokens: maximum lengths, special tokens included.
         query_text: query -> the tokenizer's input.
         passage_text: passage -> the tokenizer's input: a text, or a pair that the tokenizer joins with a separator.
+        query_prompt, passage_prompt: text before the tokenizer's input, which is then not a pair.
+        pools_prompt: whether pooling includes the prompt's tokens, and the special tokens before them.
         second_type: token type of a pair's second text and the separator after it; all other tokens have type 0.
         splits_white_space: split texts at white space first, as SentencePiece does; needed if the ``tokenizer.json`` omits this step.
         truncation_favors: text that keeps the extra token if both texts of a pair are truncated to an odd total: "longer", as in
             tokenizers in Rust, or "first", as in tokenizers in Python.
         extra_sep_position: position of an additional separator after a shorter text (DPR's code since 2021), or None.
+        by_transformers: use the tokenizer that transformers makes of the checkpoint's files, whatever its form. Otherwise the tokenizer is
+            the checkpoint's ``tokenizer.json``, and must have the special tokens and the size that the published encoders have.
+        lower_case: convert texts to lower case first.
+        trusts_code: run the network's code in the checkpoint's Python files.
         gpu_dtype: default precision of the forward pass on a GPU.
         weights_sha256: checksum of ``model.safetensors`` if the weights come from a third party.
     """
@@ -69,26 +85,38 @@ class EncoderSpec:
     name: str
     query_checkpoint: Checkpoint
     passage_checkpoint: Checkpoint
-    query_class: str = "AutoModel"
-    passage_class: str = "AutoModel"
+    query_class: str | None = None
+    passage_class: str | None = None
     dim: int
-    pooling: Literal["mean", "cls"]
-    has_projection: bool = False
+    pooling: str
+    dense: tuple[str, ...] = ()
+    truncate_dim: int | None = None
     normalize: bool
     max_query_tokens: int
     max_passage_tokens: int
     query_text: Callable[[str], str] = identity
-    passage_text: Callable[[Passage], str | Pair]
+    passage_text: Callable[[Passage], str | Pair] = title_if_any
+    query_prompt: str = ""
+    passage_prompt: str = ""
+    pools_prompt: bool = True
     second_type: Literal[0, 1] = 0
     splits_white_space: bool = False
     truncation_favors: Literal["longer", "first"] = "longer"
     extra_sep_position: int | None = None
+    by_transformers: bool = False
+    lower_case: bool = False
+    trusts_code: bool = False
     gpu_dtype: Dtype = "float16"
     weights_sha256: str | None = None
 
     def folder(self, side: Side) -> Path:
         """Return the directory with one side's checkpoint; raises as ``checkpoints.locate`` does."""
-        return locate(self.checkpoint(side), self.name, required_files(has_projection=self.has_projection))
+        return locate(self.checkpoint(side), self.name, self.required_files)
+
+    @property
+    def required_files(self) -> RequiredFiles:
+        """Files of the checkpoint that affect the vectors."""
+        return required_files(self.dense, by_transformers=self.by_transformers)
 
     def checkpoint(self, side: Side) -> Checkpoint:
         """Return the checkpoint of one side."""
@@ -98,9 +126,23 @@ class EncoderSpec:
         """Return the maximum length of one side's texts."""
         return self.max_query_tokens if side == "query" else self.max_passage_tokens
 
-    def model_class(self, side: Side) -> str:
+    def model_class(self, side: Side) -> str | None:
         """Return the transformers class that loads one side's network."""
         return self.query_class if side == "query" else self.passage_class
+
+    def prompt(self, side: Side) -> str:
+        """Return the text before each of one side's texts."""
+        return self.query_prompt if side == "query" else self.passage_prompt
+
+    def recipe(self) -> dict[str, str]:
+        """Return all settings that affect the vectors, except the checkpoint's files, by name; texts are templates."""
+        texts = {"query": self.query_text("{query}"), "passage": self.passage_text(Passage("", "{title}", "{text}"))}
+        others = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in _NOT_IN_RECIPE}
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in {**texts, **others}.items()}
+
+
+_NOT_IN_RECIPE = {"name", "query_checkpoint", "passage_checkpoint", "query_class", "passage_class", "dim"}
+_NOT_IN_RECIPE |= {"query_text", "passage_text", "gpu_dtype", "weights_sha256"}
 
 
 def weight_checksums(spec: EncoderSpec) -> dict[str, str]:
@@ -117,10 +159,15 @@ def changed_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]
     return [name for name, sha256 in current.items() if recorded.get(name, sha256) != sha256]
 
 
+def changed_settings(spec: EncoderSpec, recorded: Mapping[str, object]) -> list[str]:
+    """Return the settings that differ from those recorded at embedding time, as text; imported vectors have none recorded."""
+    return [f"{name} {recorded[name]!r}, not {value!r}" for name, value in spec.recipe().items() if recorded.get(name, value) != value]
+
+
 def _has_one_checkpoint(spec: EncoderSpec) -> bool:
     return spec.query_checkpoint == spec.passage_checkpoint
 
 
 def _side_checksums(spec: EncoderSpec, side: Side) -> dict[str, str]:
-    required = required_files(has_projection=spec.has_projection)
-    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), required, spec.name).items()}
+    code = ("*.py",) if spec.trusts_code else ()
+    return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), spec.required_files, spec.name, code).items()}

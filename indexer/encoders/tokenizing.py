@@ -1,4 +1,4 @@
-"""Tokenization of texts: texts -> token ids. The module does not import torch: separate processes tokenise ahead of the model.
+"""Tokenization of texts: texts -> token ids. Separate processes tokenise ahead of the model: they unpickle a tokenizer, without torch.
 
 The checkpoint's own tokenizer splits texts into tokens and defines the special tokens. This module truncates texts, joins pairs and adds
 the special tokens, because the libraries of the published encoders differ in these steps. Unpaired surrogates become U+FFFD.
@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.machine.failures import first_line
 
 from .checkpoints import CONFIG, TOKENIZER, find_file, read_json_object
-from .loading import n_positions
+from .loading import n_positions, silent_transformers
 from .spec import EncoderSpec, Pair, Side, Tokens
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _SLICE_CHARACTERS = 1 << 20
 
 
 class Tokenizer:
-    """The tokenizer of one side of an encoder.
+    """The tokenizer of one side of an encoder. Picklable.
 
     Raises:
         ArtifactMismatch: the tokenizer does not match the network, or the network has too few positions or token types.
@@ -46,7 +47,10 @@ class Tokenizer:
         self._max_tokens = spec.max_tokens(side)
         self._tokenizer = _load_tokenizer(folder, spec)
         _check_sizes(self._tokenizer, folder, spec, self._max_tokens)
-        self._start, self._middle, self._end = _special_tokens(self._tokenizer, folder)
+        self._start, self._middle, self._end = _special_tokens(self._tokenizer, folder, are_needed=not spec.by_transformers)
+        self._prompt = spec.prompt(side)
+        n_prompt = len(self._start) + len(self._split([self._prompt])[0]) if self._prompt and not spec.pools_prompt else 0
+        self._n_unpooled = min(n_prompt, self._max_tokens - 1)
 
     def queries(self, queries: Iterable[str]) -> Tokens:
         """Return the tokens of each query."""
@@ -59,14 +63,17 @@ class Tokenizer:
     def full_lengths(self, passages: Iterable[Passage]) -> NDArray[np.int64]:
         """Return the number of tokens of each passage before truncation."""
         lengths = list[int]()
-        for texts in _batch_texts(self._spec.passage_text(passage) for passage in passages):
+        for texts in _batch_texts(self._add_prompt(self._spec.passage_text(passage)) for passage in passages):
             ids = iter(self._split_texts(texts))
             n_special = len(self._start) + len(self._end)
             lengths += [n_special + len(next(ids)) + (0 if isinstance(text, str) else len(self._middle) + len(next(ids))) for text in texts]
         return np.array(lengths, dtype=np.int64)
 
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
-        return concatenate([self._encode_texts(batch) for batch in _batch_texts(texts)] or [self._encode_texts([])])
+        return concatenate([self._encode_texts(batch) for batch in _batch_texts(map(self._add_prompt, texts))] or [self._encode_texts([])])
+
+    def _add_prompt(self, text: str | Pair) -> str | Pair:
+        return self._prompt + text if isinstance(text, str) else text
 
     def _encode_texts(self, texts: list[str | Pair]) -> Tokens:
         ids = iter(self._split_texts(texts))
@@ -75,12 +82,12 @@ class Tokenizer:
         ends = np.cumsum(lengths)
         flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in whole), dtype=np.int32, count=int(lengths.sum()))
         types = _types(lengths, np.array([n for _, n in whole], dtype=np.int64)) if self._spec.second_type else None
-        return Tokens(flat, ends, types)
+        return Tokens(flat, ends, types, self._n_unpooled)
 
     def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
         """Return the tokens of one text, truncated and with special tokens, and the number of tokens of type 0."""
         budget = self._max_tokens - len(self._start) - len(self._end)
-        whole = self._append_separator([*self._start, *ids[:budget], *self._end])
+        whole = self._append_separator([*self._start, *ids[:budget], *self._end]) or [0]  # a network cannot read nothing
         return whole, len(whole)
 
     def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
@@ -130,7 +137,7 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
     """Return the tokens of all parts, at least one, as one sequence of texts."""
     types = [part.types for part in parts if part.types is not None]
     ends = np.cumsum(np.concatenate([part.lengths() for part in parts]))
-    return Tokens(np.concatenate([part.ids for part in parts]), ends, np.concatenate(types) if types else None)
+    return Tokens(np.concatenate([part.ids for part in parts]), ends, np.concatenate(types) if types else None, parts[0].n_unpooled)
 
 
 def _batch_texts(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
@@ -158,12 +165,34 @@ def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
         import tokenizers
     except ImportError as error:
         raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
-    tokenizer = checkpoint_tokenizer(folder, spec.name)
+    tokenizer = load_any_tokenizer(folder, spec.name).backend_tokenizer if spec.by_transformers else checkpoint_tokenizer(folder, spec.name)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    if spec.lower_case:
+        steps = [tokenizers.normalizers.Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])]
+        tokenizer.normalizer = tokenizers.normalizers.Sequence(steps)
     if spec.splits_white_space:  # white space at the edges of a text gives no token
         words, marks = tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always")
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, marks])
+    return tokenizer
+
+
+def load_any_tokenizer(folder: Path, name: str) -> Any:  # noqa: ANN401 - transformers has no types
+    """Return the tokenizer that transformers makes of a checkpoint's files, with a ``backend_tokenizer`` in Rust; it imports torch.
+
+    Raises:
+        ArtifactCorrupt: the files cannot be read, need code of the checkpoint, or give no tokenizer in Rust.
+    """
+    import transformers
+
+    try:
+        with silent_transformers():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer.backend_tokenizer.get_vocab_size()
+    except Exception as error:  # transformers raises any class for an unreadable file
+        raise ArtifactCorrupt(
+            f"the tokenizer in {folder} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again"
+        ) from error
     return tokenizer
 
 
@@ -193,8 +222,8 @@ def _check_sizes(tokenizer: tokenizers.Tokenizer, folder: Path, spec: EncoderSpe
     n_embedded, n_types = config.get("vocab_size"), config.get("type_vocab_size")
     if not isinstance(n_embedded, int):
         raise ArtifactCorrupt(f"{folder / CONFIG} cannot be read (it has no vocab_size): get the checkpoint of '{spec.name}' again")
-    n_tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if not n_tokens <= n_embedded < n_tokens + _SPARE_ROWS:
+    n_tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=not spec.by_transformers).values(), default=-1)
+    if n_tokens > n_embedded or (n_embedded >= n_tokens + _SPARE_ROWS and not spec.by_transformers):
         raise ArtifactMismatch(
             f"the tokenizer in {folder} knows {n_tokens} tokens, its network {n_embedded}: they do not belong together; "
             f"get the checkpoint of '{spec.name}' again"
@@ -205,15 +234,15 @@ def _check_sizes(tokenizer: tokenizers.Tokenizer, folder: Path, spec: EncoderSpe
         raise ArtifactMismatch(f"the network in {folder} has {n_types or 'no'} token type, but '{spec.name}' needs {spec.second_type + 1}")
 
 
-def _special_tokens(tokenizer: tokenizers.Tokenizer, folder: Path) -> tuple[Ids, Ids, Ids]:
+def _special_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, *, are_needed: bool) -> tuple[Ids, Ids, Ids]:
     """Return the special tokens before a text, between two texts, and after the last text.
 
     Raises:
-        ArtifactMismatch: the tokenizer adds no special tokens.
+        ArtifactMismatch: the tokenizer adds none, but ``are_needed``.
     """
-    n_first = len(tokenizer.encode("a", add_special_tokens=False).ids)
-    pair = tokenizer.encode("a", "a")
-    text = [position for position, is_special in enumerate(pair.special_tokens_mask) if not is_special]
-    if len(text) != 2 * n_first or len(text) == len(pair.ids):
+    n_text = len(tokenizer.encode("a", add_special_tokens=False).ids)
+    single, pair = tokenizer.encode("a"), tokenizer.encode("a", "a")
+    text, texts = ([n for n, is_special in enumerate(found.special_tokens_mask) if not is_special] for found in (single, pair))
+    if len(text) != n_text or len(texts) != 2 * n_text or (are_needed and len(text) == len(single.ids)):
         raise ArtifactMismatch(f"the tokenizer in {folder} gives texts no special tokens: it belongs to another kind of network")
-    return pair.ids[: text[0]], pair.ids[text[n_first - 1] + 1 : text[n_first]], pair.ids[text[-1] + 1 :]
+    return single.ids[: text[0]], pair.ids[texts[n_text - 1] + 1 : texts[n_text]], single.ids[text[-1] + 1 :]

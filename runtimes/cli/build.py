@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wikidx.corpora.progress_display import format_duration, show_steps
+from wikidx.indexer.encoders.options import RecipeOptions
 
 from . import completion
+from .option_groups import flatten
 from .ray_option import EncoderCpus, RayAddress
 from .screen import coverage, note, pluralize, print_json, print_line
 
@@ -37,9 +39,13 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Embed the passages with this encoder, such as minilm, contriever, dpr, e5 or bge; may be repeated.",
+        help="Embed the passages with this encoder, such as minilm, contriever, dpr, e5 or bge, a checkpoint's folder, or OWNER/NAME on "
+        "Hugging Face's hub; NAME=FOLDER gives it another name. May be repeated.",
         autocompletion=completion.encoder,
     ),
+]
+Normalize = Annotated[
+    bool | None, typer.Option("--normalize/--no-normalize", help="Scale vectors to length 1, so that they are compared by the cosine.")
 ]
 Kinds = Annotated[
     list[str] | None,
@@ -52,12 +58,14 @@ Kinds = Annotated[
 ]
 
 
+@flatten(normalize=Normalize)
 def build(
     corpus: Corpus,
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is requested.")] = False,
     lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 with Lucene, through Pyserini.")] = False,
     encoder: Encoders = None,
     index: Kinds = None,
+    recipe: RecipeOptions = RecipeOptions(),  # noqa: B008 - immutable
     source: Annotated[Path | None, typer.Option(help="A local copy of the known corpus, used instead of a download.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the corpus built from a file; default: the file's name.")] = None,
     limit: Annotated[int | None, typer.Option(help="Build only the first N passages; the corpus is then called NAME@N.")] = None,
@@ -77,10 +85,7 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Rebuild existing indexes; if none is named, also the passages.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Build a corpus and its indexes.
-
-    The same command resumes an interrupted build.
-    """
+    """Build a corpus and its indexes; the same command resumes an interrupted build."""
     from wikidx.corpora.build import StoreOptions
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.known.custom import ReadOptions
@@ -94,7 +99,7 @@ def build(
         raise InputError("--ray is for embedding passages: add --encoder, without --vectors published")
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
     origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
-    indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_indexes(encoder or [], index or [])]
+    indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_indexes(encoder or [], index or [], recipe, force=force)]
     # With named indexes, --force rebuilds the indexes; it replaces the store only if the store differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
@@ -115,21 +120,21 @@ def _connected(address: str) -> Iterator[None]:
         yield
 
 
-def _indexes(encoders: list[str], requested: list[str]) -> list[str]:
+def _indexes(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
     """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.registry import unknown_name_error
     from wikidx.indexer import INDEXES, VECTOR_INDEXES
-    from wikidx.indexer.naming import encoder_spec
+    from wikidx.indexer.naming import name_encoder
 
     kinds = [name for name in requested if name in VECTOR_INDEXES]
     over_passages = [name for name in requested if name not in VECTOR_INDEXES]
     for name in over_passages:
         if name.split("-")[0] not in INDEXES:
             raise unknown_name_error("kind of index", name, [*VECTOR_INDEXES, *INDEXES])
-    if kinds and not encoders:
-        raise InputError(f"--index {kinds[0]} needs an encoder: add --encoder NAME")
-    names = [encoder_spec(encoder).name for encoder in encoders]
+    if (kinds or recipe != RecipeOptions()) and not encoders:
+        raise InputError(f"--{f'index {kinds[0]}' if kinds else 'pooling and the like'} needs an encoder: add --encoder NAME")
+    names = [name_encoder(encoder, recipe, replace=force) for encoder in encoders]
     return [*over_passages, *(index for name in names for index in (name, *(f"{name}-{kind}" for kind in kinds)))]
 
 
@@ -168,14 +173,14 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
 
 def _build_parts(spec: BuildSpec) -> dict[str, Manifest]:
     """Build the passages and indexes, and return their manifests; if the user interrupts this, the last line says what is finished."""
-    from wikidx.indexer import ENCODERS
+    from wikidx.indexer.naming import is_encoder
     from wikidx.indexer.planning import build_part, describe_interruption
 
     manifests: dict[str, Manifest] = {}
     try:
         with show_steps() as step:
             for name in spec.artifacts:
-                with _terminated_as_interrupted() if name in ENCODERS else contextlib.nullcontext():
+                with _terminated_as_interrupted() if is_encoder(name) else contextlib.nullcontext():
                     manifests[name] = build_part(spec, name, step)
     except KeyboardInterrupt:
         note(describe_interruption(spec, manifests))

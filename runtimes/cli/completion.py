@@ -56,6 +56,13 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{joined}{plus}{name}" for name in _matching(last, names)]
 
 
+def encoder(incomplete: str) -> list[str]:
+    """Return the matching encoders."""
+    from wikidx.indexer.naming import encoder_names
+
+    return _matching(incomplete, encoder_names())
+
+
 def words(*choices: str) -> Callable[[str], list[str]]:
     """Return a completer of given words."""
     return lambda incomplete: _matching(incomplete, choices)
@@ -72,7 +79,6 @@ def _names_in(table: str) -> Callable[[str], list[str]]:
 
 method = _names_in("wikidx.runtimes.methods:METHODS")
 trained_method = _names_in("wikidx.runtimes.training:BUILDERS")
-encoder = _names_in("wikidx.indexer:ENCODERS")
 kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
 
 

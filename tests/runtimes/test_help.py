@@ -79,7 +79,7 @@ def completed(idx: Command, monkeypatch: pytest.MonkeyPatch, line: str) -> list[
         ("idx train-data ", ["ra_isf", "self_reasoning"]),
         ("idx ask rag who? --corpus ", ["sample"]),
         ("idx eval retrieval --corpus sample -r ", ["bm25"]),
-        ("idx import embeddings FILE --encoder e", ["e5"]),
+        ("idx import embeddings FILE --encoder e5", ["e5"]),
         ("idx remove sample --index ", ["bm25"]),
     ],
 )

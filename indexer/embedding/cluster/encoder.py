@@ -73,15 +73,15 @@ class Encoder:
                 model = Model(self._spec, "passage", self._resources.devices[0], self._resources.precision.computed)
                 tokenizer = Tokenizer(self._spec, "passage")
                 if self._resources.n_tokenizing:
-                    tokenising = worker_processes(self._resources.n_tokenizing, "tokenises", _start_tokenizing, self._spec)
+                    tokenising = worker_processes(self._resources.n_tokenizing, "tokenises", _start_tokenizing, tokenizer)
                     self._tokenise = self._exit_stack.enter_context(tokenising)
                 self._loaded = tokenizer, model
             return self._loaded
 
 
-def _start_tokenizing(spec: EncoderSpec) -> Callable[[Sequence[Passage]], Tokens]:
+def _start_tokenizing(tokenizer: Tokenizer) -> Callable[[Sequence[Passage]], Tokens]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
-    return Tokenizer(spec, "passage").passages
+    return tokenizer.passages
 
 
 def configure_node(home: Path, resources: RayResources | None) -> None:

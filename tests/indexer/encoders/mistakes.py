@@ -99,24 +99,24 @@ class UnmaskedThroughout(Model):
 
 
 class PaddingPooled(Model):
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         return hidden.mean(dim=1)
 
 
 class MaxPooled(Model):
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         return hidden.max(dim=1).values
 
 
 class LastPooled(Model):
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         return hidden[:, -1]
 
 
 class InnerPooled(Model):
     """Leaves out the special tokens at both ends."""
 
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         return hidden[:, 1:-1].mean(dim=1)
 
 
@@ -129,13 +129,13 @@ class HeadPooled(Model):
         (prefix,) = [name.removesuffix("pooler.dense.bias") for name in stored if name.endswith("pooler.dense.bias")]
         self._weight, self._bias = (stored[f"{prefix}pooler.dense.{kind}"].float() for kind in ("weight", "bias"))
 
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         return torch.tanh(functional.linear(hidden[:, 0], self._weight, self._bias))
 
 
 class NormalizedFirst(Model):
-    def _pool(self, hidden: torch.Tensor, lengths: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor:
-        return functional.normalize(super()._pool(hidden, lengths, mask), dim=1)
+    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
+        return functional.normalize(super()._pool(hidden, is_pooled), dim=1)
 
 
 class WithoutDistances(Model):
@@ -220,7 +220,7 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "max_length 510": Mistake(changed(max_passage_tokens=510)),
         "no final [SEP] on truncation": Mistake(tokenizer=CutAtTheEnd),
         "do_lower_case False": Mistake(tokenizer=Cased),
-        'query: "query: " prefix': Mistake(changed(query_text="query: {}".format), side="query"),
+        'query: "query: " prefix': Mistake(changed(query_prompt="query: "), side="query"),
         "query: ’ replaced by '": Mistake(changed(query_text=lambda q: q.replace("’", "'")), side="query"),
         "query max_length 64": Mistake(changed(max_query_tokens=64), side="query"),
     },

@@ -78,11 +78,10 @@ def test_a_network_with_fewer_layers_than_weights_is_refused(bert: Path) -> None
         load(contriever.SPEC, bert)
 
 
-def test_another_architecture_than_the_specs_class_is_refused(bert: Path, t5: Path) -> None:
-    with pytest.raises(ArtifactError, match="t5/model.safetensors does not hold the weights of its config.json: missing decoder"):
-        load(contriever.SPEC, t5)
-    with pytest.raises(ArtifactError, match="bert/model.safetensors (cannot be read|does not hold)"):
-        load(gtr.SPEC, tiny.add_modules(bert, "mean", dim=10))
+def test_weights_of_another_architecture_are_refused(bert: Path, t5: Path) -> None:
+    (t5 / "model.safetensors").write_bytes((bert / "model.safetensors").read_bytes())
+    with pytest.raises(ArtifactMismatch, match=r"t5/model.safetensors does not hold the weights of its config.json: missing encoder"):
+        load(gtr.SPEC, t5)
 
 
 def test_code_and_quantised_weights_are_refused(bert: Path) -> None:
@@ -350,17 +349,13 @@ def test_t5s_second_copy_of_its_token_vectors_is_allowed(t5: Path) -> None:
 
 def test_a_projection_that_is_more_than_a_matrix_is_refused(t5: Path) -> None:
     dense = t5 / "2_Dense"
-    config, weights = json.loads((dense / "config.json").read_text()), load_file(dense / "model.safetensors")
-    (dense / "config.json").write_text(json.dumps(config | {"activation_function": "torch.nn.modules.activation.Tanh"}))
-    with pytest.raises(ArtifactMismatch, match=r"activation function torch\.nn\.modules\.activation\.Tanh, but 'gtr' has none"):
-        load(gtr.SPEC, t5)
-    (dense / "config.json").write_text(json.dumps(config))
+    weights = load_file(dense / "model.safetensors")
     save_file(weights | {"linear.bias": torch.zeros(10)}, dense / "model.safetensors")
     with pytest.raises(ArtifactMismatch, match=r"holds linear\.bias .*linear\.weight .* instead of linear\.weight"):
         load(gtr.SPEC, t5)
     for shape in ((10, 25), (10,), (10, 24, 1)):
         save_file({"linear.weight": torch.zeros(shape)}, dense / "model.safetensors")
-        with pytest.raises(ArtifactMismatch, match=rf"holds linear\.weight {re.escape(str(shape))} .* gives vectors of 24 components"):
+        with pytest.raises(ArtifactMismatch, match=rf"holds linear\.weight {re.escape(str(shape))} .* give vectors of 24 components"):
             load(gtr.SPEC, t5)
     save_file({"linear.weight": torch.zeros((10, 24), dtype=torch.int8)}, dense / "model.safetensors")
     with pytest.raises(ArtifactMismatch, match=r"2_Dense/model\.safetensors holds linear\.weight .*int8"):

@@ -21,7 +21,7 @@ FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.since_2021(cont
 @pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Model:
     spec: EncoderSpec = request.param
-    folder = tiny.add_modules(tiny.save_t5(tmp_path), "mean", dim=10) if spec.has_projection else tiny.save_bert(tmp_path)
+    folder = tiny.add_modules(tiny.save_t5(tmp_path), "mean", dim=10) if spec.dense else tiny.save_bert(tmp_path)
     return Model(with_checkpoint(spec, folder), "passage")
 
 

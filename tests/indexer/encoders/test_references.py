@@ -68,17 +68,16 @@ def _gtr(folder: Path) -> tuple[EncoderSpec, Path]:
 def test_vectors_are_those_of_sentence_transformers(save: Callable[[Path], tuple[EncoderSpec, Path]], size: int, tmp_path: Path) -> None:
     spec, folder = save(tmp_path / "checkpoint")
     encoder = TransformerEncoder(with_checkpoint(spec, folder))
-    queries = [spec.query_text(query) for query in QUERIES]
+    queries = [spec.query_prompt + spec.query_text(query) for query in QUERIES]
     assert_equal(encoder.encode_queries(QUERIES), by_sentence_transformers(folder, queries, size))
-    texts = [text for text in map(spec.passage_text, PASSAGES) if isinstance(text, str)]
+    texts = [spec.passage_prompt + text for text in map(spec.passage_text, PASSAGES) if isinstance(text, str)]
     assert_equal(encoder.encode_passages(PASSAGES), by_sentence_transformers(folder, texts, size))
 
 
 def test_e5_and_bge_write_texts_as_their_model_cards_say() -> None:
-    passage = Passage("1", "Nile", "A river.")
-    assert (e5.SPEC.query_text("where?"), e5.SPEC.passage_text(passage)) == ("query: where?", 'passage: "Nile"\nA river.')
-    assert bge.SPEC.query_text("where?") == "Represent this sentence for searching relevant passages: where?"
-    assert bge.SPEC.passage_text(passage) == '"Nile"\nA river.'
+    assert (e5.SPEC.recipe()["query_prompt"], e5.SPEC.recipe()["passage_prompt"]) == ("query: ", "passage: ")
+    assert e5.SPEC.recipe()["passage"] == bge.SPEC.recipe()["passage"] == '"{title}"\n{text}'
+    assert bge.SPEC.query_prompt == "Represent this sentence for searching relevant passages: "
 
 
 def test_contriever_is_the_mean_of_the_last_hidden_states(bert: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_tokens_do_not_depend_on_how_many_texts_are_split_at_a_time(
     np.testing.assert_array_equal(found.ends, expected.ends)
     assert (found.types is None) == (expected.types is None)
     np.testing.assert_array_equal(found.types if found.types is not None else 0, expected.types if expected.types is not None else 0)
-    assert [part.dtype for part in found if part is not None] == [part.dtype for part in expected if part is not None]
+    assert [part.dtype for part in found[:3] if part is not None] == [part.dtype for part in expected[:3] if part is not None]
 
 
 _LONG = """

@@ -1,0 +1,233 @@
+"""Encoders from any checkpoint: a sentence-transformers folder is read as that library means it, another by its options.
+
+Source: sentence-transformers 6.2, ``base/model.py``, ``base/modules``, ``sentence_transformer/model.py`` and ``modules/pooling.py``. The
+library compares vectors by the cosine unless the folder says otherwise; as searches here compare by the inner product, the vectors are
+then normalised even if the folder has no ``Normalize``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
+
+from .checkpoints import CONFIG, HubCheckpoint, find_optional, locate, required_files
+from .loading import load_config, n_positions
+from .options import RecipeOptions
+from .pooling import split_modes
+from .registered import Recipe
+from .spec import EncoderSpec
+from .tokenizing import load_any_tokenizer
+
+_MODULES = "modules.json"
+_ENDLESS = 1_000_000  # a larger limit of a tokenizer stands for no limit
+_DEFAULT_TOKENS = 512  # of a checkpoint without any limit
+_TRANSFORMER_CONFIGS = [f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta")]
+_TASK = "feature-extraction"
+_LOADING = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs", "processing_kwargs")
+_WITHOUT_EFFECT = {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation", "padding_side", "use_cache"}  # on the vectors
+_LEGACY_MODES = {  # in the order in which they are concatenated
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_IN_BFLOAT16 = ("t5", "mt5", "umt5", "longt5", "gemma")  # model types whose computation can overflow float16
+
+
+def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
+    """Return the encoder of a recipe from ``read_recipe``.
+
+    Raises:
+        ArtifactCorrupt: the recipe lacks settings, or has unknown ones.
+    """
+    settings = {key: value for key, value in recipe.items() if key != "checkpoint"}
+    try:
+        checkpoint = parse_checkpoint(recipe["checkpoint"])
+        settings["dense"] = tuple(settings["dense"])
+        return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, by_transformers=True, **settings)
+    except (KeyError, TypeError) as error:
+        raise ArtifactCorrupt(
+            f"the recipe of the encoder '{name}' cannot be read ({error}): name the encoder again with --force"
+        ) from error
+
+
+def parse_checkpoint(source: str) -> Path | HubCheckpoint:
+    """Return the folder, or the repository ``owner/name`` or ``owner/name@revision`` of Hugging Face's hub, if there is no such folder.
+
+    Raises:
+        InputError: the text is neither.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir() or folder.is_absolute():
+        return folder.absolute()
+    repository, _, revision = source.partition("@")
+    if repository.count("/") != 1 or repository.startswith((".", "~", "/")) or not all(repository.split("/")):
+        raise InputError(f"there is no folder {source} with a checkpoint, and no repository of Hugging Face's hub is named so")
+    return HubCheckpoint(repository, revision or "main")
+
+
+def read_recipe(source: str, choices: RecipeOptions) -> Recipe:
+    """Return the settings of an encoder from a checkpoint's files and from options, as JSON.
+
+    Args:
+        source: see ``parse_checkpoint``.
+        choices: options of the user, which take precedence.
+
+    Raises:
+        InputError: there is no such checkpoint, or it has parts that are not supported.
+        ArtifactCorrupt: the files cannot be read.
+        DownloadError, MissingExtraError: see ``checkpoints.locate``.
+    """
+    checkpoint = parse_checkpoint(source)
+    if choices.trust_remote_code and isinstance(checkpoint, HubCheckpoint):
+        raise InputError(f"--trust-remote-code {source}: download the repository, read its code, and name its folder with --encoder")
+    files = _Files(checkpoint, source)
+    try:
+        layers = _read_modules(files) if files.json(_MODULES) is not None else _Layers(files.checkpoint)
+        network = _read_network(layers, choices, source)
+        settings = {**network, **layers.settings, **_choose(choices)}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ArtifactCorrupt(f"{source} is no checkpoint of sentence-transformers or transformers: {error!r:.200}") from error
+    split_modes(settings["pooling"])
+    dim = layers.dim or network["dim"] * (1 + settings["pooling"].count("+"))
+    at = layers.checkpoint
+    named = str(at) if isinstance(at, Path) else f"{at.repository}@{at.revision}"
+    return {"checkpoint": named, **settings, "dense": layers.dense, "dim": min(dim, settings["truncate_dim"] or dim)}
+
+
+class _Files(NamedTuple):
+    """The JSON files of a checkpoint, downloaded when they are read."""
+
+    checkpoint: Path | HubCheckpoint
+    source: str
+
+    def json(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the content of a file; None if the checkpoint has no such file."""
+        path = find_optional(self.checkpoint, name, self.source)
+        try:
+            return None if path is None else parse_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint again") from error
+
+
+@dataclasses.dataclass
+class _Layers:
+    """Content of a sentence-transformers folder; the defaults are those of a checkpoint of transformers.
+
+    Attributes:
+        checkpoint: place of the network.
+        settings: the settings of ``EncoderSpec`` that the folder has.
+        dense: folders of the dense layers.
+        dim: components of the last dense layer's vectors; 0 without any.
+        max_tokens: maximum length of texts; None: the tokenizer's.
+    """
+
+    checkpoint: Path | HubCheckpoint
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dense: list[str] = dataclasses.field(default_factory=list)
+    dim: int = 0
+    max_tokens: int | None = None
+
+
+def _read_modules(files: _Files) -> _Layers:
+    """Return the content of a sentence-transformers folder."""
+    modules = [(module["type"], module["path"]) for module in files.json(_MODULES)]
+    kinds = [type_.rpartition(".")[2] if type_.startswith("sentence_transformers.") else type_ for type_, _ in modules]
+    after = [kind for kind in kinds[2:] if kind != "Dropout"]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(after) - {"Dense", "Normalize"} or "Dense" in after[after.count("Dense") :]:
+        raise InputError(
+            f"{files.source} consists of {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, Dense layers, Normalize are supported"
+        )
+    layers = _Layers(files.checkpoint)
+    path = modules[0][1]
+    if path and isinstance(files.checkpoint, HubCheckpoint):
+        raise InputError(f"{files.source} has its network in {path}: download the repository, and name its folder with --encoder")
+    if path and isinstance(files.checkpoint, Path):
+        layers.checkpoint = files.checkpoint / path
+    prefix = "../" if path else ""
+    for kind, (_, folder) in zip(kinds, modules, strict=True):
+        if kind == "Dense":
+            layers.dense.append(prefix + folder)
+            layers.dim = files.json(f"{folder}/{CONFIG}")["out_features"]
+    _read_transformer(files, path, layers)
+    pooling = files.json(f"{modules[1][1]}/{CONFIG}")
+    modes = pooling.get("pooling_mode") or [mode for key, mode in _LEGACY_MODES.items() if pooling.get(key)] or ["mean"]
+    layers.settings |= {
+        "pooling": modes if isinstance(modes, str) else "+".join(modes),
+        "pools_prompt": pooling.get("include_prompt", True),
+        **_read_comparison(files, is_normalized="Normalize" in kinds),
+    }
+    return layers
+
+
+def _read_transformer(files: _Files, path: str, layers: _Layers) -> None:
+    """Add the settings of the module ``Transformer``."""
+    found = (files.json(str(Path(path) / name)) for name in _TRANSFORMER_CONFIGS)
+    config: Mapping[str, Any] = next((content for content in found if content is not None), {})
+    changes = {key for name in _LOADING for key in config.get(name) or {}} - _WITHOUT_EFFECT
+    task, has_chat = config.get("transformer_task", _TASK), "message" in config.get("modality_config", {})
+    if changes or has_chat or task != _TASK:
+        reason = ", ".join(sorted(changes)) or ("a chat template" if has_chat else f"the task {task}")
+        raise InputError(f"{files.source} reads texts with {reason}: this is not supported")
+    layers.max_tokens = config.get("max_seq_length")
+    layers.settings["lower_case"] = bool(config.get("do_lower_case"))
+    lengths = {"max_query_tokens": config.get("query_length"), "max_passage_tokens": config.get("document_length")}
+    layers.settings |= {name: length for name, length in lengths.items() if length}
+
+
+def _read_comparison(files: _Files, *, is_normalized: bool) -> dict[str, Any]:
+    """Return prompts, truncation and normalisation. Passages have the first of the prompts that are named for them and not empty."""
+    config = files.json("config_sentence_transformers.json") or {}
+    similarity, prompts = config.get("similarity_fn_name") or "cosine", config.get("prompts") or {}
+    if similarity not in ("cosine", "dot") and not is_normalized:
+        raise InputError(f"{files.source} is for comparing vectors by '{similarity}': only cosine and dot are supported")
+    default = prompts.get(config.get("default_prompt_name"), "")
+    of_passages = [prompts[name] for name in ("document", "passage", "corpus") if name in prompts]
+    return {
+        "query_prompt": prompts.get("query", default) or "",
+        "passage_prompt": next(filter(None, of_passages), "" if of_passages else default),
+        "truncate_dim": config.get("truncate_dim"),
+        "normalize": is_normalized or similarity == "cosine",
+    }
+
+
+def _read_network(layers: _Layers, choices: RecipeOptions, source: str) -> dict[str, Any]:
+    """Return the settings that follow from the network and its tokenizer; the options may shorten texts, not lengthen them."""
+    folder = locate(layers.checkpoint, source, required_files(layers.dense, by_transformers=True))
+    config = load_config(folder, source, trusts_code=choices.trust_remote_code)
+    values = config.to_dict() | {"pad_token_id": config.pad_token_id, "model_type": config.model_type}
+    tokenizer = load_any_tokenizer(folder, source)
+    of_tokenizer = tokenizer.model_max_length if tokenizer.model_max_length < _ENDLESS else None
+    limits = [choices.max_tokens or layers.max_tokens or of_tokenizer, n_positions(values)]
+    n_tokens = min((limit for limit in limits if limit), default=_DEFAULT_TOKENS)
+    is_decoder = str((config.architectures or [""])[0]).endswith("ForCausalLM") and getattr(config, "is_causal", True)
+    is_wide = config.model_type.startswith(_IN_BFLOAT16) or str(config.dtype).endswith("bfloat16")
+    return {
+        "pooling": "lasttoken" if is_decoder else "mean",
+        "normalize": True,
+        "truncate_dim": None,
+        "max_query_tokens": n_tokens,
+        "max_passage_tokens": n_tokens,
+        "dim": int(config.hidden_size),
+        "gpu_dtype": "bfloat16" if is_wide else "float16",
+    }
+
+
+def _choose(choices: RecipeOptions) -> dict[str, Any]:
+    """Return the settings that the user has chosen."""
+    chosen: Mapping[str, Any] = {
+        "pooling": choices.pooling,
+        "normalize": choices.normalize,
+        "query_prompt": choices.query_prompt,
+        "passage_prompt": choices.passage_prompt,
+        "truncate_dim": choices.dim,
+        "trusts_code": choices.trust_remote_code or None,
+    }
+    return {name: value for name, value in chosen.items() if value is not None}

@@ -1,0 +1,64 @@
+"""Encoders in wide use: one repository each, normalised, with the same maximum length of queries and passages.
+
+Sources: the model cards, and the files of sentence-transformers in the repositories. Cards that do not mention titles have title and text
+joined by a space. Qwen3's last token is the end of text that its tokenizer adds; of BGE-M3, these are the dense vectors alone; beyond 2,048
+tokens, Nomic's network would need other positions; EmbeddingGemma's licence must be accepted before its download.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wikidx.corpora.passage import Passage
+
+from .checkpoints import HubCheckpoint
+from .spec import EncoderSpec
+
+
+def hub_encoder(name: str, repository: str, *, max_tokens: int, **settings: Any) -> EncoderSpec:  # noqa: ANN401 - EncoderSpec's
+    """Return the encoder of one repository, ``owner/name`` or ``owner/name@revision``; ``settings`` are those of ``EncoderSpec``."""
+    repository, _, revision = repository.partition("@")
+    checkpoint = HubCheckpoint(repository, revision or "main")
+    settings = {"normalize": True, "by_transformers": True, "max_query_tokens": max_tokens, "max_passage_tokens": max_tokens} | settings
+    return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, **settings)
+
+
+def label_title(passage: Passage) -> str:
+    """Return title and text with EmbeddingGemma's labels."""
+    return f"title: {passage.title or 'none'} | text: {passage.text}"
+
+
+_WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+_RELEVANT = "Represent this sentence for searching relevant passages: "
+_E5: dict[str, Any] = {"max_tokens": 512, "pooling": "mean", "query_prompt": "query: ", "passage_prompt": "passage: "}
+_NOMIC: dict[str, Any] = {"max_tokens": 2048, "pooling": "mean", "query_prompt": "search_query: ", "passage_prompt": "search_document: "}
+_GEMMA: dict[str, Any] = {
+    "max_tokens": 2048,
+    "pooling": "mean",
+    "dense": ("2_Dense", "3_Dense"),
+    "passage_text": label_title,
+    "gpu_dtype": "bfloat16",
+}
+
+QWEN3 = hub_encoder(
+    "qwen3",
+    "Qwen/Qwen3-Embedding-0.6B",
+    dim=1024,
+    max_tokens=32_768,
+    pooling="lasttoken",
+    query_prompt=_WEB_SEARCH,
+    gpu_dtype="bfloat16",
+)
+BGE_M3 = hub_encoder("bge-m3", "BAAI/bge-m3", dim=1024, max_tokens=8192, pooling="cls")
+MULTILINGUAL_E5 = hub_encoder("multilingual-e5", "intfloat/multilingual-e5-base", dim=768, **_E5)
+MULTILINGUAL_E5_SMALL = hub_encoder("multilingual-e5-small", "intfloat/multilingual-e5-small", dim=384, **_E5)
+MULTILINGUAL_E5_LARGE = hub_encoder("multilingual-e5-large", "intfloat/multilingual-e5-large", dim=1024, **_E5)
+NOMIC = hub_encoder("nomic", "nomic-ai/nomic-embed-text-v1.5", dim=768, **_NOMIC)
+ARCTIC_V2 = hub_encoder(
+    "arctic-v2", "Snowflake/snowflake-arctic-embed-l-v2.0", dim=1024, max_tokens=8192, pooling="cls", query_prompt="query: "
+)
+EMBEDDINGGEMMA = hub_encoder(
+    "embeddinggemma", "google/embeddinggemma-300m", dim=768, query_prompt="task: search result | query: ", **_GEMMA
+)
+MXBAI = hub_encoder("mxbai", "mixedbread-ai/mxbai-embed-large-v1", dim=1024, max_tokens=512, pooling="cls", query_prompt=_RELEVANT)
+MPNET = hub_encoder("mpnet", "sentence-transformers/all-mpnet-base-v2", dim=768, max_tokens=384, pooling="mean")

@@ -1,0 +1,69 @@
+"""Encoders that the user has named: each is one JSON file in ``encoders`` of the data home, with its recipe."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wikidx.corpora.artifacts.durable import parse_json, write_durably
+from wikidx.corpora.artifacts.home import check_name, home
+from wikidx.corpora.errors import ArtifactCorrupt, InputError
+
+Recipe = Mapping[str, Any]  # the values are JSON's
+
+
+def register(name: str, recipe: Recipe, *, replace: bool) -> None:
+    """Keep the recipe of an encoder under a name. Another recipe of this name is replaced only if ``replace`` is set.
+
+    Raises:
+        InputError: the name is invalid, or names another recipe already.
+        OSError: the data home is not writable.
+    """
+    check_name(name)
+    existing = registered(name)
+    if existing == recipe:
+        return
+    if existing is not None and not replace:
+        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in recipe if existing.get(key) != recipe[key]]
+        raise InputError(
+            f"'{name}' is another encoder ({'; '.join(changes[:2])}): name this one with --encoder NAME=…, or replace it with --force"
+        )
+    _path(name).parent.mkdir(parents=True, exist_ok=True)
+    write_durably(_path(name), json.dumps(recipe, indent=1).encode())
+
+
+def registered(name: str) -> Recipe | None:
+    """Return the recipe of a name; None if the user has given no encoder this name.
+
+    Raises:
+        ArtifactCorrupt: the file cannot be read.
+    """
+    try:
+        path = _path(check_name(name))
+        return _read(path, path.stat().st_mtime_ns)
+    except (InputError, FileNotFoundError):
+        return None
+
+
+def registered_names() -> list[str]:
+    """Return all names, sorted."""
+    return sorted(path.stem for path in (home() / "encoders").glob("[a-z0-9]*.json"))
+
+
+def _path(name: str) -> Path:
+    return home() / "encoders" / f"{name}.json"
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: Path, changed_ns: int) -> Recipe:
+    """Return the content of a file; ``changed_ns`` tells its versions apart."""
+    try:
+        recipe = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ArtifactCorrupt(f"{path} cannot be read ({error}): delete it, and name the encoder again") from error
+    if not isinstance(recipe, dict):
+        raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): delete it, and name the encoder again")
+    return recipe

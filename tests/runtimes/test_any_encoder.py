@@ -1,0 +1,89 @@
+"""A checkpoint of the user's own through the command line: build, search, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.indexer.encoders import tiny
+from tests.runtimes.command_line import Command
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.naming import encoder_spec
+from wikidx.retrievers.building import build as build_searcher
+
+NOTES = [
+    {"id": "1", "title": "Nile", "text": "the river of rivers"},
+    {"id": "2", "title": "", "text": "a nile"},
+    {"id": "3", "title": "Of", "text": "river"},
+]
+QUERY = "the nile"
+
+
+@pytest.fixture
+def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("".join(json.dumps(note) + "\n" for note in NOTES))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tiny.add_modules(tiny.save_bert(tmp_path / "Fine-Tuned"), "mean")
+
+
+def expected_order(name: str) -> list[str]:
+    encoder = TransformerEncoder(encoder_spec(name))
+    passages = encoder.encode_passages([Passage(**note) for note in NOTES])
+    scores = passages @ encoder.encode_queries([QUERY])[0]
+    return [NOTES[row]["id"] for row in np.argsort(-scores, kind="stable")]
+
+
+def test_a_folder_is_built_and_searched_by_its_name(idx: Command, notes: Path, folder: Path) -> None:
+    dry = json.loads(idx("build", notes, "--encoder", folder, "--dry-run", "--json"))["estimates"]
+    assert {need["step"]: need["disk_bytes"] for need in dry}["fine-tuned"] == 3 * 24 * 4
+    built = json.loads(idx("build", notes, "--encoder", folder, "--index", "flat", "--device", "cpu", "--json"))["built"]
+    assert built["fine-tuned"] == {"rows": 3, "dim": 24}
+    for retriever in ("fine-tuned", "fine-tuned-flat"):
+        found = json.loads(idx("search", "notes", QUERY, "-r", retriever, "--device", "cpu", "--json"))["passages"]
+        assert [hit["id"] for hit in found] == expected_order("fine-tuned")
+    recorded = index_ref("notes", "fine-tuned").manifest(None).recipe.parameters
+    assert (recorded["pooling"], recorded["normalize"], recorded["passage"]) == ("mean", "true", "{title} {text}")
+    assert "fine-tuned" in idx("list")
+
+
+def test_options_make_another_encoder_which_needs_another_name(idx: Command, notes: Path, folder: Path) -> None:
+    options = ("--pooling", "cls", "--query-prompt", "a: ", "--dim", 8, "--no-normalize")
+    idx("build", notes, "--encoder", folder, "--device", "cpu")
+    refusal = idx("build", "notes", "--encoder", folder, *options, status=2)
+    assert refusal.startswith("error: 'fine-tuned' is another encoder (pooling mean, not cls")
+    idx("build", "notes", "--encoder", f"other={folder}", *options, "--device", "cpu")
+    with build_searcher("notes", "other", device="cpu", show_progress=False) as searcher:
+        assert [hit.id for hit in searcher.search([QUERY])[0]] == expected_order("other")
+    assert idx("build", "notes", "--encoder", "minilm", *options, status=2).endswith("'minilm' has its own settings")
+    assert idx("build", "notes", "--pooling", "cls", status=2).endswith("--pooling and the like needs an encoder: add --encoder NAME")
+
+
+def test_a_query_is_not_encoded_by_another_recipe_or_checkpoint(idx: Command, notes: Path, folder: Path, home: Path) -> None:
+    idx("build", notes, "--encoder", folder, "--device", "cpu")
+    recipe = home / "encoders" / "fine-tuned.json"
+    sound = recipe.read_text()
+    recipe.write_text(json.dumps(json.loads(sound) | {"query_prompt": "a "}))
+    refusal = idx("search", "notes", QUERY, "-r", "fine-tuned", "--device", "cpu", status=2)
+    assert "the vectors of 'fine-tuned' over 'notes' were made with query_prompt '', not 'a ': name the encoder again as it was" in refusal
+    assert "were made with query_prompt" in idx("build", "notes", "--encoder", "fine-tuned", "--device", "cpu", status=2)
+    recipe.write_text(sound)
+    tiny.save_bert(folder, seed=1)
+    assert "were made with another checkpoint" in idx("search", "notes", QUERY, "-r", "fine-tuned", "--device", "cpu", status=2)
+    idx("build", "notes", "--encoder", folder, "--pooling", "max", "--force", "--device", "cpu")
+    found = json.loads(idx("search", "notes", QUERY, "-r", "fine-tuned", "--device", "cpu", "--json"))["passages"]
+    assert [hit["id"] for hit in found] == expected_order("fine-tuned")
