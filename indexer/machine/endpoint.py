@@ -13,8 +13,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -158,22 +158,35 @@ def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolMana
     return pool
 
 
+@contextmanager
+def answering(
+    pool: urllib3.PoolManager, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None
+) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
+    """Send a request once, and yield the answer, and its content in parts as they arrive. The connection is closed unless all are read.
+
+    Raises:
+        HTTPError: the connection fails, or the time limit is reached.
+        ValueError: the answer is larger than 64 MB.
+    """
+    with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
+        yield response, _read_parts(response)
+
+
+def _read_parts(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    n_bytes = 0
+    while part := response.read1(_READ_BYTES):
+        n_bytes += len(part)
+        if n_bytes > _MAX_ANSWER_BYTES:
+            raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
+        yield part
+
+
 def read_answer(
     pool: urllib3.PoolManager, method: str, url: str, timeout_s: float, body: bytes | None = None
 ) -> tuple[urllib3.BaseHTTPResponse, bytes]:
-    """Send a request once, and return the answer and its content.
-
-    Raises:
-        HTTPError: the connection fails, or the answer is incomplete after ``timeout_s``.
-        ValueError: the answer is larger than 64 MB.
-    """
-    timeout, content = urllib3.Timeout(total=timeout_s), bytearray()
-    with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
-        while chunk := response.read1(_READ_BYTES):
-            content += chunk
-            if len(content) > _MAX_ANSWER_BYTES:
-                raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
-    return response, bytes(content)
+    """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
+    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body) as (response, parts):
+        return response, b"".join(parts)
 
 
 def is_transient(status: int) -> bool:

@@ -1,6 +1,7 @@
 """urllib3's connection pools, with a read time-out that limits the whole answer, headers and body.
 
-urllib3's own read time-out limits each wait for more bytes, and never ends an answer that arrives byte by byte.
+urllib3's own read time-out limits each wait for more bytes, and never ends an answer that arrives byte by byte. ``limited`` replaces the
+time-out by a limit that may move while the answer is read.
 """
 
 from __future__ import annotations
@@ -11,30 +12,40 @@ import io
 import socket
 import time
 import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+_left_s: ContextVar[Callable[[], float] | None] = ContextVar("left_s", default=None)
+
+
+@contextlib.contextmanager
+def limited(left_s: Callable[[], float]) -> Iterator[None]:
+    """Limit the answers to this thread's requests by a function that returns the seconds that are left, asked whenever they have passed."""
+    token = _left_s.set(left_s)
+    try:
+        yield
+    finally:
+        _left_s.reset(token)
+
 
 class _TimedReader(io.RawIOBase):
-    """Reader of a socket, which raises ``TimeoutError`` when ``timeout_s`` seconds have passed since the reader's creation."""
+    """Reader of a socket, which raises ``TimeoutError`` when no time is left."""
 
-    def __init__(self, sock: socket.socket, raw: io.RawIOBase, timeout_s: float) -> None:
-        self._sock, self._raw, self._timeout_s = sock, raw, timeout_s
-        self._deadline = time.monotonic() + timeout_s
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, left_s: Callable[[], float]) -> None:
+        self._sock, self._raw, self._left_s = sock, raw, left_s
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]  # typeshed: collections.abc.Buffer
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("timed out")
-        self._sock.settimeout(left_s)
-        try:
-            return self._raw.readinto(buffer)
-        finally:
-            self._sock.settimeout(self._timeout_s)
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed: collections.abc.Buffer
+        while (left_s := self._left_s()) > 0:
+            self._sock.settimeout(left_s)
+            with contextlib.suppress(TimeoutError):  # the limit may have moved meanwhile
+                return self._sock.recv_into(buffer)
+        raise TimeoutError("timed out")
 
     def close(self) -> None:
         self._raw.close()
@@ -46,7 +57,9 @@ class _TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, debuglevel, method, url)
         timeout_s = sock.gettimeout()
         if timeout_s is not None:
-            self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), timeout_s))
+            deadline = time.monotonic() + timeout_s
+            left_s = _left_s.get() or (lambda: deadline - time.monotonic())
+            self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), left_s))
 
 
 class _TimedConnection(HTTPConnection):

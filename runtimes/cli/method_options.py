@@ -110,7 +110,15 @@ class PlanOptions:
         int | None,
         typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: the number of its slots, at most 16."),
     ] = None
-    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of an endpoint and of the server at --url, in seconds.")] = 120.0
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="Maximum time until an endpoint begins its answer, and until the server at --url has answered, in seconds."
+        ),
+    ] = 600.0
+    token_timeout: Annotated[
+        float, typer.Option(min=0.1, help="Maximum time from a token of an endpoint's answer to the next, in seconds.")
+    ] = 120.0
     retries: Annotated[int, typer.Option(min=0, help="Maximum number of retries of a request to an endpoint.")] = 5
     thinking: Annotated[
         str, typer.Option(metavar="off|on|N", help="Whether models think before they answer; N: with at most N tokens.")
@@ -176,6 +184,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         connection=ConnectionOptions(
             concurrency=options.concurrency,
             timeout=options.timeout,
+            token_timeout=options.token_timeout,
             retries=options.retries,
             context=options.context,
             extra_body=parse_extra_body(options.extra_body or ()),

@@ -64,6 +64,7 @@ class Dialect:
         json: schema -> fields that restrict a plain completion to it; None: impossible. Chat has a standard field.
         has_response_format: whether chat has the standard's field for JSON.
         has_n: whether several texts in one request are possible.
+        cancels: whether the server is known to stop its work on a request when the connection is closed.
         tokenizer: the server's tokenizer; None: none.
     """
 
@@ -78,6 +79,7 @@ class Dialect:
     json: Callable[[str], Body] | None = None
     has_response_format: bool = True
     has_n: bool = True
+    cancels: bool = False
     tokenizer: Tokenizer | None = None
 
     def thinking_fields(self, mode: Thinking) -> Body:
@@ -137,6 +139,7 @@ VLLM = Dialect(
     choices=lambda texts: {"structured_outputs": {"choice": list(texts)}},
     regex=lambda pattern: {"structured_outputs": {"regex": pattern}},
     json=lambda schema: {"structured_outputs": {"json": json.loads(schema)}},
+    cancels=True,
     tokenizer=Tokenizer(text="prompt", joined="prompt", options={"add_special_tokens": False}),
 )
 SGLANG = Dialect(
@@ -148,6 +151,7 @@ SGLANG = Dialect(
     choices=lambda texts: {"regex": _alternatives(texts)},
     regex=lambda pattern: {"regex": pattern},
     json=lambda schema: {"json_schema": schema},
+    cancels=True,
     tokenizer=Tokenizer(text="prompt", joined="text", options={"add_special_tokens": False}),
 )
 LLAMA_CPP = Dialect(
@@ -158,11 +162,12 @@ LLAMA_CPP = Dialect(
     thinking=_TEMPLATE_ON,
     choices=lambda texts: {"grammar": _grammar(texts)},
     json=lambda schema: {"json_schema": json.loads(schema)},
+    cancels=True,
     tokenizer=Tokenizer(text="content", joined="content"),
 )
-OLLAMA = Dialect(name="Ollama", continuation=_NONE, no_thinking={"reasoning_effort": "none"}, has_n=False)
+OLLAMA = Dialect(name="Ollama", continuation=_NONE, no_thinking={"reasoning_effort": "none"}, has_n=False, cancels=True)
 LM_STUDIO = Dialect(name="LM Studio", neutral={"top_k": 0, "repeat_penalty": 1.0}, has_n=False)
-TGI = Dialect(name="text-generation-inference", has_n=False)
+TGI = Dialect(name="text-generation-inference", has_n=False, cancels=True)
 WEB_UI = Dialect(
     name="text-generation-webui",
     neutral={"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},

@@ -93,6 +93,7 @@ class LlamaCpp:
         connection = ConnectionOptions(
             concurrency=n_slots,
             timeout=_TIMEOUT_S,
+            token_timeout=_TIMEOUT_S,
             retries=1,
             api_key=key,
             thinking=options.thinking,

@@ -26,6 +26,10 @@ ESSENTIAL = frozenset({"model", "messages", "prompt", "echo"})
 BEGINS_ANEW = "the endpoint cannot continue a given beginning of an answer: it begins a new answer"
 OWN_SAMPLING = "the endpoint applies its own sampling defaults, such as top_k: other endpoints sample differently"
 
+_STREAM: Body = {"stream": True, "stream_options": {"include_usage": True}}
+_UNNAMED = {"logprobs": "logprob", "stream": "streaming"}
+"""Fields that a refusal may mean without naming them -> a word in its message."""
+
 _FALLBACKS = {
     "logprobs": "no logprobs",
     "seed": "no seed: sampling cannot be repeated",
@@ -92,7 +96,8 @@ class Refusal(NamedTuple):
             is_unquoted = "_" in name and name in self.message
             if self.param.split(".")[-1] == name or is_unquoted or re.search(rf"""['"`]{name}['"`]""", self.message):
                 return name
-        return "logprobs" if "logprobs" in body and "logprob" in self.message.casefold() else None
+        unnamed = (name for name, word in _UNNAMED.items() if name in body and word in self.message.casefold())
+        return next(unnamed, None)
 
 
 class Answer(NamedTuple):
@@ -138,6 +143,16 @@ def parse_refusal(status: int, body: object) -> Refusal:
     return Refusal(status, message, str(error.get("code") or ""), str(error.get("param") or ""), *lengths)
 
 
+def parse_stream_error(body: object) -> Refusal:
+    """Parse an error in a stream, whose status is its code, if it is one: else that of a refusal if the message is known as one."""
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    code = error.get("code") if isinstance(error, Mapping) else None
+    refusal = parse_refusal(400, body)
+    if isinstance(code, int) and 400 <= code < 600:
+        return refusal._replace(status=code)
+    return refusal if refusal.is_too_long or refusal.is_model_missing else refusal._replace(status=500)
+
+
 def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None:
     """Return a positive number given as a field, else in the message; None if there is none."""
     found = pattern.search(message)
@@ -167,7 +182,7 @@ def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN
     body |= dialect.neutral
     if isinstance(call, Generate):
         structure = dialect.structure(call.schema, is_chat=is_chat) if call.schema else None
-        return body | _generation(call, is_chat=is_chat) | (structure or {})
+        return body | _generation(call, is_chat=is_chat) | (structure or {}) | _STREAM
     top = TOP_LOGPROBS[0]
     return (
         body
@@ -221,8 +236,9 @@ def drop_refused(body: Body, refused: Set[str], *, top: int, effort: str | None 
         remaining["reasoning_effort"] = effort
     if "max_tokens" in refused:
         remaining["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name of the field
-    if "logprobs" not in remaining:
-        remaining.pop("top_logprobs", None)
+    for name, dependent in (("logprobs", "top_logprobs"), ("stream", "stream_options")):
+        if name not in remaining:
+            remaining.pop(dependent, None)
     name = "logprobs" if "prompt" in remaining else "top_logprobs"
     if name in remaining:
         remaining[name] = min(remaining[name], top)

@@ -1,8 +1,11 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-A request is retried after a connection error, a time-out, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB),
-or a status of 408, 409, 425, 429 or 5xx except 501. An exhausted quota, a chat template's refusal of the turns, and all other refusals are
-final.
+A request is retried after a connection error, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB), or a status
+of 408, 409, 425, 429 or 5xx except 501. An exhausted quota, a chat template's refusal of the turns, and all other refusals are final.
+
+Time limits concern tokens, not answers: one until the first token, one from each token to the next. As long as the server sends tokens of
+any answer, the first limit does not run, because requests may wait for each other there. An answer without streaming counts as one token.
+After a time-out the connection is closed; the request is sent again, once, only to a server that then stops its work on it.
 
 The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
 further retry up to 30 seconds, and shortened at random by up to half.
@@ -13,25 +16,30 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, TimeoutError
 
 from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.indexer.machine.endpoint import is_transient, open_pool, read_answer, retry_after_s, retry_pause_s
+from wikidx.indexer.machine.endpoint import answering, is_transient, open_pool, read_answer, retry_after_s, retry_pause_s
 from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.timed_http import limited
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Reply
 from .json_shape import find_mismatch
-from .openai_bodies import Body, Refusal, parse_refusal
+from .openai_bodies import Body, Refusal, parse_refusal, parse_stream_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
+from .streams import StreamedAnswer, StreamError
 
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
+_CONNECT_S = 60.0
+_LAST_BYTES_S = 1.0  # between a stream's own end and the end of the answer, after which the connection can be used again
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +58,10 @@ class Overloaded(LLMError):
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class TimedOut(LLMError):
+    """The endpoint has sent no token within the time limit. It may still work on the request."""
 
 
 def answer_all(pool: ThreadPoolExecutor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call]) -> list[Reply | LLMError]:
@@ -76,6 +88,30 @@ _ANSWER = {"choices": [_CHOICE], "usage": {}}
 """Expected shape of an answer of either API, chat or completions, for the fields that are read."""
 
 
+class _TokenClock:
+    """The time limit of a request: until its first token, then until each further one. Tokens of other answers move the first limit."""
+
+    def __init__(self, connection: Connection, options: ConnectionOptions) -> None:
+        self._connection, self._options = connection, options
+        self._last, self.has_begun, self.is_done = time.monotonic(), False, False
+
+    def note_token(self) -> None:
+        self._last = self._connection.last_token = time.monotonic()
+        self.has_begun = True
+
+    def left_s(self) -> float:
+        """Return the seconds that are left."""
+        last = self._last if self.has_begun else max(self._last, self._connection.last_token)
+        limit_s = _LAST_BYTES_S if self.is_done else self._options.token_timeout if self.has_begun else self._options.timeout
+        return last + limit_s - time.monotonic()
+
+    def describe(self) -> str:
+        """Return the predicate of a message about an exceeded limit, with the remedy."""
+        if self.has_begun:
+            return f"has sent no further token for {self._options.token_timeout:g} s: raise --token-timeout if it is that slow"
+        return f"has not answered within {self._options.timeout:g} s: lower --concurrency if requests wait there, or raise --timeout"
+
+
 class Connection:
     """A client of an endpoint. Thread-safe; must be closed.
 
@@ -84,31 +120,42 @@ class Connection:
         url: the endpoint, usually ending in ``/v1``.
         options: connection options.
 
+    Attributes:
+        last_token: time of the latest token of any answer; 0 before the first.
+
     Raises:
         InputError: the URL or the key is invalid.
     """
 
     def __init__(self, name: str, url: str, options: ConnectionOptions) -> None:
+        self.last_token = 0.0
         self._name, self._url, self._options = name, url.rstrip("/"), options
         self._pool = open_pool(url, options.api_key, options.concurrency or DEFAULT_CONCURRENCY)
         self._is_silent = False  # does not answer a request for the list of its models
         self._closed = threading.Event()
 
-    def post(self, path: str, body: Body) -> dict[str, Any]:
-        """Send a body. Return the answer, which has at least one choice.
+    def post(self, path: str, body: Body, *, cancels: bool = False) -> dict[str, Any]:
+        """Send a body. Return the answer, which has at least one choice, in the form that it has without streaming.
+
+        Args:
+            path: path below the endpoint's URL.
+            body: the request.
+            cancels: whether the server stops its work on a request when the connection is closed.
 
         Raises:
             Refused: the endpoint refuses the request.
+            TimedOut: the endpoint has sent no token within the time limit.
             Unreachable: the endpoint accepts no connection.
             LLMError: all attempts failed.
         """
-        content = json.dumps(body).encode()
+        content, resends = json.dumps(body).encode(), int(cancels)
         for attempt in range(self._options.retries + 1):
             try:
                 return self._post_once(path, content)
             except LLMError as failure:
                 pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
-                is_last = attempt == self._options.retries or isinstance(failure, Refused)
+                resends -= isinstance(failure, TimedOut)
+                is_last = attempt == self._options.retries or isinstance(failure, Refused) or resends < 0
                 if not is_last and pause is not None and pause >= _LOGGED_PAUSE_S:
                     logger.warning("retry in %.0f s: %s", pause, failure)
                 if is_last or self._closed.wait(retry_pause_s(attempt, self._options.first_pause) if pause is None else pause):
@@ -147,34 +194,60 @@ class Connection:
         self._pool.clear()
 
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
+        clock = _TokenClock(self, self._options)
+        timeout = urllib3.Timeout(connect=min(_CONNECT_S, self._options.timeout), read=self._options.timeout)
         try:
-            response, answer = read_answer(self._pool, "POST", self._url + path, self._options.timeout, content)
+            with limited(clock.left_s), answering(self._pool, "POST", self._url + path, timeout, content) as (response, parts):
+                if response.status < 300 and response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                    return _validate(_read_stream(parts, clock))
+                answer = b"".join(parts)
             if response.status < 300:
+                clock.note_token()
                 return _validate(parse_json(answer))
-        except NewConnectionError as error:
+        except (NewConnectionError, ConnectTimeoutError) as error:
             cause = first_line(error.__cause__ or error)
             raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or correct the address after @") from error
         except TimeoutError as error:
-            raise LLMError(f"{self._name} has not answered within {self._options.timeout:g} s") from error
+            raise TimedOut(f"{self._name} {clock.describe()}") from error
         except HTTPError as error:
             raise LLMError(f"the connection to {self._name} broke: {first_line(error.__cause__ or error)}") from error
+        except StreamError as error:
+            raise self._failure(parse_stream_error(error.body), None) from error
         except ValueError as error:
             raise LLMError(f"{self._name} gives no usable answer: {first_line(error)}") from error
-        raise self._failure(response, answer)
+        raise self._failure(_parse_refusal(response, answer), retry_after_s(response))
 
-    def _failure(self, response: urllib3.BaseHTTPResponse, answer: bytes) -> LLMError:
-        """Return the error for an answer with a status of 300 or more."""
-        try:
-            refusal = parse_refusal(response.status, parse_json(answer))
-        except ValueError:
-            text = answer.decode(errors="replace")
-            refusal = parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
+    def _failure(self, refusal: Refusal, pause: float | None) -> LLMError:
+        """Return the error for a refusal; ``pause`` is the pause in seconds that the endpoint requests, or None."""
         if refusal.status in (401, 403):
             return Refused(f"{self._name} refuses the key ({refusal.status}: {refusal.message}): set OPENAI_API_KEY", refusal)
         is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and refusal.refused_turns)
         if is_transient(refusal.status) and not is_final:
-            return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", retry_after_s(response))
+            return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message})", refusal)
+
+
+def _parse_refusal(response: urllib3.BaseHTTPResponse, answer: bytes) -> Refusal:
+    """Parse an answer with a status of 300 or more."""
+    try:
+        return parse_refusal(response.status, parse_json(answer))
+    except ValueError:
+        text = answer.decode(errors="replace")
+        return parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
+
+
+def _read_stream(parts: Iterable[bytes], clock: _TokenClock) -> dict[str, Any]:
+    """Read a stream to its end; raises as ``StreamedAnswer``, and ``TimeoutError`` by the clock."""
+    answer = StreamedAnswer()
+    try:
+        for part in parts:
+            if answer.add(part):
+                clock.note_token()
+            clock.is_done = answer.is_done
+    except TimeoutError:
+        if not answer.is_done:
+            raise
+    return answer.finish()
 
 
 def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value

@@ -270,7 +270,7 @@ class OpenAIHttp:
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
-            answer = bodies.Answer(self._connection.post("/completions", bodies.build_echo_body(call, prompt, self._model)), degraded)
+            answer = bodies.Answer(self._post(bodies.build_echo_body(call, prompt, self._model)), degraded)
         except Refused as error:
             if error.refusal.is_too_long:
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
@@ -305,7 +305,7 @@ class OpenAIHttp:
             )
             try:
                 with self._slots:
-                    data = self._connection.post("/chat/completions" if "messages" in body else "/completions", body)
+                    data = self._post(body)
             except Refused as error:
                 last_refusal, fold = error, self._next_fold(error, body, fitted.prompt, folds)
                 if fold is None:
@@ -313,9 +313,15 @@ class OpenAIHttp:
                 else:
                     folds = folds | {fold}
                 continue
+            if "stream" in body and not data.get("usage"):
+                self._refused.add("stream")  # some servers count tokens in whole answers only
             self._folds |= folds  # learned only from an accepted request
             self._learn_context()
             return bodies.Answer(data, (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body)))
+
+    def _post(self, body: bodies.Body) -> dict[str, Any]:
+        path = "/chat/completions" if "messages" in body else "/completions"
+        return self._connection.post(path, body, cancels=self._dialect.cancels)
 
     def _learn_context(self) -> None:
         """Ask Ollama, after its first answer, for the context with which it has loaded the model: it cuts longer prompts silently."""

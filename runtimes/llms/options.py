@@ -12,7 +12,7 @@ from wikidx.corpora.errors import InputError
 from .base import Thinking
 from .dialects import Dialect
 
-_OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "stream"})
+_OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "stream", "stream_options"})
 
 DEFAULT_CONCURRENCY = 16
 
@@ -23,7 +23,8 @@ class ConnectionOptions:
 
     Attributes:
         concurrency: maximum number of concurrent requests; None: as many as the server has slots (llama.cpp tells), at most 16.
-        timeout: maximum time until an answer is complete, in seconds, for each attempt.
+        timeout: maximum time until the first token of an answer, in seconds; it begins anew with each token of another answer.
+        token_timeout: maximum time from a token to the next, in seconds; a long answer may take any time.
         retries: maximum number of retries of a request.
         first_pause: maximum pause before the first retry, in seconds; doubled for each further retry.
         api_key: the API key; None: the environment's OPENAI_API_KEY, or else a placeholder, which local servers accept.
@@ -35,7 +36,8 @@ class ConnectionOptions:
     """
 
     concurrency: int | None = None
-    timeout: float = 120.0
+    timeout: float = 600.0
+    token_timeout: float = 120.0
     retries: int = 5
     first_pause: float = 0.5
     api_key: str | None = None

@@ -12,21 +12,30 @@ from typing import Any
 Answer = tuple[int, Mapping[str, Any]]
 """A status and a body."""
 
+Stream = Iterator[bytes]
+"""The parts of a stream of events, sent one by one."""
+
 
 class FakeServer:
     """The behaviour of the server.
 
     Attributes:
-        answer: function from a path and a body to the answer of a POST.
+        answer: function from a path and a body to the answer of a POST, or a stream.
         pages: path -> answer of a GET; other paths answer 404.
         bodies: bodies of the POST requests to completions of either API.
         asked: paths of all requests, in order.
+        ports: the clients' ports, one for each connection.
+        n_abandoned: number of streams whose client has gone before their end.
     """
 
-    def __init__(self, answer: Callable[[str, dict[str, Any]], Answer], pages: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[str, dict[str, Any]], Answer | Stream], pages: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
         self.answer, self.pages = answer, pages or {}
         self.bodies: list[dict[str, Any]] = []
         self.asked: list[str] = []
+        self.ports = set[int]()
+        self.n_abandoned = 0
 
 
 def chat(text: str | None, *, finish: str = "stop", logprobs: Any = None, **more: Any) -> Answer:  # noqa: ANN401 - JSON
@@ -57,7 +66,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server_of.asked.append(self.path)
         if self.path.endswith("/completions"):
             self.server_of.bodies.append(body)
-        self._send(*self.server_of.answer(self.path, body))
+            self.server_of.ports.add(self.client_address[1])
+        answer = self.server_of.answer(self.path, body)
+        if isinstance(answer, tuple):
+            self._send(*answer)
+        else:
+            self._stream(answer)
+
+    def _stream(self, parts: Stream) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        try:
+            for part in parts:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.server_of.n_abandoned += 1
+            self.close_connection = True
 
     def _send(self, status: int, body: Mapping[str, Any]) -> None:
         content = json.dumps(body).encode()
@@ -68,11 +95,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's
+        """Say nothing of clients that have gone."""
+
+
 @contextmanager
 def fake_serving(server: FakeServer) -> Iterator[str]:
     """Serve on the loopback address; yield the URL of the API."""
     handler = type("Handler", (_Handler,), {"server_of": server})
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    listening = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
     thread.start()
     try:

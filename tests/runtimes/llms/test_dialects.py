@@ -110,7 +110,7 @@ def test_a_server_is_recognised_by_its_models_or_its_pages(pages: Pages, name: s
 def test_a_server_gets_its_own_words_for_neutral_sampling_and_no_thinking(pages: Pages, fields: dict[str, Any]) -> None:
     with opened(pages, says("a")) as (model, server):
         drawn = one(model, Generate(prompt=TURNS, decoding=DRAW))
-    standard = {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
+    standard = {"model", "messages", "max_tokens", "temperature", "top_p", "seed", "stream", "stream_options"}
     assert {name: value for name, value in server.bodies[0].items() if name not in standard} == fields
     assert (OWN_SAMPLING in drawn.degraded) == ("top_k" not in fields)
 

@@ -93,7 +93,7 @@ def test_everything_is_said_to_a_vllm_server_and_only_the_standard_to_others(ope
     assert endpoint.bodies[0]["chat_template_kwargs"] == {"enable_thinking": False}
     endpoint.owner = "somebody"
     (choice,) = opened().run([Generate(prompt=TURNS, decoding=SHORT, schema=Regex("a+"))])
-    assert set(endpoint.bodies[1]) == {"model", "messages", "max_tokens", "temperature", "top_p"}
+    assert set(endpoint.bodies[1]) == {"model", "messages", "max_tokens", "temperature", "top_p", "stream", "stream_options"}
     assert gens(choice)[0].degraded == ("no structured output: the text is unconstrained",)
 
 
@@ -113,7 +113,7 @@ def test_what_passes_is_tried_again(opened: Open, endpoint: Endpoint, fault: str
         ("cut", "the connection to openai:tiny@"),
         ("empty", "gives no usable answer: its list of choices is empty (3 tries)"),
         ("html", "gives no usable answer: "),
-        ("slow", "has not answered within 0.8 s (3 tries)"),
+        ("slow", "has not answered within 0.8 s: lower --concurrency if requests wait there, or raise --timeout (2 tries)"),
     ],
 )
 def test_what_does_not_pass_costs_that_call_only(opened: Open, endpoint: Endpoint, fault: str, message: str) -> None:
