@@ -20,7 +20,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
 from .cache import ReplyCache
-from .openai_connection import Refused, answer_all
+from .openai_connection import Refused, TimedOut, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
 _BEGINNING = 1_000  # characters of a prompt that decide among equally busy replicas
@@ -102,6 +102,7 @@ class Replicas:
         if self._cache is not None and (cached := self._cache.get(self._cache_name, call)):
             return cached
         reply: Reply | LLMError = LLMError(f"{self.name} was not called: it is closed")
+        n_timeouts = 0
         for attempt in range(len(self._replicas) + self._options.retries):
             if attempt and self._are_all_out() and self._closed.wait(self._pause(attempt)):
                 break
@@ -115,6 +116,9 @@ class Replicas:
                 self._confirm(replica)
                 break
             self._leave_out(replica, reply)
+            n_timeouts += isinstance(reply, TimedOut)
+            if n_timeouts == len(self._replicas):
+                break  # they may still work on the call
         if self._cache is not None and isinstance(reply, Reply):
             self._cache.put(self._cache_name, call, reply)
         return reply

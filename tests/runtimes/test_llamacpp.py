@@ -6,22 +6,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.runtimes.every_method import short_options
-from tests.runtimes.llms.calling import gens
+from tests.runtimes.llms.calling import error_of, gens
 from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.services import Services
-from wikidx.runtimes.llms.base import LLM, Generate, Message
+from wikidx.runtimes.llms.base import LLM, Decoding, Generate, Message, Reply
 from wikidx.runtimes.llms.embedded import embedded_file
 from wikidx.runtimes.llms.gguf_q4_0 import requantize
 from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
+from wikidx.runtimes.llms.openai_connection import Connection
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question
 
@@ -32,6 +36,8 @@ N_TOKENS = 24
 MULTI_STEP = {"react": {"shots": 2, "max_tokens": 48}, "self_ask": {"shots": 2, "max_tokens": 48}}
 SECOND_STEP = {"react": "Thought 2", "self_ask": "Intermediate answer:"}
 """Texts that the second step of methods that continue their own text has in the beginning of the answer."""
+
+LONG = (Message("user", "Tell the history of the world."),)
 
 SERVER = """
 import sys, xllamacpp
@@ -53,16 +59,21 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(weights: Path) -> Iterator[LLM]:
-    """The embedded model behind llama.cpp's server, in the form in which users name it."""
+def url(weights: Path) -> Iterator[str]:
+    """The address of llama.cpp's server with the embedded model, in two slots."""
     command = [sys.executable, "-c", SERVER, str(weights)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        (model,) = open_llms({"answer": parse_spec(f"openai:smollm2@{url}/v1")}).values()
-        yield model
-        model.close()
+        yield f"{process.stdout.readline().strip()}/v1"
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def served(url: str) -> Iterator[LLM]:
+    """The embedded model behind llama.cpp's server, in the form in which users name it."""
+    (model,) = open_llms({"answer": parse_spec(f"openai:smollm2@{url}")}).values()
+    yield model
+    model.close()
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +135,52 @@ def test_the_server_repeats_the_beginning_of_an_answer_and_it_is_taken_away(serv
     assert "Paris" in gen.text
     assert beginning not in gen.text
     assert gen.degraded == ()
+
+
+HELLO = [{"role": "user", "content": "Say hello in Chinese, then write three emojis."}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", {"messages": HELLO, "logprobs": True, "top_logprobs": 3}),
+        ("/chat/completions", {"messages": HELLO, "n": 2, "temperature": 1.0, "seed": 3}),
+        ("/chat/completions", {"messages": HELLO, "stop": ["world", "help"]}),
+        ("/completions", {"prompt": "你好世界 你好", "logprobs": 2}),
+        ("/completions", {"prompt": "x", "grammar": 'root ::= ""'}),
+    ],
+)
+def test_a_streamed_answer_of_the_server_is_the_one_without_streaming(url: str, path: str, body: dict[str, Any]) -> None:
+    connection = Connection("smollm2", url, ConnectionOptions())
+    common = {"model": "smollm2", "max_tokens": 24, "temperature": 0.0, "top_k": 0, **body}
+    whole, streamed = (
+        connection.post(path, common),
+        connection.post(path, {**common, "stream": True, "stream_options": {"include_usage": True}}),
+    )
+    connection.close()
+    assert streamed["object"] != whole["object"]  # it was a stream
+    assert [{"logprobs": None, **choice} for choice in whole["choices"]] == streamed["choices"]
+    assert streamed["model"] == whole["model"]
+    assert [streamed["usage"][name] for name in ("prompt_tokens", "completion_tokens")] == [
+        whole["usage"][name] for name in ("prompt_tokens", "completion_tokens")
+    ]
+
+
+def test_a_long_answer_of_the_server_takes_longer_than_its_limits_and_an_abandoned_one_leaves_its_slot(url: str) -> None:
+    endless = {"ignore_eos": True}
+    patient = OpenAIHttp("smollm2", url, options=ConnectionOptions(timeout=10.0, token_timeout=3.0, retries=0, extra_body=endless))
+    (long,) = patient.run([Generate(prompt=LONG, decoding=Decoding(max_tokens=768))])
+    patient.close()
+    assert isinstance(long, Reply), long
+    assert long.completion_tokens == 768
+    assert long.seconds is not None
+    assert long.seconds > 3.0
+    hasty = OpenAIHttp("smollm2", url, options=ConnectionOptions(token_timeout=1e-3, retries=0, extra_body=endless))
+    abandoned = hasty.run([Generate(prompt=LONG, decoding=Decoding(max_tokens=4096))] * 2)
+    hasty.close()
+    assert all("has sent no further token for 0.001 s" in error_of(reply) for reply in abandoned)
+    prompt_again = OpenAIHttp("smollm2", url)
+    (short,) = prompt_again.run([Generate(prompt=LONG, decoding=Decoding(max_tokens=1))])
+    prompt_again.close()
+    assert isinstance(short, Reply), short
+    assert (short.seconds or 0.0) < long.seconds  # each abandoned answer has five times as many tokens

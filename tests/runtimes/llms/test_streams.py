@@ -17,6 +17,7 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, Stream, chat, fa
 from tests.runtimes.llms.test_dialects import LLAMA_CPP, LM_STUDIO, OLLAMA, SGLANG, TGI, UNKNOWN, VLLM, Pages
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.naming import Settings, assign_models, open_llms
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.streams import StreamedAnswer, StreamError
 
@@ -250,6 +251,21 @@ def test_a_timed_out_request_is_sent_again_once_to_a_server_that_has_given_it_up
         assert ("(2 tries)" in said) == (n_sent == 2)
         while opened.server.n_abandoned < n_sent:
             time.sleep(0.01)
+
+
+def test_replicas_get_a_call_that_times_out_once_each() -> None:
+    def stall(path: str, body: dict[str, Any]) -> Stream:
+        time.sleep(0.2)
+        yield token("a", "stop")
+
+    with ExitStack() as stack:
+        servers = [FakeServer(stall) for _ in range(2)]
+        urls = [stack.enter_context(fake_serving(server)) for server in servers]
+        options = dataclasses.replace(FAST, timeout=0.1, retries=5)
+        model = open_llms(assign_models([f"answer=openai:m@{','.join(urls)}"], ["answer"]), Settings(options))["answer"]
+        assert "has not answered within 0.1 s" in error_of(model.run([ASK])[0])
+        model.close()
+        assert [len(server.bodies) for server in servers] == [1, 1]
 
 
 def test_a_part_without_a_token_does_not_begin_an_answer() -> None:
