@@ -105,7 +105,7 @@ class ReplyCache:
 
 
 class CachedLLM:
-    """A model in this process whose replies are cached.
+    """A model whose replies are cached, each as soon as the model delivers it.
 
     Args:
         llm: the model; closed with this object.

@@ -21,7 +21,7 @@ from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 
 from .base import LLM, Thinking
-from .cache import ReplyCache
+from .cache import CachedLLM, ReplyCache
 from .embedded import EMBEDDED
 from .options import ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
 
@@ -227,12 +227,16 @@ def _openai(spec: ModelSpec, settings: Settings) -> LLM:
 
     options = dataclasses.replace(settings.connection, thinking=settings.thinking)
     urls = split_urls(spec.url) if spec.url else []
+    llm: LLM
     if len(urls) <= 1:
-        return OpenAIHttp(spec.model, spec.url, options=options, cache=settings.cache)
-    once = dataclasses.replace(options, retries=min(1, options.retries))  # then another replica is asked
-    affecting = [options.context, options.thinking, dict(options.extra_body)]  # as in the cache of one endpoint
-    replicas = [OpenAIHttp(spec.model, url, options=once) for url in urls]
-    return Replicas(str(spec), replicas, options, cache=settings.cache, cache_name=f"{spec} {json.dumps(affecting, sort_keys=True)}")
+        llm = OpenAIHttp(spec.model, spec.url, options=options)
+    else:
+        once = dataclasses.replace(options, retries=min(1, options.retries))  # then another replica is asked
+        llm = Replicas(str(spec), [OpenAIHttp(spec.model, url, options=once) for url in urls], options)
+    # Prompts are cut to the context, so replies depend on it.
+    others = {"context": options.context, "thinking": options.thinking, "extra": dict(options.extra_body) or None}
+    differing = [f"{name} {json.dumps(value)}" for name, value in others.items() if value not in (None, "off")]
+    return llm if settings.cache is None else CachedLLM(llm, settings.cache, " ".join([llm.name, *differing]))
 
 
 def _hf(spec: ModelSpec, settings: Settings) -> LLM:

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import urllib3
@@ -30,7 +30,7 @@ from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.machine.timed_http import limited
 from wikidx.runtimes.errors import LLMError, Unreachable
 
-from .base import Call, Reply
+from .base import Call, Deliver, Reply
 from .json_shape import find_mismatch
 from .openai_bodies import Body, Refusal, parse_refusal, parse_stream_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
@@ -64,10 +64,17 @@ class TimedOut(LLMError):
     """The endpoint has sent no token within the time limit. It may still work on the request."""
 
 
-def answer_all(pool: ThreadPoolExecutor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call]) -> list[Reply | LLMError]:
-    """Answer calls concurrently, and return the replies in order. After an error or Ctrl-C, calls that have not started are cancelled."""
-    jobs = [pool.submit(answer, call) for call in calls]
+def answer_all(
+    pool: ThreadPoolExecutor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call], deliver: Deliver | None
+) -> list[Reply | LLMError]:
+    """Answer calls concurrently, deliver each reply as it comes, and return the replies in order.
+
+    After an error or Ctrl-C, calls that have not started are cancelled.
+    """
+    jobs = {pool.submit(answer, call): number for number, call in enumerate(calls)}
     try:
+        for job in as_completed(jobs) if deliver is not None else ():
+            deliver({jobs[job]: job.result()})
         return [job.result() for job in jobs]
     finally:
         for job in jobs:

@@ -10,7 +10,6 @@ refusal, else with a quarter fewer tokens.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import threading
 import time
@@ -41,7 +40,6 @@ from .base import (
     Schema,
     TokenIds,
 )
-from .cache import ReplyCache
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
 from .openai_connection import Connection, Refused, answer_all
@@ -65,23 +63,16 @@ class OpenAIHttp:
         model: the model's name at the endpoint.
         url: the endpoint; None: the environment's OPENAI_BASE_URL, or else OpenAI's cloud.
         options: connection options.
-        cache: cache of replies; each reply is stored as soon as it arrives. None: replies are not cached.
 
     Raises:
         InputError: the URL or the API key is invalid.
     """
 
-    def __init__(
-        self, model: str, url: str | None = None, *, options: ConnectionOptions | None = None, cache: ReplyCache | None = None
-    ) -> None:
+    def __init__(self, model: str, url: str | None = None, *, options: ConnectionOptions | None = None) -> None:
         url = url or os.environ.get("OPENAI_BASE_URL") or CLOUD
         options = options or ConnectionOptions()
         self.name = options.name or f"openai:{model}@{url}"
-        self._model, self._options, self._cache = model, options, cache
-        # Prompts are cut to the context, so replies depend on it.
-        others = {"context": options.context, "thinking": options.thinking, "extra": dict(options.extra_body) or None}
-        differing = {name: value for name, value in others.items() if value not in (None, "off")}
-        self._cache_name = " ".join([self.name, *(f"{name} {json.dumps(value)}" for name, value in differing.items())])
+        self._model, self._options = model, options
         self._is_cloud = url == CLOUD
         self._connection = Connection(self.name, url, options)
         self._concurrency = n_threads = options.concurrency or DEFAULT_CONCURRENCY
@@ -117,15 +108,12 @@ class OpenAIHttp:
             concurrency=self._concurrency,
         )
 
-    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:  # noqa: ARG002 - see Capabilities
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
         """Answer calls concurrently. A failed call has an error in place of a reply.
 
         If the endpoint accepts no connection, all waiting calls fail immediately.
-
-        Raises:
-            StorageError: the cache cannot be used.
         """
-        return answer_all(self._pool, partial(self._answer, down=threading.Event()), calls)
+        return answer_all(self._pool, partial(self._answer, down=threading.Event()), calls, deliver)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens by the server's tokenizer; else an estimate, one per four ASCII characters."""
@@ -144,21 +132,16 @@ class OpenAIHttp:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, call: Call, down: threading.Event) -> Reply | LLMError:
-        if self._cache is not None and (cached := self._cache.get(self._cache_name, call)):
-            return cached
         if down.is_set():
             return Unreachable(f"{self.name} was not called: other calls could not connect")
         try:
             self._probe()
             started, reply = time.monotonic(), self._reply(call)
-            reply = reply._replace(seconds=time.monotonic() - started)
+            return reply._replace(seconds=time.monotonic() - started)
         except LLMError as error:
             if isinstance(error, Unreachable):
                 down.set()
             return error
-        if self._cache is not None:
-            self._cache.put(self._cache_name, call, reply)
-        return reply
 
     def _probe(self) -> None:
         """Ask the server, once, for its dialect, the model's context length, and its number of slots."""

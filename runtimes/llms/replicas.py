@@ -19,7 +19,6 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
-from .cache import ReplyCache
 from .openai_connection import Refused, TimedOut, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
@@ -52,16 +51,12 @@ class Replicas:
         name: the model as named by the user.
         llms: the endpoints, at least one; they become parts of this model, and are closed with it.
         options: options of the connections; a call is repeated as often if all replicas fail.
-        cache: cache of replies; None: replies are not cached.
-        cache_name: name of the model in the cache.
     """
 
-    def __init__(
-        self, name: str, llms: Sequence[LLM], options: ConnectionOptions, *, cache: ReplyCache | None = None, cache_name: str = ""
-    ) -> None:
+    def __init__(self, name: str, llms: Sequence[LLM], options: ConnectionOptions) -> None:
         self.name = name
         self._replicas = list(map(_Replica, llms))
-        self._options, self._cache, self._cache_name = options, cache, cache_name or name
+        self._options = options
         self._lock, self._closed = threading.Lock(), threading.Event()
         n_threads = len(self._replicas) * (options.concurrency or DEFAULT_CONCURRENCY)
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="replicas")
@@ -72,13 +67,9 @@ class Replicas:
         concurrency = sum(replica.llm.capabilities.concurrency or 1 for replica in self._replicas)
         return dataclasses.replace(self._first().capabilities, concurrency=concurrency)
 
-    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:  # noqa: ARG002 - see Capabilities
-        """Answer calls concurrently. A call has an error in place of a reply if all replicas fail, or one refuses the call.
-
-        Raises:
-            StorageError: the cache cannot be used.
-        """
-        return answer_all(self._pool, self._answer, calls)
+    def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+        """Answer calls concurrently. A call has an error in place of a reply if all replicas fail, or one refuses the call."""
+        return answer_all(self._pool, self._answer, calls, deliver)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, as the first replica that is not left out counts."""
@@ -99,8 +90,6 @@ class Replicas:
         return min(self._replicas, key=lambda replica: replica.out_until > time.monotonic()).llm
 
     def _answer(self, call: Call) -> Reply | LLMError:
-        if self._cache is not None and (cached := self._cache.get(self._cache_name, call)):
-            return cached
         reply: Reply | LLMError = LLMError(f"{self.name} was not called: it is closed")
         n_timeouts = 0
         for attempt in range(len(self._replicas) + self._options.retries):
@@ -119,8 +108,6 @@ class Replicas:
             n_timeouts += isinstance(reply, TimedOut)
             if n_timeouts == len(self._replicas):
                 break  # they may still work on the call
-        if self._cache is not None and isinstance(reply, Reply):
-            self._cache.put(self._cache_name, call, reply)
         return reply
 
     def _are_all_out(self) -> bool:

@@ -11,7 +11,6 @@ import torch
 from tests.runtimes.llms.calling import FAST, Open
 from tests.runtimes.llms.endpoint import Endpoint, serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
@@ -46,15 +45,20 @@ def endpoint(tiny: TransformersEngine) -> Endpoint:
 
 
 @pytest.fixture
-def opened(endpoint: Endpoint) -> Iterator[Open]:
+def url(endpoint: Endpoint) -> Iterator[str]:
+    with serving(endpoint) as address:
+        yield address
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Open]:
     """Open the endpoint, once for each call; closed at the end."""
     models: list[OpenAIHttp] = []
-    with serving(endpoint) as url:
 
-        def open_model(options: ConnectionOptions = FAST, *, cache: ReplyCache | None = None, model: str = "tiny") -> OpenAIHttp:
-            models.append(OpenAIHttp(model, url, options=options, cache=cache))
-            return models[-1]
+    def open_model(options: ConnectionOptions = FAST, *, model: str = "tiny") -> OpenAIHttp:
+        models.append(OpenAIHttp(model, url, options=options))
+        return models[-1]
 
-        yield open_model
-        for model in models:
-            model.close()
+    yield open_model
+    for model in models:
+        model.close()

@@ -17,7 +17,7 @@ from tests.runtimes.llms.calling import error_of, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.llms import replicas
-from wikidx.runtimes.llms.base import Call, Generate, Message
+from wikidx.runtimes.llms.base import LLM, Call, Generate, Message
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import Settings, assign_models, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
@@ -48,17 +48,15 @@ class Servers:
             self._open[number] -= 1
         return self.answers.get(number) or chat(body["messages"][-1]["content"].upper())
 
-    def open(self, options: ConnectionOptions = FAST, cache: ReplyCache | None = None) -> replicas.Replicas:
+    def open(self, options: ConnectionOptions = FAST, cache: ReplyCache | None = None) -> LLM:
         specs = assign_models([f"answer=openai:m@{','.join(self.urls)}"], ["answer"])
-        model = open_llms(specs, Settings(options, cache))["answer"]
-        assert isinstance(model, replicas.Replicas)
-        return model
+        return open_llms(specs, Settings(options, cache))["answer"]
 
     def counts(self) -> list[int]:
         return [len(server.bodies) for server in self.servers]
 
 
-def texts(model: replicas.Replicas, calls: list[Call]) -> list[str]:
+def texts(model: LLM, calls: list[Call]) -> list[str]:
     return [gens(reply)[0].text for reply in model.run(calls)]
 
 
