@@ -73,8 +73,9 @@ def answer_all(
     """
     jobs = {pool.submit(answer, call): number for number, call in enumerate(calls)}
     try:
-        for job in as_completed(jobs) if deliver is not None else ():
-            deliver({jobs[job]: job.result()})
+        if deliver is not None:
+            for job in as_completed(jobs):
+                deliver({jobs[job]: job.result()})
         return [job.result() for job in jobs]
     finally:
         for job in jobs:
