@@ -113,7 +113,7 @@ class BM25Index:
         with interpreted(sum(map(len, queries))):
             terms, starts = self._terms(queries)
         n_postings = self._n_postings(terms)
-        n_steps = n_postings + len(queries) * len(self)
+        n_steps = n_postings + 4 * len(queries) * len(self)  # rows are read for scores, maxima, threshold and candidates
         is_long = n_postings > _POSTINGS_WORTH_THREADS
         queries_per_task = max(1, min(_QUERIES_PER_TASK, -(-len(queries) // n_threads()))) if is_long else len(queries)
 
