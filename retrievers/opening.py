@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import ArtifactMissing
 from wikidx.corpora.registry import load
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
@@ -152,10 +153,13 @@ def open_searcher(
 
 def _require_indexes(corpus: str, names: Sequence[str]) -> None:
     """Raise ``ArtifactError`` if an index of several is missing, before the first is opened, which may take long."""
-    from wikidx.indexer.catalog import index_ref
+    from wikidx.indexer.catalog import built_indexes, index_ref
 
-    for name in names if len(names) > 1 else ():
-        index_ref(corpus, name).manifest(None)
+    try:
+        for name in names if len(names) > 1 else ():
+            index_ref(corpus, name).manifest(None)
+    except ArtifactMissing as error:
+        raise ArtifactMissing(f"{error}; '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}") from None
 
 
 def open_reranker(name: str, *, device: str = "auto") -> Reranker:

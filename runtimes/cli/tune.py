@@ -52,7 +52,7 @@ def tune(  # noqa: PLR0913
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Choose fusion, weights, depth and rerank depth on questions by cross-validation, and save the pipeline with its held-out figure."""
+    """Choose a pipeline of retrievers on questions: fusion, weights, depth, rerank depth. Save it with its held-out figure."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import OpenCorpora

@@ -163,7 +163,7 @@ def test_options_that_a_pipeline_excludes_are_refused(retrievers: dict[str, Retr
         ("bm25 >> simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
         ("{bm25, remote:nowhere}rrf", InputError, "'nowhere' is not the address of a server"),
         ("{bm25, minilm", InputError, "character 14"),
-        ("{bm25, minilm}rrf", ArtifactMissing, "minilm"),
+        ("{bm25, minilm}rrf", ArtifactMissing, "run 'idx build made --encoder minilm'; 'made' has bm25"),
     ],
 )
 def test_a_pipeline_is_checked_before_anything_is_opened(store: PassageStore, text: str, error: type[Exception], message: str) -> None:
