@@ -52,7 +52,9 @@ class RetroRAGOptions:
         "paper",
         "rule for a repeated query; search: search again; perturb: search with question and last answer instead; stop: end the rounds",
     )
-    max_inferences: int = option(0, "paper", "maximum number of new statements per round, further ones are ignored; 0: no limit")
+    max_inferences: int = option(
+        20, "ours", "maximum number of new statements per round, further ones are ignored; 0: no limit, as in the paper"
+    )
     shots: int = option(4, "authors' code", "number of demonstrations in the answerer's prompt (MetaRAG: 4)")
     reason_tokens: int = option(512, "ours", "maximum number of tokens of the answerer's and the assessor's outputs", minimum=1)
     answer_tokens: int = option(64, "ours", "maximum number of tokens of each monitoring answer, list of entities and query", minimum=1)

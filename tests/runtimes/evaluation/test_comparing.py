@@ -124,7 +124,7 @@ def test_the_papers_figures_stand_beside_runs_of_their_method() -> None:
     assert [round(100 * result.published.value, 1) for result in of_rag] == [31.7, 21.6]
     assert [(ours.run, ours.value.mean) for ours in of_rag[0].own_results] == [("ours", 0.25), ("again", 0.5)]
     assert of_rag[0].own_results[0].differences == (
-        "LLM: gpt-3.5 (text-davinci-003) / Qwen; questions: split not stated / 4 questions; retriever: Contriever-MS-MARCO / bm25; "
+        "LLM: gpt-3.5 (text-davinci-003) / Qwen; questions: 7,830 questions / 4 questions; retriever: Contriever-MS-MARCO / bm25; "
         "corpus: Wikipedia, December 2018, 100 words / wiki2018"
     )
     assert any(result.published.method is None for result in match_published(runs, Bootstrap(), include_all=True))
@@ -144,7 +144,7 @@ def test_a_report_says_whose_each_figure_is() -> None:
     comparison = compare([run("ours", [1, 0, 0, 0]), run("other", [0, 1, 1, 1], method="ra_isf")], Bootstrap())
     text = to_text(comparison_report(comparison))
     line = next(line for line in text.splitlines() if "RA-ISF, T1" in line and "llama2-13b" in line and " RAG " in line)
-    assert re.split(r"  +", line)[-5:] == ["em, our dpr_em", "21.6", "25.0 [0.0, 75.0]", "–", "no: questions: split not stated / 4"]
+    assert re.split(r"  +", line)[-5:] == ["em, our dpr_em", "21.6", "25.0 [0.0, 75.0]", "–", "no: questions: 7,830 questions / 4"]
     assert "the paper's: the value in the paper's table" in text
     assert "other - ours  +50.0 [" in text
     values = json.loads(json.dumps(comparison_json(comparison), allow_nan=False))

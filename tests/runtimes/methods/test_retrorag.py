@@ -333,7 +333,7 @@ def test_defaults_and_their_origins() -> None:
         **{"k": 5, "n_source": 5, "n_inferred": 5, "max_rounds": 5, "threshold": 0.7, "gate": 0.5},
         **{"temperature": 0.01, "monitor_temperature": 1.0},
         **{"answer_evaluation": True, "ellery": True, "source_evidence": True, "inferential_evidence": True},
-        **{"update_evidence": True, "evaluate_evidence": True, "repeated_query": "search", "max_inferences": 0},
+        **{"update_evidence": True, "evaluate_evidence": True, "repeated_query": "search"},
     }
 
 

@@ -202,7 +202,7 @@ def test_an_endless_list_is_cut_and_its_half_item_left_out() -> None:
     )
     assert len(driven.prompts("relevance")) == 3
     assert "- Fact 1\n- Fact 2\n\n" in driven.prompts("answer")[1]
-    unlimited = drive(retrorag(Q, options()), [*FIRST[:7], endless, *[0.1] * 200, "Lord Byron daughter", *SECOND])
+    unlimited = drive(retrorag(Q, options(max_inferences=0)), [*FIRST[:7], endless, *[0.1] * 200, "Lord Byron daughter", *SECOND])
     assert len(unlimited.prompts("relevance")) == 100
     short = Gen(text="Fact 1\nhalf of fa", finish="length")
     driven = drive(retrorag(Q, options()), [*FIRST[:7], short, 0.9, 0.9, 0.1, "Lord Byron daughter", *SECOND])
