@@ -64,6 +64,7 @@ class Dialect:
         json: schema -> fields that restrict a plain completion to it; None: impossible. Chat has a standard field.
         has_response_format: whether chat has the standard's field for JSON.
         has_n: whether several texts in one request are possible.
+        streams: whether answers are to be streamed.
         cancels: whether the server is known to stop its work on a request when the connection is closed.
         tokenizer: the server's tokenizer; None: none.
     """
@@ -79,6 +80,7 @@ class Dialect:
     json: Callable[[str], Body] | None = None
     has_response_format: bool = True
     has_n: bool = True
+    streams: bool = True
     cancels: bool = False
     tokenizer: Tokenizer | None = None
 

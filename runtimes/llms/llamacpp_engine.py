@@ -64,6 +64,7 @@ _GUIDED = replace(
     regex=lambda pattern: _guide(f"/{_ESCAPED_OR_SLASH.sub(_escape_slash, pattern)}/"),
     json=_guide_json,
     has_response_format=False,
+    streams=False,  # within a process nobody waits for a first token
 )
 
 
@@ -93,7 +94,6 @@ class LlamaCpp:
         connection = ConnectionOptions(
             concurrency=n_slots,
             timeout=_TIMEOUT_S,
-            token_timeout=_TIMEOUT_S,
             retries=1,
             api_key=key,
             thinking=options.thinking,

@@ -182,7 +182,7 @@ def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN
     body |= dialect.neutral
     if isinstance(call, Generate):
         structure = dialect.structure(call.schema, is_chat=is_chat) if call.schema else None
-        return body | _generation(call, is_chat=is_chat) | (structure or {}) | _STREAM
+        return body | _generation(call, is_chat=is_chat) | (structure or {}) | (_STREAM if dialect.streams else {})
     top = TOP_LOGPROBS[0]
     return (
         body
@@ -312,7 +312,7 @@ def closes_thought(choice: Mapping[str, Any]) -> bool:
 
 
 def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:
-    """Return a text without the beginning that the prompt gave it, and whether it repeats this beginning, as llama.cpp's texts do."""
+    """Return a text without the beginning that the prompt gave it, and whether it repeats this beginning, as llama.cpp's whole texts do."""
     if isinstance(prompt, str | TokenIds) or prompt[-1].role != "assistant":
         return text, False
     beginning = prompt[-1].content

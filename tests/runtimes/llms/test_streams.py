@@ -17,6 +17,7 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, Stream, chat, fa
 from tests.runtimes.llms.test_dialects import LLAMA_CPP, LM_STUDIO, OLLAMA, SGLANG, TGI, UNKNOWN, VLLM, Pages
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.naming import Settings, assign_models, open_llms
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.streams import StreamedAnswer, StreamError
@@ -356,6 +357,14 @@ def test_a_server_that_counts_no_tokens_in_streams_is_asked_without() -> None:
         opened = Opened(stack, FakeServer(lambda path, body: iter([uncounted]) if "stream" in body else chat("a")))
         replies = [opened.model.run([ASK])[0] for _ in range(2)]
         assert [reply.completion_tokens for reply in replies if isinstance(reply, Reply)] == [0, 2]
+
+
+def test_a_dialect_may_leave_streaming_out() -> None:
+    with ExitStack() as stack:
+        plain = dataclasses.replace(LLAMA_CPP_DIALECT, streams=False)
+        opened = Opened(stack, FakeServer(lambda path, body: chat("a")), dialect=plain)
+        assert opened.ask() == "a"
+        assert not {"stream", "stream_options"} & set(opened.server.bodies[0])
 
 
 def test_a_connection_is_used_again_after_a_stream() -> None:
