@@ -128,7 +128,7 @@ def build_vectors(
     inputs = {"passages": store.fingerprint, **weight_checksums(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     check_staged_recipe(ref, recipe, force=force)
-    sources = {"passages": corpus, "checkpoint": str(spec.folder("passage"))}
+    sources = {"passages": corpus, "checkpoint": spec.source("passage")}
     work = ArtifactSpec(recipe=recipe, sources=sources, find_existing=find_existing, write=write, packages=PACKAGES, keep_staging=True)
     return build_checked(ref.path, work)
 
@@ -209,7 +209,7 @@ def check_query_weights(corpus: str, spec: EncoderSpec) -> None:
     differing = changed_weights(spec, ref.manifest(None).recipe.inputs)
     if differing:
         raise ArtifactMismatch(
-            f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than in {spec.folder('query')} "
+            f"the vectors of '{spec.name}' over '{corpus}' were made with another checkpoint than {spec.source('query')} "
             f"({', '.join(differing)}): restore that checkpoint, or run 'idx build {corpus} --encoder {spec.name} --force'"
         )
 

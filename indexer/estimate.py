@@ -75,12 +75,14 @@ def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOp
 
     The time is proportional to the number of tokens that the encoder reads. An earlier measurement on this machine is used again.
     Otherwise, the encoder is timed on passages of the corpus, or of the sample corpus if none is at hand. For a small corpus, the
-    encoder is not timed.
+    encoder is not timed, nor is one that a server computes.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
     """
     resources = resolve_resources(options, spec)
+    if spec.is_served:
+        return scale_measurement(spec, resources, None, corpus.n_passages, 0, 0)
     passages = corpus.sample or list(islice(sample.passages(), _TIMED_PASSAGES))
     lengths = _full_lengths(spec, passages)
     measurement = kept_measurement(spec, resources)

@@ -19,6 +19,7 @@ from wikidx.corpora.registry import load, unknown_name_error
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import parse_checkpoint, read_recipe, spec_from_recipe
+from .encoders.checkpoints import ServedModel
 from .encoders.options import RecipeOptions
 from .encoders.registered import register, registered, registered_names
 from .encoders.spec import EncoderSpec
@@ -58,7 +59,7 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
 
     Args:
         text: a name, the folder of a checkpoint, a repository ``owner/name`` or ``owner/name@revision`` of Hugging Face's hub, or
-            ``name=`` and one of the latter two. Without a name, a checkpoint is named after its folder or repository.
+            ``name=`` and one of these. Without a name, a checkpoint is named after its folder or repository.
         choices: settings of the checkpoint.
         replace: whether the name may be that of another recipe, whose vectors cannot be searched any more.
 
@@ -73,8 +74,8 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
         return encoder_spec(text).name
     if not name:
         checkpoint = parse_checkpoint(source)
-        last = checkpoint.name if isinstance(checkpoint, Path) else checkpoint.repository.partition("/")[2]
-        name = re.sub(r"[^a-z0-9._-]+", "-", last.lower()).strip("._-")
+        whole = checkpoint.model if isinstance(checkpoint, ServedModel) else getattr(checkpoint, "repository", str(checkpoint))
+        name = re.sub(r"[^a-z0-9._-]+", "-", whole.rpartition("/")[2].lower()).strip("._-")
     if name in (*ENCODERS, *INDEXES, *VECTOR_INDEXES) or name.endswith(tuple(f"-{kind}" for kind in VECTOR_INDEXES)):
         raise InputError(f"'{name}' is the name of another encoder or of an index: name this one with --encoder NAME={source}")
     is_used = any(home().glob(f"*/vectors/{name}")) or any(home().glob(f"*/vectors/.{name}.partial"))

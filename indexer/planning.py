@@ -301,5 +301,5 @@ def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstim
     published = spec.published(encoder.name)
     if published is not None:
         return estimate_import(corpus.n_passages, encoder, published, spec.import_options(encoder.name))
-    encoder.folder("passage")  # download the checkpoint before timing
+    encoder.source("passage")  # download the checkpoint before timing
     return estimate_vectors(corpus, encoder, spec.embedding)

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMissing
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.registry import load
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
@@ -25,12 +27,14 @@ from .naming import RetrieverName
 from .pipelines.tree import REMOTE
 
 if TYPE_CHECKING:
+    from wikidx.indexer.encoders.served import ServedEncoder
     from wikidx.indexer.encoders.transformer import TransformerEncoder
 
     from .searcher import LocalSearcher
 
 logger = logging.getLogger(__name__)
 
+_SAME_MODEL = 0.99  # least cosine of two vectors that a model gives a passage, in different precision or batches
 _LARGE_CORPUS = 1_000_000  # minimum number of passages for which the log reports the device of the search
 
 
@@ -197,18 +201,42 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 
 
-def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder:
-    """Open the query encoder of a vector index.
+def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder | ServedEncoder:
+    """Open the query encoder of a vector index. A server is asked for the vector of a passage, to be compared with the stored one.
 
     Raises:
         ArtifactMismatch: the corpus's vectors come from another checkpoint than the local one.
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
+        EndpointError: see ``ServedEncoder``.
     """
     from wikidx.indexer.build import check_query_weights
+    from wikidx.indexer.encoders.served import ServedEncoder
     from wikidx.indexer.encoders.transformer import TransformerEncoder
     from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
+    if spec.is_served:
+        check_query_weights(corpus, spec)
+        served = ServedEncoder(spec)
+        _check_server(corpus, spec.name, served)
+        return served
     encoder = TransformerEncoder(spec, encoder_device(device))
     check_query_weights(corpus, spec)
     return encoder
+
+
+def _check_server(corpus: str, name: str, encoder: ServedEncoder) -> None:
+    """Raise ``ArtifactMismatch`` if a server gives the first passage of a corpus another vector than the stored one."""
+    from wikidx.indexer.build import open_vectors
+
+    store = open_store(corpus)
+    vectors = open_vectors(corpus, name, store)
+    if vectors is None or 0 in vectors.missing:
+        return
+    stored, computed = vectors.read(np.array([0]))[0], encoder.encode_passages(store.get_many([0]))[0]
+    cosine = float(stored @ computed / (np.linalg.norm(stored) * np.linalg.norm(computed)))
+    if not cosine >= _SAME_MODEL:
+        raise ArtifactMismatch(
+            f"the server of '{name}' gives the first passage of '{corpus}' another vector than the stored one (cosine {cosine:.2f}): "
+            f"it has another model under this name; name the right server, or run 'idx build {corpus} --encoder {name} --force'"
+        )

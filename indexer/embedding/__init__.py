@@ -3,4 +3,5 @@
 embed     entry: one device, several, or a cluster  pipeline  steps on one device
 options   devices, precision, batch size            batching  texts that are encoded together
 timing    speed and memory on a sample              cluster/  embedding on a Ray cluster
+served    embedding by a server
 """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
+from wikidx.indexer.encoders.served import BATCH_TOKENS
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_gpus
 from wikidx.indexer.machine.threads import n_threads
@@ -21,6 +22,7 @@ from wikidx.indexer.vectors.file import VectorFile
 
 from .options import EmbedOptions, Precision, RayResources, Resources
 from .pipeline import Job, Report, embed_ranges
+from .served import embed_by_server
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -67,6 +69,8 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         from .cluster.embedding import embed_on_ray
 
         embed_on_ray(job, ranges, meter.report, progress.node)
+    elif job.spec.is_served:
+        embed_by_server(job, ranges, meter.report)
     elif len(job.resources.devices) == 1:
         embed_ranges(job, job.resources.devices[0], iter(ranges), meter.report)
     elif ranges:
@@ -169,9 +173,13 @@ def resolve_resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
     """Resolve the options on this machine, or on the connected cluster.
 
     Raises:
-        InputError: there are no GPUs for "all" or "cuda", or too few CPUs.
+        InputError: there are no GPUs for "all" or "cuda", or too few CPUs; or a cluster is to compute a served encoder.
         MissingExtraError: the options request a cluster, and Ray is not installed.
     """
+    if spec.is_served:
+        if options.on_ray:
+            raise InputError(f"--ray is for a checkpoint: '{spec.name}' is computed by its server")
+        return Resources(("cpu",), _precision(options.dtype, spec, on_gpu=False), options.batch_tokens or BATCH_TOKENS, 0)
     ray, n_encoders = None, 0
     if options.on_ray:
         ray, n_encoders = _ray_resources(options.ray_cpus, options.device)

@@ -4,6 +4,7 @@ contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes
 popular      others in wide use, as a table
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint
 anywhere     any checkpoint -> its recipe      options       settings that its files lack
+served       vectors that a server computes
 registered   recipes under the user's names    pooling       vectors of tokens -> vector of the text
 tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 
-from .checkpoints import CONFIG, HubCheckpoint, find_optional, locate, required_files
+from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, required_files
 from .loading import load_config, n_positions
 from .options import RecipeOptions
 from .pooling import split_modes
 from .registered import Recipe
+from .served import parse_served, served_recipe, spec_of_served
 from .spec import EncoderSpec
 from .tokenizing import load_any_tokenizer
 
@@ -49,6 +50,8 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
     """
     settings = {key: value for key, value in recipe.items() if key != "checkpoint"}
     try:
+        if "url" in recipe:
+            return spec_of_served(name, recipe)
         checkpoint = parse_checkpoint(recipe["checkpoint"])
         settings["dense"] = tuple(settings["dense"])
         return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, by_transformers=True, **settings)
@@ -58,12 +61,17 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
         ) from error
 
 
-def parse_checkpoint(source: str) -> Path | HubCheckpoint:
-    """Return the folder, or the repository ``owner/name`` or ``owner/name@revision`` of Hugging Face's hub, if there is no such folder.
+def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
+    """Return the checkpoint of a text: a folder, a repository of Hugging Face's hub, or a model at an endpoint.
+
+    Args:
+        source: ``openai:MODEL@URL``, a folder, or ``owner/name`` or ``owner/name@revision`` if there is no such folder.
 
     Raises:
-        InputError: the text is neither.
+        InputError: the text is none of these.
     """
+    if source.startswith("openai:"):
+        return parse_served(source)
     folder = Path(source).expanduser()
     if folder.is_dir() or folder.is_absolute():
         return folder.absolute()
@@ -86,6 +94,8 @@ def read_recipe(source: str, choices: RecipeOptions) -> Recipe:
         DownloadError, MissingExtraError: see ``checkpoints.locate``.
     """
     checkpoint = parse_checkpoint(source)
+    if isinstance(checkpoint, ServedModel):
+        return served_recipe(checkpoint, source, choices)
     if choices.trust_remote_code and isinstance(checkpoint, HubCheckpoint):
         raise InputError(f"--trust-remote-code {source}: download the repository, read its code, and name its folder with --encoder")
     files = _Files(checkpoint, source)

@@ -70,7 +70,25 @@ class PackagedCheckpoint:
     directory: str
 
 
-Checkpoint = HubCheckpoint | PackagedCheckpoint | Path
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model at an endpoint; see ``served``.
+
+    Attributes:
+        model: the endpoint's name of the model.
+        url: address of the endpoint, which is no part of an encoder's recipe.
+        names_sides: whether requests say if texts are queries or passages.
+    """
+
+    model: str
+    url: str
+    names_sides: bool = False
+
+    def __str__(self) -> str:
+        return f"openai:{self.model}"
+
+
+Checkpoint = HubCheckpoint | PackagedCheckpoint | Path | ServedModel
 
 
 def required_files(dense: Sequence[str] = (), *, by_transformers: bool = False) -> RequiredFiles:
@@ -89,11 +107,13 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         required: required files.
 
     Raises:
-        InputError: a directory named by the user lacks required files.
+        InputError: a directory named by the user lacks required files, or the checkpoint is a served model.
         MissingExtraError: the package is not installed.
         DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading the files.
     """
+    if isinstance(checkpoint, ServedModel):
+        raise InputError(f"'{encoder}' is computed by a server: it has no checkpoint here")
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
         if package is None or package.origin is None:

@@ -18,6 +18,8 @@ Recipe = Mapping[str, Any]  # the values are JSON's
 def register(name: str, recipe: Recipe, *, replace: bool) -> None:
     """Keep the recipe of an encoder under a name. Another recipe of this name is replaced only if ``replace`` is set.
 
+    Recipes of served models that differ only in the server's address are the same.
+
     Raises:
         InputError: the name is invalid, or names another recipe already.
         OSError: the data home is not writable.
@@ -26,8 +28,9 @@ def register(name: str, recipe: Recipe, *, replace: bool) -> None:
     existing = registered(name)
     if existing == recipe:
         return
-    if existing is not None and not replace:
-        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in recipe if existing.get(key) != recipe[key]]
+    differing = {key for key in recipe if existing is not None and existing.get(key) != recipe[key]} - {"url"}
+    if existing is not None and differing and not replace:
+        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in sorted(differing)]
         raise InputError(
             f"'{name}' is another encoder ({'; '.join(changes[:2])}): name this one with --encoder NAME=…, or replace it with --force"
         )

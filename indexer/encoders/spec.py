@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import Checkpoint, RequiredFiles, checksums, locate, required_files
+from .checkpoints import Checkpoint, RequiredFiles, ServedModel, checksums, locate, required_files
 
 Side = Literal["query", "passage"]
 Dtype = Literal["float32", "float16", "bfloat16"]
@@ -57,7 +57,7 @@ class EncoderSpec:
 
     Attributes:
         name: the encoder's name in idx.
-        query_checkpoint, passage_checkpoint: weights and tokenizer of each side; the same except for DPR.
+        query_checkpoint, passage_checkpoint: weights and tokenizer of each side, or a model at an endpoint; the same except for DPR.
         query_class, passage_class: transformers class that loads each side's network; None: see ``loading.encoder_class``.
         dim: vector dimension of the authors' checkpoint; other checkpoints of the family may differ.
         pooling: a mode of ``pooling.MODES``, such as "mean" or "cls", or several joined by "+", whose vectors are concatenated.
@@ -112,6 +112,15 @@ class EncoderSpec:
     def folder(self, side: Side) -> Path:
         """Return the directory with one side's checkpoint; raises as ``checkpoints.locate`` does."""
         return locate(self.checkpoint(side), self.name, self.required_files)
+
+    def source(self, side: Side) -> str:
+        """Return the directory with one side's checkpoint, or the name of its served model; raises as ``folder`` does."""
+        return str(self.checkpoint(side) if self.is_served else self.folder(side))
+
+    @property
+    def is_served(self) -> bool:
+        """True if a server computes the vectors."""
+        return isinstance(self.passage_checkpoint, ServedModel)
 
     @property
     def required_files(self) -> RequiredFiles:
@@ -169,5 +178,8 @@ def _has_one_checkpoint(spec: EncoderSpec) -> bool:
 
 
 def _side_checksums(spec: EncoderSpec, side: Side) -> dict[str, str]:
+    checkpoint = spec.checkpoint(side)
+    if isinstance(checkpoint, ServedModel):
+        return {f"{side} model": f"{checkpoint}, input_type {side}" if checkpoint.names_sides else str(checkpoint)}
     code = ("*.py",) if spec.trusts_code else ()
     return {f"{side} {name}": sha256 for name, sha256 in checksums(spec.folder(side), spec.required_files, spec.name, code).items()}

@@ -40,7 +40,7 @@ Encoders = Annotated[
     typer.Option(
         metavar="NAME",
         help="Embed the passages with this encoder, such as minilm, contriever, dpr, e5 or bge, a checkpoint's folder, or OWNER/NAME on "
-        "Hugging Face's hub; NAME=FOLDER gives it another name. May be repeated.",
+        "Hugging Face's hub; NAME=FOLDER gives it another name; or openai:MODEL@URL, which a server computes. May be repeated.",
         autocompletion=completion.encoder,
     ),
 ]
@@ -208,7 +208,8 @@ def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
     if build_plan.download_bytes:
         note(f"download {format_bytes(build_plan.download_bytes)}")
     if build_plan.estimates:
-        untimed = "; –: an encoder is not timed for so few passages" if any(step.time_s is None for step in build_plan.estimates) else ""
+        is_untimed = any(step.time_s is None for step in build_plan.estimates)
+        untimed = "; –: an encoder is timed neither for so few passages nor on a server" if is_untimed else ""
         note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates{untimed})")
     for estimate in build_plan.estimates:
         memory = "–" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.indexer.encoders import tiny
+from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving
 from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.catalog import index_ref
@@ -87,3 +88,17 @@ def test_a_query_is_not_encoded_by_another_recipe_or_checkpoint(idx: Command, no
     idx("build", "notes", "--encoder", folder, "--pooling", "max", "--force", "--device", "cpu")
     found = json.loads(idx("search", "notes", QUERY, "-r", "fine-tuned", "--device", "cpu", "--json"))["passages"]
     assert [hit["id"] for hit in found] == expected_order("fine-tuned")
+
+
+def test_a_served_model_is_built_and_searched_by_its_name(idx: Command, notes: Path) -> None:
+    with fake_serving(FakeEmbeddings()) as url:
+        dry = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--dry-run", "--json"))["estimates"]
+        assert {need["step"]: (need["disk_bytes"], need["time_s"]) for need in dry}["tiny"] == (3 * 8 * 4, None)
+        built = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--index", "flat", "--json"))["built"]
+        assert built["tiny"] == {"rows": 3, "dim": 8}
+        for retriever in ("tiny", "tiny-flat"):
+            found = json.loads(idx("search", "notes", "Of river", "-r", retriever, "--json"))["passages"]
+            assert (found[0]["id"], found[0]["score"]) == ("3", pytest.approx(1, abs=1e-6))
+    refusal = idx("search", "notes", "Of river", "-r", "tiny", status=2)
+    assert refusal.startswith(f"error: nobody listens at {url}")
+    assert "Traceback" not in refusal

@@ -38,6 +38,7 @@ class FakeEmbeddings:
         max_characters: longer texts are refused with ``too_long``.
         too_long: status of this refusal: 413 in TEI, 400 in vLLM and OpenAI, 422 in Infinity.
         refuse: body -> a refusal, or None.
+        dies_after: requests that are answered; later connections are closed without an answer.
         faults: answers to the next requests: a status with a body and headers, or "drop" to close the connection.
         change: changes the rows of a reply.
         pages: path -> JSON of a GET.
@@ -52,6 +53,7 @@ class FakeEmbeddings:
     max_characters: int = 1_000_000
     too_long: int = 400
     refuse: Callable[[Mapping[str, Any]], Reply | None] = lambda body: None
+    dies_after: int | None = None
     faults: list[tuple[int, Any, Mapping[str, str]] | str] = field(default_factory=list)
     change: Callable[[list[dict[str, Any]]], Any] = lambda rows: rows
     pages: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class FakeEmbeddings:
     keys: list[str | None] = field(default_factory=list)
     n_busy: int = 0
     most_busy: int = 0
-    before_answer: Callable[[Mapping[str, Any]], None] = lambda body: None
+    before_answer: Callable[[Mapping[str, Any]], object] = lambda body: None
 
     @property
     def batches(self) -> list[list[str]]:
@@ -108,6 +110,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             fake.bodies.append(body)
             fake.keys.append(self.headers["authorization"])
             fault = fake.faults.pop(0) if fake.faults else None
+            if fake.dies_after is not None and len(fake.bodies) > fake.dies_after:
+                fault = "drop"
             fake.n_busy += 1
             fake.most_busy = max(fake.most_busy, fake.n_busy)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,14 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.build import build_index
-from wikidx.indexer.encoders import e5
+from wikidx.indexer.build import build_index, build_vectors, open_vectors
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.encoders import contriever, e5
+from wikidx.indexer.encoders.served import ServedEncoder
+from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.machine.endpoint import EndpointError
+from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.retrievers.server.settings import Settings
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -37,16 +42,18 @@ def encoder(built_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built_home))
-        patch.setattr(e5, "SPEC", with_checkpoint(e5.SPEC, tiny.save_bert(tmp_path_factory.mktemp("tiny"))))
+        folder = tiny.save_bert(tmp_path_factory.mktemp("tiny"))
+        for family in (e5, contriever):
+            patch.setattr(family, "SPEC", with_checkpoint(family.SPEC, folder))
         build_store(corpus_of(some_passages(20), "embedded"), StoreOptions())
-        for index in ("bm25", "e5"):
+        for index in ("e5", "contriever"):
             build_index("embedded", index, open_store("embedded"))
         yield TransformerEncoder(e5.SPEC)
 
 
 @pytest.fixture(scope="module")
 def url(encoder: TransformerEncoder) -> Iterator[str]:
-    settings = Settings(corpora=("embedded",), retrievers=("bm25+e5",), port=0, cache_bytes=10_000, embeddings=True, limits=LIMITS)
+    settings = Settings(corpora=("embedded",), retrievers=("e5", "contriever"), port=0, cache_bytes=10_000, embeddings=True, limits=LIMITS)
     with serving(settings) as where:
         yield where
 
@@ -88,7 +95,8 @@ def test_many_texts_are_answered_in_order(url: str, encoder: TransformerEncoder)
 
 
 def test_the_list_of_models_has_the_open_encoders(url: str) -> None:
-    (model,) = ask(url, "/v1/models").json["data"]
+    model, other = ask(url, "/v1/models").json["data"]
+    assert other["id"] == "contriever"
     assert isinstance(model.pop("created"), int)
     assert model == {"id": "e5", "object": "model", "owned_by": "idx", "dimensions": 24, "input_types": ["query", "passage"]}
 
@@ -137,3 +145,36 @@ def test_without_the_option_there_is_nothing(made: Path) -> None:
         assert ask(url, PATH, {"input": "x", "model": "e5"}).status == 404
     with pytest.raises(InputError, match="--embeddings serves encoders, and bm25 has none: add --retriever minilm"):
         Settings(corpora=("made",), embeddings=True)
+
+
+@pytest.fixture
+def served(made: Path, url: str) -> Callable[[str], EncoderSpec]:
+    """Encoders that ask this server for one of its own."""
+    return lambda name: encoder_spec(name_encoder(f"remote-{name}=openai:{name}@{url}/v1"))
+
+
+def test_a_build_from_this_server_has_the_vectors_of_a_local_build(served: Callable[[str], EncoderSpec]) -> None:
+    """To the bit, as all texts are encoded in one batch by both."""
+    store, vectors = open_store("embedded"), []
+    for spec in (contriever.SPEC, served("contriever")):
+        build_vectors("embedded", spec, store, EmbedOptions(device="cpu", batch_tokens=10_000), force=True)
+        opened = open_vectors("embedded", spec.name, store)
+        assert opened is not None
+        vectors.append(opened.read(np.arange(len(store))))
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert np.abs(vectors[0][0] - vectors[0][1]).max() > 0.01  # passages differ
+
+
+def test_an_encoder_of_this_server_has_the_same_two_sides(served: Callable[[str], EncoderSpec], encoder: TransformerEncoder) -> None:
+    passages = [Passage("1", "", text) for text in TEXTS]
+    with ServedEncoder(served("e5")) as remote:
+        np.testing.assert_array_equal(remote.encode_queries(TEXTS), encoder.encode_queries(TEXTS))
+        np.testing.assert_array_equal(remote.encode_passages(passages), encoder.encode_passages(passages))
+
+
+def test_a_blank_text_is_named(served: Callable[[str], EncoderSpec]) -> None:
+    with (
+        ServedEncoder(served("e5")) as remote,
+        pytest.raises(EndpointError, match="passage 'empty', of 1 characters, is refused: .* blank"),
+    ):
+        remote.encode_passages([Passage("1", "", "x"), Passage("empty", "", " ")])

@@ -1,0 +1,240 @@
+"""Encoders that a server computes: requests to OpenAI's ``/v1/embeddings``, as OpenAI, TEI, vLLM, Ollama, Infinity and idx have it.
+
+The server's own prompts, truncation and normalisation are its own business: texts are sent with the recipe's prompts, and vectors are taken
+as they come, unless the recipe normalises them. A server of idx is also told whether texts are queries or passages.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
+from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.workers import map_ahead
+
+from .checkpoints import ServedModel
+from .options import RecipeOptions
+from .registered import Recipe
+from .spec import EncoderSpec, Side
+
+N_REQUESTS = 8  # at a time
+BATCH_TOKENS = 8_192  # of a request, estimated
+
+_BATCH_TEXTS = 32  # of a request: the maximum of TEI by default
+_BYTES_PER_TOKEN = 3  # fewer than real texts have, so that the estimate is rather too large
+_TEXTS_REFUSED = (400, 413, 422)  # statuses for a text that is too long or a batch that is too large
+_ADDRESS = "IDX_EMBEDDINGS_URL"  # variable of the environment with another address of the served models
+
+
+def parse_served(source: str) -> ServedModel:
+    """Return the model of ``openai:MODEL@URL``; raises ``InputError`` for another text."""
+    model, _, url = source.removeprefix("openai:").rpartition("@")
+    if not model or not url.startswith(("http://", "https://")):
+        raise InputError(
+            f"{source!r} names no model at an endpoint: write openai:MODEL@URL, such as openai:bge-m3@http://127.0.0.1:8080/v1"
+        )
+    return ServedModel(model, url)
+
+
+def served_recipe(model: ServedModel, source: str, choices: RecipeOptions) -> Recipe:
+    """Return the settings of a served encoder; the server is asked for the vector of one text, whose dimension is recorded.
+
+    Raises:
+        InputError: an option is for checkpoints only.
+        EndpointError, IdxError: the server does not answer, or its answer cannot be used.
+    """
+    for name in ("pooling", "max_tokens", "trust_remote_code"):
+        if getattr(choices, name):
+            raise InputError(f"--{name.replace('_', '-')} is for a checkpoint, not for {source}: its server has its own settings")
+    settings: dict[str, Any] = {
+        "checkpoint": str(model),
+        "url": model.url,
+        "names_sides": _names_sides(model),
+        "normalize": bool(choices.normalize),
+        "query_prompt": choices.query_prompt or "",
+        "passage_prompt": choices.passage_prompt or "",
+        "truncate_dim": choices.dim,
+        "dim": choices.dim or 0,
+    }
+    with ServedEncoder(spec_of_served(source, settings)) as encoder:
+        return settings | {"dim": encoder.encode_queries(["dimension"]).shape[1]}
+
+
+def spec_of_served(name: str, recipe: Recipe) -> EncoderSpec:
+    """Return the encoder of a recipe from ``served_recipe``; raises ``KeyError`` or ``TypeError`` if settings are missing or unknown."""
+    settings: dict[str, Any] = {key: value for key, value in recipe.items() if key not in ("checkpoint", "url", "names_sides")}
+    settings |= {"pooling": "", "max_query_tokens": 0, "max_passage_tokens": 0}  # the server's own
+    model = ServedModel(recipe["checkpoint"].removeprefix("openai:"), recipe["url"], names_sides=recipe["names_sides"])
+    return EncoderSpec(name=name, query_checkpoint=model, passage_checkpoint=model, **settings)
+
+
+def _names_sides(model: ServedModel) -> bool:
+    """Return whether the server tells queries from passages by the field ``input_type``, as a server of idx does."""
+    try:
+        listed = Endpoint(str(model), model.url, retries=0).get("/models")["data"]
+        return any(entry["id"] == model.model and entry["owned_by"] == "idx" for entry in listed)
+    except (EndpointError, KeyError, TypeError):  # no list of models, or of another form
+        return False
+
+
+class ServedEncoder:
+    """Encoder that asks a server; thread-safe, to be closed.
+
+    Args:
+        spec: an encoder whose checkpoint is a ``ServedModel``. Its dimension is 0 if it is unknown.
+        batch_tokens: maximum number of tokens of a request, estimated by the length of the texts.
+
+    Attributes:
+        dim: components of a vector.
+
+    Raises:
+        InputError: the server's address or the API key is invalid.
+    """
+
+    dim: int
+
+    def __init__(self, spec: EncoderSpec, batch_tokens: int = BATCH_TOKENS) -> None:
+        model = spec.passage_checkpoint
+        if not isinstance(model, ServedModel):
+            raise TypeError(f"{spec.name} is no served encoder")
+        self.dim = spec.dim
+        self._spec, self._model, self._batch_tokens = spec, model, batch_tokens
+        self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url)
+        self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
+        self._max_texts, self._takes_base64 = _BATCH_TEXTS, True  # as far as is known
+
+    def __enter__(self) -> ServedEncoder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; requests that have not begun are cancelled."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._endpoint.close()
+
+    def encode_queries(self, queries: Sequence[str]) -> Vectors:
+        """Return float32 vectors, shape (len(queries), dim); raises as ``encode_texts`` does."""
+        return self.encode_texts("query", queries)[0]
+
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+        """Return float32 vectors, shape (len(passages), dim); raises as ``encode_texts`` does."""
+        texts = [str(self._spec.passage_text(passage)) for passage in passages]
+        return self._encode("passage", texts, [f"passage '{passage.id}'" for passage in passages])
+
+    def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
+        """Return the vectors of texts as queries or as passages, (len(texts), dim), and the estimated number of tokens of each.
+
+        Raises:
+            EndpointError: the server does not answer, or refuses a text.
+            IdxError: the answer cannot be used.
+        """
+        return self._encode(side, texts, [f"{side} {text[:60]!r}" for text in texts]), estimate_tokens(texts)
+
+    def _encode(self, side: Side, texts: Sequence[str], names: Sequence[str]) -> Vectors:
+        """Encode texts, with their names for messages, by several requests at a time."""
+        prompt = self._spec.prompt(side)
+        sent = [(prompt + text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
+        batches = list(self._split(sent))
+        if not batches:
+            return np.empty((0, self.dim), dtype=np.float32)
+
+        def submit(numbers: NDArray[np.int64]) -> Future[Vectors]:
+            return self._pool.submit(self._ask, side, [sent[n] for n in numbers], [names[n] for n in numbers])
+
+        gathered = np.concatenate(list(map_ahead(submit, batches, N_REQUESTS)))
+        vectors = np.empty_like(gathered)
+        vectors[np.concatenate(batches)] = gathered
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if self._spec.normalize else vectors
+
+    def _split(self, texts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
+        """Yield the text numbers of each request, longest texts first, so that texts of similar length share a request."""
+        lengths = estimate_tokens(texts)
+        order, start = np.argsort(-lengths, kind="stable"), 0
+        while start < len(order):
+            n_texts = max(1, min(_BATCH_TEXTS, self._batch_tokens // int(lengths[order[start]])))
+            yield order[start : start + n_texts]
+            start += n_texts
+
+    def _ask(self, side: Side, texts: list[str], names: list[str]) -> Vectors:
+        """Return the vectors of a batch. A refused batch is halved, down to the text that is refused."""
+        if len(texts) <= self._max_texts:
+            try:
+                return self._read(self._post(side, texts), len(texts))
+            except EndpointError as error:
+                if error.status not in _TEXTS_REFUSED:
+                    raise
+                if len(texts) == 1:
+                    advice = "if it is too long, let the server truncate texts, or build from shorter passages"
+                    raise EndpointError(f"{names[0]}, of {len(texts[0]):,} characters, is refused: {error}: {advice}") from error
+                if error.status == 413:
+                    self._max_texts = min(self._max_texts, len(texts) // 2)
+        middle = len(texts) // 2
+        return np.concatenate([self._ask(side, texts[:middle], names[:middle]), self._ask(side, texts[middle:], names[middle:])])
+
+    def _post(self, side: Side, texts: list[str]) -> Any:  # noqa: ANN401 - any JSON
+        """Return the reply of the server, which is asked for base64 until it refuses this field."""
+        takes_base64 = self._takes_base64
+        body = {
+            "model": self._model.model,
+            "input": texts,
+            **({"encoding_format": "base64"} if takes_base64 else {}),
+            **({"dimensions": self._spec.truncate_dim} if self._spec.truncate_dim else {}),
+            **({"input_type": side} if self._model.names_sides else {}),
+        }
+        try:
+            return self._endpoint.post("/embeddings", body)
+        except EndpointError as error:
+            if not takes_base64 or "encoding_format" not in str(error):
+                raise
+        self._takes_base64 = False
+        return self._post(side, texts)
+
+    def _read(self, reply: Any, n_texts: int) -> Vectors:  # noqa: ANN401 - any JSON
+        """Return the vectors of a reply in the order of the texts.
+
+        Raises:
+            IdxError: the reply has other rows, other dimensions, or numbers that are not finite.
+        """
+        try:
+            rows = {row["index"]: row["embedding"] for row in reply["data"]}
+            indices = sorted(row["index"] for row in reply["data"])
+            vectors = [_to_vector(rows[index]) for index in indices]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise IdxError(f"'{self._model.model}' answers something else than embeddings ({first_line(error)}): {reply!r:.80}") from error
+        if indices != list(range(n_texts)):
+            raise IdxError(
+                f"'{self._model.model}' answers {n_texts:,} texts with the indices {str(indices)[1:-1]:.80}: nothing of it is used"
+            )
+        expected = self.dim or len(vectors[0])
+        if differing := sorted({len(vector) for vector in vectors} - {expected}):
+            raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}")
+        if not all(np.isfinite(vector).all() for vector in vectors):
+            raise IdxError(f"'{self._model.model}' answers a vector with components that are not finite")
+        return np.stack(vectors)
+
+
+def estimate_tokens(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return an estimate of the number of tokens of each text, at least 1, rather too large than too small."""
+    return np.array([1 + len(text.encode(errors="replace")) // _BYTES_PER_TOKEN for text in texts], dtype=np.int64)
+
+
+def _to_vector(embedding: object) -> Vectors:
+    """Return a vector from a list of numbers, or from base64 of little-endian float32; raises ``TypeError`` or ``ValueError``."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+    if not isinstance(embedding, list):
+        raise TypeError("an embedding is no list")
+    return np.array(embedding, dtype=np.float32).reshape(len(embedding))

@@ -1,0 +1,223 @@
+"""Encoders that a server computes: what is sent in which batches, what is made of each dialect, and which replies are refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving, hashed_vectors
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.encoders.options import RecipeOptions
+from wikidx.indexer.encoders.served import ServedEncoder, parse_served, served_recipe, spec_of_served
+from wikidx.indexer.machine.endpoint import EndpointError
+
+MODEL = "org/tiny"
+PASSAGES = [Passage(f"p{n}", "" if n % 3 else f"Title {n}", "river " * (n * 7 % 40) + str(n)) for n in range(100)]
+TEXTS = [f"{passage.title} {passage.text}".strip() for passage in PASSAGES]
+
+
+@contextmanager
+def encoding(fake: FakeEmbeddings, batch_tokens: int = 8192, **settings: Any) -> Iterator[ServedEncoder]:  # noqa: ANN401 - JSON
+    with fake_serving(fake) as url:
+        recipe = {"checkpoint": f"openai:{MODEL}", "url": url, "names_sides": False, "dim": 8, "normalize": False}
+        with ServedEncoder(spec_of_served("tiny", recipe | settings), batch_tokens) as encoder:
+            yield encoder
+
+
+DIALECTS: Mapping[str, Callable[[], FakeEmbeddings]] = {
+    "OpenAI": FakeEmbeddings,
+    "TEI with small batches": lambda: FakeEmbeddings(max_texts=5),
+    "Ollama, without base64": lambda: FakeEmbeddings(takes_base64=None),
+    "a server that refuses base64": lambda: FakeEmbeddings(takes_base64=False),
+    "rows in another order": lambda: FakeEmbeddings(change=lambda rows: rows[::-1]),
+    "a server that is busy": lambda: FakeEmbeddings(faults=[(429, "busy", {"Retry-After": "0.01"}), (503, "busy", {"Retry-After": "0"})]),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_vectors_are_the_server_s_in_the_order_of_the_texts(dialect: str) -> None:
+    with encoding(DIALECTS[dialect]()) as encoder:
+        np.testing.assert_array_equal(encoder.encode_passages(PASSAGES), hashed_vectors(TEXTS))
+        np.testing.assert_array_equal(encoder.encode_queries(["who"]), hashed_vectors(["who"]))
+        assert encoder.encode_queries([]).shape == (0, 8)
+
+
+def test_batches_have_limits_of_tokens_and_of_texts() -> None:
+    fake = FakeEmbeddings()
+    with encoding(fake, batch_tokens=200) as encoder:
+        encoder.encode_passages(PASSAGES)
+    assert sorted(text for batch in fake.batches for text in batch) == sorted(TEXTS)
+    for batch in fake.batches:
+        assert len(batch) <= 32
+        assert len(batch) == 1 or len(batch) * max(1 + len(text) // 3 for text in batch) <= 200
+    assert len(fake.batches) < len(TEXTS) / 2
+
+
+def test_several_requests_are_under_way_at_once() -> None:
+    all_there = threading.Barrier(8, timeout=20)
+    with encoding(fake := FakeEmbeddings(before_answer=lambda body: all_there.wait())) as encoder:
+        encoder.encode_queries([f"query {n}" for n in range(8 * 32)])
+    assert fake.most_busy == 8
+
+
+def test_a_refused_batch_is_halved_and_later_batches_are_as_small() -> None:
+    fake = FakeEmbeddings(max_texts=8)
+    with encoding(fake) as encoder:
+        encoder.encode_queries([f"query {n:02}" for n in range(32)])
+        assert [len(batch) for batch in fake.batches] == [32, 16, 8, 8, 8, 8]
+        fake.bodies.clear()
+        encoder.encode_queries([f"query {n:02}" for n in range(32)])
+        assert [len(batch) for batch in fake.batches] == [8, 8, 8, 8]
+
+
+def test_base64_is_asked_for_until_it_is_refused() -> None:
+    with encoding(fake := FakeEmbeddings(takes_base64=False)) as encoder:
+        for query in ("a", "b"):
+            encoder.encode_queries([query])
+    assert [body.get("encoding_format") for body in fake.bodies] == ["base64", None, None]
+
+
+def test_prompts_dimension_and_side_are_sent() -> None:
+    fake = FakeEmbeddings()
+    settings: dict[str, Any] = {"query_prompt": "query: ", "passage_prompt": "passage: ", "truncate_dim": 4, "dim": 4, "names_sides": True}
+    with encoding(fake, **settings) as encoder:
+        passages = encoder.encode_passages([Passage("1", "T", "x\ud800")])
+        encoder.encode_queries(["who"])
+    np.testing.assert_array_equal(passages, hashed_vectors(["passage: T x\ufffd"])[:, :4])
+    common = {"model": MODEL, "encoding_format": "base64", "dimensions": 4}
+    assert fake.bodies == [
+        common | {"input": ["passage: T x\ufffd"], "input_type": "passage"},
+        common | {"input": ["query: who"], "input_type": "query"},
+    ]
+
+
+def test_vectors_are_normalized_only_on_request() -> None:
+    def doubled(texts: Any) -> Any:  # noqa: ANN401 - as ``embed``
+        return 2 * hashed_vectors(texts)
+
+    for normalize, length in ((False, 2.0), (True, 1.0)):
+        with encoding(FakeEmbeddings(embed=doubled), normalize=normalize) as encoder:
+            assert np.linalg.norm(encoder.encode_queries(["who"])) == pytest.approx(length, abs=1e-6)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
+    fake = FakeEmbeddings(max_characters=500, too_long=status)
+    passages = [*PASSAGES[:40], Passage("the-long-one", "", "x" * 501), *PASSAGES[40:]]
+    message = (
+        "passage 'the-long-one', of 501 characters, is refused: .* answers .* maximum context length is 500 tokens.*: if it is too long"
+    )
+    with encoding(fake) as encoder, pytest.raises(EndpointError, match=message):
+        encoder.encode_passages(passages)
+
+
+def dropped(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
+    return rows[1:]
+
+
+def doubled_index(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
+    return [*rows[:-1], rows[-1] | {"index": 0}]
+
+
+def shifted(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
+    return [row | {"index": row["index"] + 1} for row in rows]
+
+
+def with_first(embedding: object) -> Callable[[list[dict[str, Any]]], Any]:
+    return lambda rows: [rows[0] | {"embedding": embedding}, *rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dropped, "'org/tiny' answers 3 texts with the indices 1, 2: nothing of it is used"),
+        (doubled_index, "'org/tiny' answers 3 texts with the indices 0, 0, 1"),
+        (shifted, "'org/tiny' answers 3 texts with the indices 1, 2, 3"),
+        (lambda rows: [*rows, rows[0] | {"index": 3}], "'org/tiny' answers 3 texts with the indices 0, 1, 2, 3"),
+        (with_first([0.5] * 7), "'org/tiny' answers vectors of 7 components instead of 8"),
+        (with_first([]), "'org/tiny' answers vectors of 0 components instead of 8"),
+        (with_first([float("nan")] * 8), "'org/tiny' answers a vector with components that are not finite"),
+        (with_first([1e39] * 8), "'org/tiny' answers a vector with components that are not finite"),
+        (with_first("AAAA"), "'org/tiny' answers something else than embeddings .buffer size must be a multiple"),
+        (with_first("not base64"), "'org/tiny' answers something else than embeddings"),
+        (with_first(None), "'org/tiny' answers something else than embeddings .an embedding is no list"),
+        (with_first(["x"] * 8), "'org/tiny' answers something else than embeddings"),
+        (with_first([[1.0, 2.0]]), "'org/tiny' answers something else than embeddings"),
+        (lambda rows: [{"embedding": [1.0]}], "'org/tiny' answers something else than embeddings .'index'"),
+        (lambda rows: None, "'org/tiny' answers something else than embeddings"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_a_reply_that_does_not_fit_is_refused(change: Callable[[list[dict[str, Any]]], Any], message: str) -> None:
+    with encoding(FakeEmbeddings(change=change)) as encoder, pytest.raises(IdxError, match=message) as refusal:
+        encoder.encode_queries(["a", "b", "c"])
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_final_refusal_is_not_about_the_texts() -> None:
+    with encoding(fake := FakeEmbeddings(faults=[(404, {"error": {"message": "model not found"}}, {})])) as encoder:
+        with pytest.raises(EndpointError, match="^'org/tiny' answers 404: model not found$"):
+            encoder.encode_queries(["a", "b"])
+    assert len(fake.bodies) == 1
+
+
+def test_the_recipe_has_the_dimension_and_no_more_of_the_address_than_its_place() -> None:
+    with fake_serving(FakeEmbeddings()) as url:
+        recipe = served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions(query_prompt="q: ", dim=6))
+    assert recipe == {
+        "checkpoint": "openai:org/tiny",
+        "url": url,
+        "names_sides": False,
+        "normalize": False,
+        "query_prompt": "q: ",
+        "passage_prompt": "",
+        "truncate_dim": 6,
+        "dim": 6,
+    }
+    assert not [value for value in spec_of_served("tiny", recipe).recipe().values() if "127.0.0.1" in value]
+
+
+def test_a_server_of_idx_is_told_the_side() -> None:
+    pages = {"/v1/models": {"object": "list", "data": [{"id": MODEL, "owned_by": "idx"}, {"id": "other", "owned_by": "me"}]}}
+    with fake_serving(FakeEmbeddings(pages=pages)) as url:
+        assert served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions())["names_sides"] is True
+        assert served_recipe(parse_served(f"openai:other@{url}"), "tiny", RecipeOptions())["names_sides"] is False
+
+
+def refuse_dimensions(body: Mapping[str, Any]) -> Reply | None:
+    return (400, {"error": {"message": "this model does not support dimensions"}}) if "dimensions" in body else None
+
+
+def test_options_that_a_server_does_not_have_are_refused() -> None:
+    with fake_serving(FakeEmbeddings(refuse=refuse_dimensions)) as url:
+        model = parse_served(f"openai:{MODEL}@{url}")
+        with pytest.raises(InputError, match="--max-tokens is for a checkpoint, not for tiny: its server has its own settings"):
+            served_recipe(model, "tiny", RecipeOptions(max_tokens=100))
+        with pytest.raises(EndpointError, match="this model does not support dimensions"):
+            served_recipe(model, "tiny", RecipeOptions(dim=4))
+    for text in ("openai:tiny", "openai:@http://127.0.0.1", "openai:tiny@ftp://host"):
+        with pytest.raises(InputError, match=r"names no model at an endpoint: write openai:MODEL@URL"):
+            parse_served(text)
+
+
+def test_a_server_that_ignores_the_dimension_is_refused() -> None:
+    def ignore(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
+        return [row | {"embedding": [0.5] * 8} for row in rows]
+
+    with fake_serving(FakeEmbeddings(change=ignore)) as url:
+        with pytest.raises(IdxError, match="answers vectors of 8 components instead of 4"):
+            served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions(dim=4))
+
+
+def test_another_address_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_serving(fake := FakeEmbeddings()) as url:
+        monkeypatch.setenv("IDX_EMBEDDINGS_URL", url)
+        with encoding(unasked := FakeEmbeddings()) as encoder:
+            encoder.encode_queries(["who"])
+    assert (len(fake.bodies), len(unasked.bodies)) == (1, 0)
