@@ -96,6 +96,7 @@ class ServedEncoder:
         batch_tokens: maximum number of tokens of a request, estimated by the length of the texts.
 
     Attributes:
+        spec: the encoder.
         dim: components of a vector.
 
     Raises:
@@ -109,7 +110,7 @@ class ServedEncoder:
         if not isinstance(model, ServedModel):
             raise TypeError(f"{spec.name} is no served encoder")
         self.dim = spec.dim
-        self._spec, self._model, self._batch_tokens = spec, model, batch_tokens
+        self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url)
         self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
         self._max_texts, self._takes_base64 = _BATCH_TEXTS, True  # as far as is known
@@ -131,7 +132,7 @@ class ServedEncoder:
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim); raises as ``encode_texts`` does."""
-        texts = [str(self._spec.passage_text(passage)) for passage in passages]
+        texts = [str(self.spec.passage_text(passage)) for passage in passages]
         return self._encode("passage", texts, [f"passage '{passage.id}'" for passage in passages])
 
     def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
@@ -145,7 +146,7 @@ class ServedEncoder:
 
     def _encode(self, side: Side, texts: Sequence[str], names: Sequence[str]) -> Vectors:
         """Encode texts, with their names for messages, by several requests at a time."""
-        prompt = self._spec.prompt(side)
+        prompt = self.spec.prompt(side)
         sent = [(prompt + text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
         batches = list(self._split(sent))
         if not batches:
@@ -157,7 +158,7 @@ class ServedEncoder:
         gathered = np.concatenate(list(map_ahead(submit, batches, N_REQUESTS)))
         vectors = np.empty_like(gathered)
         vectors[np.concatenate(batches)] = gathered
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if self._spec.normalize else vectors
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if self.spec.normalize else vectors
 
     def _split(self, texts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
         """Yield the text numbers of each request, longest texts first, so that texts of similar length share a request."""
@@ -191,7 +192,7 @@ class ServedEncoder:
             "model": self._model.model,
             "input": texts,
             **({"encoding_format": "base64"} if takes_base64 else {}),
-            **({"dimensions": self._spec.truncate_dim} if self._spec.truncate_dim else {}),
+            **({"dimensions": self.spec.truncate_dim} if self.spec.truncate_dim else {}),
             **({"input_type": side} if self._model.names_sides else {}),
         }
         try:

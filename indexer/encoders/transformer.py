@@ -27,6 +27,7 @@ class TransformerEncoder:
         device: see ``Model``.
 
     Attributes:
+        spec: the encoder.
         dim: components of a vector.
 
     Raises:
@@ -37,7 +38,7 @@ class TransformerEncoder:
     dim: int
 
     def __init__(self, spec: EncoderSpec, device: str = "cpu") -> None:
-        self._spec, self._device = spec, device
+        self.spec, self._device = spec, device
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
@@ -59,18 +60,18 @@ class TransformerEncoder:
 
     def _encode(self, side: Side, tokens: Tokens) -> Vectors:
         advice = "end what else uses it, or name another one with --device"
-        with device_errors(self._device, f"{len(tokens.ends):,} texts for '{self._spec.name}'", advice):
+        with device_errors(self._device, f"{len(tokens.ends):,} texts for '{self.spec.name}'", advice):
             return _encode(self._model(side), tokens)
 
     def _tokenizer(self, side: Side) -> Tokenizer:
         if side not in self._tokenizers:
-            self._tokenizers[side] = Tokenizer(self._spec, side)
+            self._tokenizers[side] = Tokenizer(self.spec, side)
         return self._tokenizers[side]
 
     def _model(self, side: Side) -> Model:
-        checkpoint = self._spec.checkpoint(side)
+        checkpoint = self.spec.checkpoint(side)
         if checkpoint not in self._models:
-            self._models[checkpoint] = Model(self._spec, side, self._device)
+            self._models[checkpoint] = Model(self.spec, side, self._device)
         return self._models[checkpoint]
 
 

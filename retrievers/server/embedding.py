@@ -141,12 +141,21 @@ class EmbeddingEndpoints:
             raise InvalidRequest(f"input: a text has {longest:,} characters, {self._limits.max_query_characters:,} are allowed")
         if not all(text.strip() for text in texts):
             raise InvalidRequest("input: a text is blank: leave it out, because its vector would mean nothing")
-        if body.dimensions not in (None, encoder.dim):
+        is_shorter = encoder.spec.truncate_dim is not None and (body.dimensions or 0) < encoder.dim
+        if body.dimensions not in (None, encoder.dim) and not is_shorter:
             raise InvalidRequest(f"dimensions: '{body.model}' has vectors of {encoder.dim} components, not of {body.dimensions}")
 
 
+def _truncate(vectors: Vectors, dim: int) -> Vectors:
+    """Return the first components of vectors, scaled to length 1 again if the vectors have this length."""
+    truncated = vectors[:, :dim]
+    if dim == vectors.shape[1] or not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+        return truncated
+    return np.asarray(truncated / np.linalg.norm(truncated, axis=1, keepdims=True), dtype=np.float32)
+
+
 def _to_json(body: EmbeddingBody, vectors: Vectors, n_tokens: int) -> bytes:
-    rows = vectors.astype("<f4", copy=False)
+    rows = _truncate(vectors, body.dimensions or vectors.shape[1]).astype("<f4", copy=False)
     as_text = body.encoding_format == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": base64.b64encode(row.tobytes()).decode() if as_text else row}

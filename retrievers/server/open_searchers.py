@@ -21,7 +21,7 @@ from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.spec import Side
+from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Reranker, Searcher
@@ -89,9 +89,11 @@ class TextEncoder(Protocol):
     """Encoder of texts without titles.
 
     Attributes:
+        spec: settings of the encoder.
         dim: components of a vector.
     """
 
+    spec: EncoderSpec
     dim: int
 
     def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:

@@ -43,8 +43,9 @@ def encoder(built_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built_home))
         folder = tiny.save_bert(tmp_path_factory.mktemp("tiny"))
-        for family in (e5, contriever):
-            patch.setattr(family, "SPEC", with_checkpoint(family.SPEC, folder))
+        patch.setattr(e5, "SPEC", with_checkpoint(e5.SPEC, folder))
+        matryoshka = dataclasses.replace(contriever.SPEC, normalize=True, truncate_dim=20)
+        patch.setattr(contriever, "SPEC", with_checkpoint(matryoshka, folder))
         build_store(corpus_of(some_passages(20), "embedded"), StoreOptions())
         for index in ("e5", "contriever"):
             build_index("embedded", index, open_store("embedded"))
@@ -99,6 +100,13 @@ def test_the_list_of_models_has_the_open_encoders(url: str) -> None:
     assert other["id"] == "contriever"
     assert isinstance(model.pop("created"), int)
     assert model == {"id": "e5", "object": "model", "owned_by": "idx", "dimensions": 24, "input_types": ["query", "passage"]}
+
+
+def test_fewer_dimensions_of_a_matryoshka_encoder(url: str, encoder: TransformerEncoder) -> None:
+    whole = TransformerEncoder(contriever.SPEC).encode_passages([Passage("", "", text) for text in TEXTS])
+    truncated = vectors_of(embed(url, TEXTS, model="contriever", dimensions=8))
+    np.testing.assert_allclose(truncated, whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True), atol=1e-6)
+    assert ask(url, PATH, {"input": TEXTS, "model": "contriever", "dimensions": 21}).status == 400
 
 
 @pytest.mark.parametrize(
