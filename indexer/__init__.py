@@ -39,6 +39,8 @@ ENCODERS = {
     "embeddinggemma": "wikidx.indexer.encoders.popular:EMBEDDINGGEMMA",
     "mxbai": "wikidx.indexer.encoders.popular:MXBAI",
     "mpnet": "wikidx.indexer.encoders.popular:MPNET",
+    "gte-modernbert": "wikidx.indexer.encoders.modernbert:GTE",
+    "modernbert-embed": "wikidx.indexer.encoders.modernbert:NOMIC",
 }
 INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",

@@ -25,6 +25,8 @@ ARCHITECTURES = {
     "embeddinggemma": "gemma3_text",
     "mxbai": "bert",
     "mpnet": "mpnet",
+    "gte-modernbert": "modernbert",
+    "modernbert-embed": "modernbert",
 }
 
 
