@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import HubCheckpoint
-from .spec import EncoderSpec
-
-_BASE_V2 = HubCheckpoint("intfloat/e5-base-v2", "f52bf8ec8c7124536f0efb74aca902b2995e5bcd")
+from .popular import hub_encoder
 
 
 def contents(passage: Passage) -> str:
@@ -19,16 +16,14 @@ def contents(passage: Passage) -> str:
     return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
 
 
-SPEC = EncoderSpec(
-    name="e5",
-    query_checkpoint=_BASE_V2,
-    passage_checkpoint=_BASE_V2,
+SPEC = hub_encoder(
+    "e5",
+    "intfloat/e5-base-v2@f52bf8ec8c7124536f0efb74aca902b2995e5bcd",
     dim=768,
+    max_tokens=512,
     pooling="mean",
-    normalize=True,
-    max_query_tokens=512,
-    max_passage_tokens=512,
     query_prompt="query: ",
     passage_prompt="passage: ",
     passage_text=contents,
+    by_transformers=False,
 )

@@ -47,7 +47,7 @@ def registered(name: str) -> Recipe | None:
     try:
         path = _path(check_name(name))
         return _read(path, path.stat().st_mtime_ns)
-    except (InputError, FileNotFoundError):
+    except (InputError, FileNotFoundError, NotADirectoryError):
         return None
 
 
