@@ -27,6 +27,7 @@ from .naming import RetrieverName
 from .pipelines.tree import REMOTE
 
 if TYPE_CHECKING:
+    from wikidx.indexer.base import Encoder
     from wikidx.indexer.encoders.served import ServedEncoder
     from wikidx.indexer.encoders.transformer import TransformerEncoder
 
@@ -210,22 +211,18 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         EndpointError: see ``ServedEncoder``.
     """
     from wikidx.indexer.build import check_query_weights
-    from wikidx.indexer.encoders.served import ServedEncoder
-    from wikidx.indexer.encoders.transformer import TransformerEncoder
+    from wikidx.indexer.encoders.transformer import open_encoder
     from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
-    if spec.is_served:
-        check_query_weights(corpus, spec)
-        served = ServedEncoder(spec)
-        _check_server(corpus, spec.name, served)
-        return served
-    encoder = TransformerEncoder(spec, encoder_device(device))
+    encoder = open_encoder(spec, encoder_device(device))
     check_query_weights(corpus, spec)
+    if spec.is_served:
+        _check_server(corpus, spec.name, encoder)
     return encoder
 
 
-def _check_server(corpus: str, name: str, encoder: ServedEncoder) -> None:
+def _check_server(corpus: str, name: str, encoder: Encoder) -> None:
     """Raise ``ArtifactMismatch`` if a server gives the first passage of a corpus another vector than the stored one."""
     from wikidx.indexer.build import open_vectors
 

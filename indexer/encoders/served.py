@@ -94,6 +94,8 @@ class ServedEncoder:
     Args:
         spec: an encoder whose checkpoint is a ``ServedModel``. Its dimension is 0 if it is unknown.
         batch_tokens: maximum number of tokens of a request, estimated by the length of the texts.
+        timeout_s: maximum time until an answer is complete, in seconds, for each attempt.
+        retries: maximum number of retries of a request.
 
     Attributes:
         spec: the encoder.
@@ -105,13 +107,13 @@ class ServedEncoder:
 
     dim: int
 
-    def __init__(self, spec: EncoderSpec, batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(self, spec: EncoderSpec, batch_tokens: int = BATCH_TOKENS, *, timeout_s: float = 120.0, retries: int = 5) -> None:
         model = spec.passage_checkpoint
         if not isinstance(model, ServedModel):
             raise TypeError(f"{spec.name} is no served encoder")
         self.dim = spec.dim
         self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
-        self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url)
+        self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)
         self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
         self._max_texts, self._takes_base64 = _BATCH_TEXTS, True  # as far as is known
 

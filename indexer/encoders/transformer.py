@@ -13,9 +13,11 @@ from wikidx.indexer.machine.failures import device_errors
 
 from .checkpoints import Checkpoint
 from .model import Model
+from .served import ServedEncoder
 from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
+_SERVER_TIMEOUT_S = 30.0
 _BATCH = 32  # texts per forward pass; larger batches gain nothing on a CPU
 
 
@@ -73,6 +75,15 @@ class TransformerEncoder:
         if checkpoint not in self._models:
             self._models[checkpoint] = Model(self.spec, side, self._device)
         return self._models[checkpoint]
+
+
+def open_encoder(spec: EncoderSpec, device: str = "cpu") -> TransformerEncoder | ServedEncoder:
+    """Return the encoder of a spec for queries: its network on a device, or its server, which is not waited for as long as by a build.
+
+    Raises:
+        IdxError: see ``TransformerEncoder`` and ``ServedEncoder``.
+    """
+    return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1) if spec.is_served else TransformerEncoder(spec, device)
 
 
 def _encode(model: Model, tokens: Tokens) -> Vectors:

@@ -17,7 +17,7 @@ from wikidx.corpora.reading.queries import read_queries
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.catalog import built_indexes, index_ref
-from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
@@ -81,7 +81,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
     )
     recall = RecallReport({}, [])
     for encoder in dict.fromkeys(name.encoder for name in indexes):
-        vectors = TransformerEncoder(encoder_spec(encoder), "auto").encode_queries(texts)
+        vectors = open_encoder(encoder_spec(encoder), "auto").encode_queries(texts)
         baseline = _search_exactly(corpus, encoder, store, vectors, origin)
         curves = dict[str, Curve]()
         for name in [str(index) for index in indexes if index.encoder == encoder]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,11 @@ def stored(store: PassageStore) -> np.typing.NDArray[np.float32]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a server that is gone be noticed after one retry."""
-    monkeypatch.setattr(served, "Endpoint", partial(Endpoint, retries=1, first_pause_s=0.01))
+
+    def make(name: str, url: str, **limits: Any) -> Endpoint:  # noqa: ANN401 - options
+        return Endpoint(name, url, retries=1, first_pause_s=0.01)
+
+    monkeypatch.setattr(served, "Endpoint", make)
 
 
 def test_a_server_that_dies_midway_costs_only_unfinished_ranges(store: PassageStore) -> None:
