@@ -5,7 +5,7 @@ bm25, dense   retrievers: queries -> rows and scores           cache         a r
 naming        "bm25+minilm" -> RetrieverName                   opening       opens retrievers and searchers by name
 searcher      LocalSearcher: from queries to ranked passages   fusion        fuses, merges and deduplicates ranked lists
 rerank        reranking of candidates by the primary query     kernels       numba kernels that combine ranked lists
-cross_encoder networks that read a query with a passage        highlight     words that passages share with queries
+rerankers/    networks and endpoints that score passages       highlight     words that passages share with queries
 client        ServerClient and RemoteSearcher                  wire, errors  searches, rankings and errors as JSON
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
@@ -16,10 +16,4 @@ pipelines/    notation, run and files of pipelines
 
 from .options import SearchOptions
 
-__all__ = ["RERANKERS", "SearchOptions"]
-
-RERANKERS = {
-    "simlm": "wikidx.retrievers.cross_encoder:SIMLM",
-    "minilm-msmarco": "wikidx.retrievers.cross_encoder:MINILM",
-    "bge-base": "wikidx.retrievers.cross_encoder:BGE_BASE",
-}
+__all__ = ["SearchOptions"]

@@ -8,10 +8,10 @@ from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
 
-from . import RERANKERS
 from .pipelines.notation import parse_pipeline
 from .pipelines.saved import read_pipeline, saved_pipelines
 from .pipelines.tree import REMOTE, Node, Reranked, Source, replace_sources, walk
+from .rerankers import RERANKERS
 
 _NOTATION = frozenset("{%>")  # one of these is in every text of a pipeline that is no name
 

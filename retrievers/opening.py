@@ -5,26 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
-from wikidx.corpora.registry import load
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.machine.devices import check_devices
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
-from . import RERANKERS
 from .base import Reranker, Retriever
 from .bm25 import BM25Retriever
 from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
+from .rerankers.opening import open_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
@@ -136,7 +134,7 @@ def open_searcher(
         corpus: name of the corpus.
         retriever: an index name, several joined with "+", whose results are fused, or a pipeline or the name of one; see ``pipelines``.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
-        reranker: name of the cross-encoder for ``rerank="cross-encoder"``; see ``open_reranker``.
+        reranker: the reranker for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
 
     Raises:
@@ -165,28 +163,6 @@ def _require_indexes(corpus: str, names: Sequence[str]) -> None:
             index_ref(corpus, name).manifest(None)
     except ArtifactMissing as error:
         raise ArtifactMissing(f"{error}; '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}") from None
-
-
-def open_reranker(name: str, *, device: str = "auto") -> Reranker:
-    """Open a reranker.
-
-    Args:
-        name: one of ``RERANKERS``, or the path of a cross-encoder's checkpoint directory; the path must contain a "/".
-        device: device of the reranker; of several, the first.
-
-    Raises:
-        UnknownNameError: no reranker has this name.
-        MissingExtraError, InputError, ArtifactError, DownloadError: see ``CrossEncoder``.
-    """
-    from wikidx.indexer.machine.devices import encoder_device
-
-    from .cross_encoder import CrossEncoder, CrossEncoderSpec
-
-    device = encoder_device(device)
-    if "/" in name:
-        return CrossEncoder(CrossEncoderSpec(name=name, checkpoint=Path(name)), device)
-    open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
-    return open_named(device)
 
 
 def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:

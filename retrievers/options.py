@@ -74,7 +74,7 @@ class SearchOptions:
         Field(
             description="How candidates are reranked for the primary query, the first of its group: none, primary or cross-encoder. "
             "primary: each retriever scores the merged candidates for the primary query, and the scores are fused again. cross-encoder: "
-            "the searcher's cross-encoder scores each pair of primary query and candidate."
+            "the searcher's reranker, of whatever kind, scores each pair of primary query and candidate."
         ),
     ] = "none"
     rerank_depth: Annotated[

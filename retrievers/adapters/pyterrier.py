@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Searcher
-from wikidx.retrievers.opening import open_reranker
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
+from wikidx.retrievers.rerankers.opening import open_reranker
 
 try:
     import pandas as pd
@@ -69,7 +69,7 @@ class Reranker(pt.Transformer):
     """A cross-encoder as a transformer that scores results with the columns query and text, and title if there is one.
 
     Args:
-        name: one of ``RERANKERS``, or the directory of a checkpoint; see ``open_reranker``.
+        name: see ``open_reranker``.
         device: its device.
 
     Raises:

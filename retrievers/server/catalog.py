@@ -11,7 +11,8 @@ from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Reranker, Searcher
 from wikidx.retrievers.errors import NotReady, Overloaded
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.retrievers.opening import OpenRetriever, open_reranker
+from wikidx.retrievers.opening import OpenRetriever
+from wikidx.retrievers.rerankers.opening import open_reranker
 
 from .batcher import Batcher
 from .metrics import Metrics

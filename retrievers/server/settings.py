@@ -26,7 +26,7 @@ class Settings:
         corpora: names of the corpora; the first is the default.
         retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
-        reranker: name of the cross-encoder for searches that request it; see ``opening.open_reranker``.
+        reranker: the reranker for searches that request it; see ``rerankers.opening.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
         port: the port; 0 selects a free one.

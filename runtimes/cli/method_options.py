@@ -30,7 +30,7 @@ Search = Annotated[
     list[str] | None,
     typer.Option("--search", metavar="OPTION=VALUE", help="A search option, such as depth=50 or rerank=primary; may be repeated."),
 ]
-Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --search rerank=cross-encoder; default: simlm.")]
+Reranker = Annotated[str | None, typer.Option(help="The model of --search rerank=cross-encoder; default: simlm.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached replies; default: replies.sqlite in the output folder.")]
 InFlight = Annotated[

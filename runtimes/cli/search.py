@@ -40,7 +40,9 @@ Retriever = Annotated[
         "An index as idx list names it (bm25, contriever, contriever-ivfpq), several indexes joined with +, or a pipeline."
     ),
 ]
-Reranker = Annotated[str | None, typer.Option(help="The cross-encoder of --rerank: simlm, minilm-msmarco, bge-base or a directory.")]
+Reranker = Annotated[
+    str | None, typer.Option(help="The model of --rerank cross-encoder: a name such as simlm, a directory, or rerank:MODEL@URL.")
+]
 Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 _BATCH = 256  # queries of a file that are searched together

@@ -46,7 +46,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share memory-mapped indexes.")] = 1,
     device: Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")] = "auto",
-    reranker: Annotated[str | None, typer.Option(help="The cross-encoder of requests with rerank cross-encoder.")] = None,
+    reranker: Annotated[str | None, typer.Option(help="The model of requests with rerank cross-encoder.")] = None,
     cache: Annotated[int, typer.Option(min=0, help="Size of each retriever's cache of recent results, in megabytes.", metavar="MB")] = 0,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key required of every request.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow searches without a key from other machines and web pages.")] = False,

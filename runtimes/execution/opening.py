@@ -25,7 +25,7 @@ from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 
-from .identity import describe_served, local_fingerprints, model_identity
+from .identity import describe_served, local_fingerprints, model_identity, strip_credentials
 
 RERANKER = "simlm"  # the default cross-encoder
 
@@ -153,7 +153,7 @@ def _describe_search(target: SearchTarget, device: str) -> dict[str, Any]:
     if target.url is not None:
         return {**_describe_server(target), "options": options}
     corpus, retriever, reranker = _local_names(target)
-    names = {"corpus": corpus, "retriever": retriever, "reranker": reranker, "device": device}
+    names = {"corpus": corpus, "retriever": retriever, "reranker": reranker and strip_credentials(reranker), "device": device}
     return {**names, "fingerprints": local_fingerprints(corpus, retriever), "options": options}
 
 

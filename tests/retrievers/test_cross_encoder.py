@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +21,12 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
-from wikidx.retrievers import SearchOptions, cross_encoder
-from wikidx.retrievers.cross_encoder import SIMLM_SPEC, CrossEncoder, CrossEncoderSpec, title_and_text
-from wikidx.retrievers.opening import open_reranker, open_searcher
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.rerankers import checkpoint
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
+from wikidx.retrievers.rerankers.cross_encoder import SIMLM_SPEC, CrossEncoder
+from wikidx.retrievers.rerankers.opening import open_reranker
 
 QUERIES = ["the river nile", "of a", "nile " * 300, "", "7 rivers", "ω"]
 PASSAGES = [
@@ -90,6 +94,39 @@ def save_distilbert(folder: Path) -> Path:
     return folder
 
 
+def save_deberta(folder: Path) -> Path:
+    torch.manual_seed(4)
+    save_bert_tokenizer(folder)
+    config = transformers.DebertaV2Config(
+        vocab_size=len(VOCABULARY), relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, num_labels=1, **SIZES
+    )
+    config.initializer_range = 0.2
+    transformers.DebertaV2ForSequenceClassification(config).eval().save_pretrained(folder)
+    return folder
+
+
+def save_modernbert(folder: Path) -> Path:
+    """Local attention, which a batch's width must not change."""
+    torch.manual_seed(5)
+    save_bert_tokenizer(folder)
+    config = transformers.ModernBertConfig(
+        vocab_size=len(VOCABULARY), local_attention=16, pad_token_id=0, cls_token_id=2, sep_token_id=3, num_labels=1, **SIZES
+    )
+    config.initializer_range = config.initializer_cutoff_factor = 1.0
+    transformers.ModernBertForSequenceClassification(config).eval().save_pretrained(folder)
+    return folder
+
+
+def save_qwen3(folder: Path, pad_token_id: int | None = 0) -> Path:
+    """A decoder with a classifier, which reads a text's last token."""
+    torch.manual_seed(6)
+    save_bert_tokenizer(folder)
+    sizes = SIZES | {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
+    config = transformers.Qwen3Config(vocab_size=len(VOCABULARY), pad_token_id=pad_token_id, num_labels=1, initializer_range=0.2, **sizes)
+    transformers.Qwen3ForSequenceClassification(config).eval().save_pretrained(folder)
+    return folder
+
+
 SAVED: dict[str, Callable[[Path], Path]] = {
     "bert": save_bert,
     "two labels": save_two_labels,
@@ -97,26 +134,80 @@ SAVED: dict[str, Callable[[Path], Path]] = {
     "electra": save_electra,
     "roberta": save_roberta,
     "distilbert": save_distilbert,
+    "deberta": save_deberta,
+    "modernbert": save_modernbert,
+    "qwen3": save_qwen3,
 }
 
 
 def scored(folder: Path, pairs: Sequence[tuple[str, Passage]] = PAIRS) -> Scores:
-    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=folder))
+    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=folder))
     return encoder.score([query for query, _ in pairs], [passage for _, passage in pairs])
 
 
+def scored_by_hand(folder: Path, max_tokens: int | None = None) -> Scores:
+    """Each pair by itself, without padding, by transformers alone; the logits."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    max_tokens = max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    texts = [(query, title_and_text(passage)) for query, passage in PAIRS]
+    inputs = [tokenizer(*pair, max_length=max_tokens, truncation="longest_first", return_tensors="pt") for pair in texts]
+    takes = inspect.signature(model.forward).parameters
+    with torch.inference_mode():
+        logits = [model(**{name: ids for name, ids in one.items() if name in takes}).logits[0].numpy() for one in inputs]
+    return np.array([row[0] if len(row) == 1 else row[1] - row[0] for row in logits], dtype=np.float32)
+
+
+def sigmoid(logits: Scores) -> Scores:
+    return np.asarray(1 / (1 + np.exp(-logits)), dtype=np.float32)
+
+
 @pytest.mark.parametrize("kind", SAVED)
+def test_scores_are_those_of_single_pairs_without_padding(tmp_path: Path, kind: str) -> None:
+    folder = SAVED[kind](tmp_path / "checkpoint")
+    expected = scored_by_hand(folder)
+    found = scored(folder)
+    np.testing.assert_allclose(found, expected if kind == "two labels" else sigmoid(expected), rtol=0, atol=1e-5)
+    assert found.std() > 0.01  # or anything would be equal
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "qwen3"])
 def test_scores_are_those_of_sentence_transformers(tmp_path: Path, kind: str) -> None:
     import sentence_transformers  # seconds, which other tests need not wait for
 
     folder = SAVED[kind](tmp_path / "checkpoint")
-    reference = sentence_transformers.CrossEncoder(str(folder), max_length=512, activation_fn=torch.nn.Identity(), device="cpu")
-    expected = np.asarray(reference.predict([(query, title_and_text(passage)) for query, passage in PAIRS], show_progress_bar=False))
-    if kind == "two labels":
-        expected = expected[:, 1] - expected[:, 0]
-    found = scored(folder)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert found.std() > 0.01  # or anything would be equal
+    reference = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    expected = reference.predict([(query, title_and_text(passage)) for query, passage in PAIRS], show_progress_bar=False)
+    np.testing.assert_allclose(scored(folder), np.asarray(expected), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["config.json", "former config.json", "config_sentence_transformers.json"])
+def test_the_activation_is_the_checkpoints(tmp_path: Path, place: str) -> None:
+    folder, path = save_bert(tmp_path), "torch.nn.modules.activation.Tanh"
+    file = folder / place.removeprefix("former ")
+    stored: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    named: dict[str, dict[str, Any]] = {
+        "config.json": {"sentence_transformers": {"activation_fn": path}},
+        "former config.json": {"sbert_ce_default_activation_function": path},
+    }
+    file.write_text(json.dumps(stored | named.get(place, {"activation_fn": path})))
+    np.testing.assert_allclose(scored(folder), np.tanh(scored_by_hand(folder)), rtol=0, atol=1e-5)
+    file.write_text(json.dumps(stored | {"activation_fn": "os.system", "sbert_ce_default_activation_function": "os.system"}))
+    with pytest.raises(ArtifactMismatch, match=r"names the activation 'os.system': known are Identity, Sigmoid, "):
+        scored(folder)
+
+
+@pytest.mark.parametrize("file", ["sentence_bert_config.json", "tokenizer_config.json"])
+def test_the_maximum_length_is_the_checkpoints(tmp_path: Path, file: str) -> None:
+    folder = save_bert(tmp_path)
+    stored = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+    (folder / file).write_text(json.dumps(stored | {"max_seq_length": 20, "model_max_length": 20}))
+    np.testing.assert_allclose(scored(folder), sigmoid(scored_by_hand(folder, max_tokens=20)), rtol=0, atol=1e-5)
+
+
+def test_a_decoder_without_a_padding_token_reads_pairs_one_by_one(tmp_path: Path) -> None:
+    folder = save_qwen3(tmp_path, pad_token_id=None)
+    np.testing.assert_allclose(scored(folder), sigmoid(scored_by_hand(folder)), rtol=0, atol=1e-5)
 
 
 def test_simlms_reranker_is_read_as_its_authors_do(tmp_path: Path, home: Path) -> None:
@@ -138,13 +229,13 @@ def test_scores_do_not_depend_on_the_neighbours(tmp_path: Path, monkeypatch: pyt
     together = scored(folder)
     alone = np.concatenate([scored(folder, [pair]) for pair in PAIRS[:8]])
     np.testing.assert_allclose(together[:8], alone, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(cross_encoder, "_WINDOW", 5)
+    monkeypatch.setattr(checkpoint, "_WINDOW", 5)
     np.testing.assert_allclose(scored(folder), together, rtol=1e-5, atol=1e-5)
     assert scored(folder, []).shape == (0,)
 
 
 def test_several_threads_at_once(tmp_path: Path) -> None:
-    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path / "checkpoint")))
+    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path / "checkpoint")))
     queries, passages = [query for query, _ in PAIRS], [passage for _, passage in PAIRS]
     expected = encoder.score(queries, passages)
     with ThreadPoolExecutor(4) as pool:
@@ -217,7 +308,7 @@ def test_rerankers_that_are_not_there_are_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no checkpoint for .*: there is no config.json"):
         open_reranker(str(tmp_path))
     with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
-        CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)), "cuda:99")
+        CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path)), "cuda:99")
 
 
 def out_of_memory(*arguments: object, **options: object) -> None:
@@ -225,9 +316,9 @@ def out_of_memory(*arguments: object, **options: object) -> None:
 
 
 def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = CrossEncoderSpec(name="mine", checkpoint=save_bert(tmp_path / "bert"))
+    spec = RerankerSpec(name="mine", checkpoint=save_bert(tmp_path / "bert"))
     encoder = CrossEncoder(spec)
-    monkeypatch.setattr(encoder._model, "forward", out_of_memory)
+    monkeypatch.setattr(encoder._network.model, "forward", out_of_memory)
     with pytest.raises(IdxError, match=r"^cpu has too little memory for a batch of \d+ tokens to rerank: end what else uses it, or name"):
         encoder.score(["a"], PASSAGES[:1])
     monkeypatch.setattr(torch.nn.Module, "to", out_of_memory)
@@ -236,25 +327,25 @@ def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_batches_on_a_gpu_have_few_widths_and_the_same_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = CrossEncoder(CrossEncoderSpec(name="mine", checkpoint=save_bert(tmp_path / "bert")))
+    encoder = CrossEncoder(RerankerSpec(name="mine", checkpoint=save_bert(tmp_path / "bert")))
     expected = encoder.score(*map(list, zip(*PAIRS, strict=True)))
-    widths, forward = list[int](), encoder._model.forward
-    monkeypatch.setattr(encoder, "_on_cpu", False)
+    widths, forward = list[int](), encoder._network.model.forward
+    monkeypatch.setattr(encoder._network, "_on_cpu", False)
 
     def watch(**batch: torch.Tensor) -> Any:  # noqa: ANN401 - transformers has no types
         widths.append(batch["input_ids"].shape[1])
         return forward(**batch)
 
-    monkeypatch.setattr(encoder._model, "forward", watch)
+    monkeypatch.setattr(encoder._network.model, "forward", watch)
     for pair in PAIRS:
         assert encoder.score([pair[0]], [pair[1]])[0] == pytest.approx(expected[PAIRS.index(pair)], abs=1e-5)
-    assert all(width % 8 == 0 or width == encoder._max_tokens for width in widths)
+    assert all(width % 8 == 0 or width == encoder._network.max_tokens for width in widths)
     assert len(set(widths)) < len(PAIRS) / 2
 
 
 def test_the_first_of_several_gpus_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_encoder, "resolve_device", lambda device: pytest.fail(f"on {device}"))
-    monkeypatch.setattr(cross_encoder, "locate", lambda *arguments: Path())
+    monkeypatch.setattr(checkpoint, "resolve_device", lambda device: pytest.fail(f"on {device}"))
+    monkeypatch.setattr(checkpoint, "locate", lambda *arguments: Path())
     for device, expected in (("cuda:1,0", "cuda:1"), ("all", "cuda")):
         with pytest.raises(pytest.fail.Exception, match=f"^on {expected}$"):
             open_reranker("simlm", device=device)

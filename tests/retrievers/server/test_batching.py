@@ -17,9 +17,10 @@ from tests.retrievers.test_cross_encoder import save_bert
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, Rankings, Searcher
 from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
-from wikidx.retrievers.cross_encoder import CrossEncoder, CrossEncoderSpec
 from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
+from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 from wikidx.retrievers.server.batcher import Batcher, SearchRequest, next_batch
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
@@ -140,7 +141,7 @@ def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:
-    encoder = CrossEncoder(CrossEncoderSpec(name="made", checkpoint=save_bert(tmp_path)))
+    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path)))
     queries, passages = ["the river nile"] * 3000, [Passage("1", "Nile", "the river of the nile")] * 3000
     checks = itertools.count()
     with cancellation_scope(lambda: next(checks) >= 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):

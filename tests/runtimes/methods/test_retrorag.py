@@ -26,8 +26,8 @@ from tests.runtimes.methods.retrorag_rounds import (
 )
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers import RERANKERS
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.rerankers import RERANKERS
 from wikidx.runtimes.llms.base import AskYesNo, Generate, JsonSchema
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.requests import Request

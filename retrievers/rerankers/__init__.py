@@ -1,0 +1,29 @@
+"""Rerankers: models that score passages for queries, each a ``retrievers.base.Reranker``.
+
+opening       a name, a checkpoint or an endpoint -> an open reranker; recognises the kind of a checkpoint
+checkpoint    RerankerSpec, and Network: a checkpoint's network on a device, which reads batches of tokens
+cross_encoder networks with a classifier that read a query with a passage
+decoder       language models that answer yes or no, as Qwen3-Reranker does
+maxsim        ColBERT: similarities between the vectors of a query's and a passage's tokens
+endpoint      servers with a path /rerank
+
+A kind of reranker is a file with a function from a location and a device to a reranker, and a line in ``KINDS``; a name for a
+checkpoint is a line in ``RERANKERS``.
+"""
+
+__all__ = ["KINDS", "RERANKERS"]
+
+KINDS = {
+    "cross-encoder": "wikidx.retrievers.rerankers.cross_encoder:open_cross_encoder",
+    "decoder": "wikidx.retrievers.rerankers.decoder:open_decoder",
+    "maxsim": "wikidx.retrievers.rerankers.maxsim:open_maxsim",
+    "rerank": "wikidx.retrievers.rerankers.endpoint:open_endpoint",
+}
+
+RERANKERS = {
+    "simlm": "wikidx.retrievers.rerankers.cross_encoder:SIMLM",
+    "minilm-msmarco": "wikidx.retrievers.rerankers.cross_encoder:MINILM",
+    "bge-base": "wikidx.retrievers.rerankers.cross_encoder:BGE_BASE",
+    "qwen3": "wikidx.retrievers.rerankers.decoder:QWEN3",
+    "moderncolbert": "wikidx.retrievers.rerankers.maxsim:GTE_MODERNCOLBERT",
+}

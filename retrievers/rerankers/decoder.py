@@ -1,0 +1,104 @@
+"""Decoders as rerankers: language models that judge a passage by the probability of yes against no, in Qwen3-Reranker's form.
+
+The prompts are those of the model card of Qwen/Qwen3-Reranker-0.6B (Zhang et al., 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Scores
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+
+from .checkpoint import ST_CONFIG, Ids, Network, RerankerSpec, named_checkpoint, optional_json, windows
+
+if TYPE_CHECKING:
+    import torch
+
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+
+_START = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+_END = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+_MAX_TOKENS = 8192
+
+
+class Decoder:
+    """A decoder on a device; thread-safe.
+
+    Args:
+        spec: the checkpoint. Its ``instruction`` says when a passage is relevant; a passage is truncated to ``max_tokens`` of the prompt.
+        device: "auto" (the first GPU, else the CPU) or the name of a torch device.
+
+    Raises:
+        ArtifactMismatch: the tokenizer has no token for yes or no, or the network reads too few tokens for the prompt.
+        IdxError: see ``Network``.
+    """
+
+    def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
+        self._spec, self._network = spec, Network("AutoModelForCausalLM", spec, device)
+        folder = self._network.folder
+        self._tokenizer = checkpoint_tokenizer(folder, spec.name)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._yes, self._no = (self._tokenizer.token_to_id(answer) for answer in ("yes", "no"))
+        if self._yes is None or self._no is None:
+            raise ArtifactMismatch(
+                f"the tokenizer in {folder} has no token for yes or no: a decoder for reranking answers with one of them"
+            )
+        self._instruction = spec.instruction or _stored_instruction(folder, spec.name) or INSTRUCTION
+        self._start, self._end = self._split([_START, _END])
+        self._budget = (self._network.max_tokens or spec.max_tokens or _MAX_TOKENS) - len(self._start) - len(self._end)
+        if self._budget < 1:
+            raise ArtifactMismatch(f"the network in {folder} reads {self._network.max_tokens} tokens: the prompt alone has more")
+
+    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
+        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,): the probability of yes, if it is yes or no.
+
+        Raises:
+            DeadlineExceeded: the search is cancelled; see ``cancellation``.
+            IdxError: the device has too little memory, or fails.
+        """
+        scores = np.empty(len(queries), dtype=np.float32)
+        for window in windows(len(queries)):
+            pairs = zip(queries[window], passages[window], strict=True)
+            ids = [[*self._start, *ids[: self._budget], *self._end] for ids in self._split([self._turn(*pair) for pair in pairs])]
+            for batch in self._network.batches(np.array([len(prompt) for prompt in ids])):
+                relevance = self._network.compute(self._relevance, [ids[number] for number in batch], pads_left=True)
+                scores[window.start + batch] = relevance.cpu().numpy()
+        return scores
+
+    def _turn(self, query: str, passage: Passage) -> str:
+        return f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {self._spec.passage_text(passage)}"
+
+    def _split(self, texts: list[str]) -> list[Ids]:
+        return [text.ids for text in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        logits: torch.Tensor = self._network.model(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
+        return (logits[:, self._yes] - logits[:, self._no]).sigmoid()
+
+
+def open_decoder(location: str, device: str) -> Decoder:
+    """Open the decoder in a directory, or in a repository of the hub; raises as ``Decoder`` does."""
+    return Decoder(RerankerSpec(name=location, checkpoint=named_checkpoint(location)), device)
+
+
+def _stored_instruction(folder: Path, name: str) -> str | None:
+    """Return the default prompt that sentence-transformers stores."""
+    config = optional_json(folder, ST_CONFIG, name)
+    prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name"))
+    return prompt if isinstance(prompt, str) else None
+
+
+QWEN3 = partial(Decoder, RerankerSpec(name="qwen3", checkpoint=HubCheckpoint("Qwen/Qwen3-Reranker-0.6B", "main"), max_tokens=_MAX_TOKENS))

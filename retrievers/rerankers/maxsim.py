@@ -1,0 +1,267 @@
+"""MaxSim: exact late interaction between the vectors of a query's and a passage's tokens, as ColBERT scores (Khattab and Zaharia, 2020).
+
+A checkpoint is in PyLate's format: a transformer, linear layers over the vector of each token, and the settings of ``TokenSettings``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.validation import options
+from wikidx.indexer.base import Scores
+from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, find_file, locate, read_json_object
+from wikidx.indexer.encoders.loading import silent_transformers
+from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+from wikidx.indexer.machine.failures import first_line
+
+from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, activation, named_checkpoint, optional_json, windows
+
+if TYPE_CHECKING:
+    import torch
+
+_PAIRS = 256  # pairs whose similarities are computed together
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+_Length = Annotated[int, Field(ge=4)]
+
+
+@options
+class TokenSettings:
+    """PyLate's settings of a checkpoint, with its defaults.
+
+    Attributes:
+        query_prefix, document_prefix: token behind the first one of each query or passage; "": none.
+        query_length, document_length: maximum tokens of each, special tokens and prefix included.
+        do_query_expansion: fill queries up with mask tokens, whose vectors count.
+        attend_to_expansion_tokens: let the other tokens attend to these.
+        skiplist_words: tokens whose vectors do not count in a passage.
+    """
+
+    query_prefix: str = "[Q] "
+    document_prefix: str = "[D] "
+    query_length: _Length = 32
+    document_length: _Length = 180
+    do_query_expansion: bool = True
+    attend_to_expansion_tokens: bool = False
+    skiplist_words: Sequence[str] = tuple(string.punctuation)
+
+
+class MaxSim:
+    """A ColBERT checkpoint on a device; thread-safe.
+
+    The score of a passage is the sum, over the tokens of the query, of the highest cosine between the token's vector and those of the
+    passage's tokens. Vectors are computed in each call, and not stored.
+
+    Args:
+        spec: the checkpoint; ``max_tokens`` is a further limit of queries and passages.
+        device: "auto" (the first GPU, else the CPU) or the name of a torch device.
+
+    Raises:
+        ArtifactMismatch: the checkpoint is not in PyLate's format.
+        IdxError: see ``Network``.
+    """
+
+    def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
+        self._spec, self._network = spec, Network("AutoModel", spec, device)
+        folder, name = self._network.folder, spec.name
+        self._settings = settings = _read_settings(folder, name)
+        self._layers = [_load_layer(path, name).to(self._network.device) for path in _find_layers(spec, folder)]
+        self._queries = self._tokens(settings.query_prefix, settings.query_length)
+        self._passages = self._tokens(settings.document_prefix, settings.document_length)
+        skipped = (self._passages.tokenizer.token_to_id(word) for word in settings.skiplist_words)
+        self._uncounted = [-1, *(token for token in skipped if token is not None)]  # -1: padding
+        self._expansion = _expansion_token(folder)
+
+    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
+        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,).
+
+        Raises:
+            DeadlineExceeded: the search is cancelled; see ``cancellation``.
+            IdxError: the device has too little memory, or fails.
+        """
+        scores = np.empty(len(queries), dtype=np.float32)
+        for window in windows(len(queries)):
+            scores[window] = self._score(queries[window], [self._spec.passage_text(passage) for passage in passages[window]])
+        return scores
+
+    def _score(self, queries: Sequence[str], texts: Sequence[str]) -> Scores:
+        """Return the scores of pairs; each distinct query and text is encoded once."""
+        distinct, query_numbers = _number(queries)
+        query_vectors = self._query_vectors(self._queries.split(distinct))
+        distinct, text_numbers = _number(texts)
+        ids = self._passages.split(distinct)
+        scores, places = np.empty(len(queries), dtype=np.float32), np.empty(len(ids), dtype=np.int64)
+        for batch in self._network.batches(np.array([len(text) for text in ids])):
+            vectors = self._network.compute(self._vectors, [ids[number] for number in batch])  # (texts, tokens, components)
+            padded = [[*ids[number], *[-1] * (vectors.shape[1] - len(ids[number]))] for number in batch]
+            is_counted = ~np.isin(padded, self._uncounted)
+            places[batch] = np.arange(len(batch))
+            pairs = np.flatnonzero(np.isin(text_numbers, batch))
+            for some in np.split(pairs, range(_PAIRS, len(pairs), _PAIRS)):
+                place = places[text_numbers[some]]
+                scores[some] = self._similarities(query_vectors[query_numbers[some]], vectors[place], is_counted[place])
+        return scores
+
+    def _query_vectors(self, ids: Sequence[Ids]) -> torch.Tensor:
+        """Return the vectors of queries, (n, tokens, components), with zeros after a query's last token."""
+        from torch.nn.utils.rnn import pad_sequence
+
+        n_own, length = np.array([len(query) for query in ids]), self._queries.max_tokens
+        if self._settings.do_query_expansion:
+            ids = [[*query, *[self._expansion] * (length - len(query))] for query in ids]
+        lengths = np.array([len(query) for query in ids])
+        n_attended = lengths if self._settings.attend_to_expansion_tokens else n_own
+        vectors: dict[int, torch.Tensor] = {}
+        for batch in self._network.batches(lengths):
+            computed = self._network.compute(self._vectors, [ids[number] for number in batch], n_attended=n_attended[batch])
+            vectors |= {number: row[: lengths[number]] for number, row in zip(batch.tolist(), computed, strict=True)}
+        return pad_sequence([vectors[number] for number in range(len(ids))], batch_first=True)
+
+    def _vectors(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        from torch.nn import functional
+
+        vectors = self._network.model(**batch).last_hidden_state.float()
+        for layer in self._layers:
+            projected = layer["activation"](layer["linear"](vectors))
+            vectors = projected + layer["residual"](vectors) if "residual" in layer else projected
+        return functional.normalize(vectors, dim=-1)
+
+    def _similarities(self, queries: torch.Tensor, passages: torch.Tensor, is_counted: NDArray[np.bool_]) -> Scores:
+        """Return the scores of pairs of vectors (n, tokens, components); a passage none of whose tokens counts has the score 0."""
+        import torch
+
+        with self._network.computing(f"{len(queries):,} pairs to rerank"):
+            cosines = queries @ passages.transpose(1, 2)
+            uncounted = torch.from_numpy(~is_counted).to(self._network.device)
+            highest = cosines.masked_fill(uncounted[:, None], -torch.inf).amax(dim=2)
+            scores: Scores = highest.nan_to_num(neginf=0.0).sum(dim=1).cpu().numpy()
+        return scores
+
+    def _tokens(self, prefix: str, length: int) -> _Tokens:
+        return _Tokens(self._network.folder, self._spec.name, prefix, min(length, self._network.max_tokens or length))
+
+
+class _Tokens:
+    """The tokenizer of one side, which puts the prefix behind the first token.
+
+    Raises:
+        ArtifactMismatch: the prefix is no token.
+    """
+
+    def __init__(self, folder: Path, name: str, prefix: str, max_tokens: int) -> None:
+        self.tokenizer, self.max_tokens = checkpoint_tokenizer(folder, name), max_tokens
+        marker = self.tokenizer.token_to_id(prefix)
+        if prefix and marker is None:
+            raise ArtifactMismatch(f"the tokenizer in {folder} has no token {prefix!r}, with which {ST_CONFIG} marks texts")
+        self._prefix = [marker] if prefix and marker is not None else []
+        self._lowers = bool(optional_json(folder, ST_LENGTH, name).get("do_lower_case"))
+        self.tokenizer.enable_truncation(max_tokens - len(self._prefix))
+        self.tokenizer.no_padding()
+
+    def split(self, texts: Sequence[str]) -> list[Ids]:
+        """Return the tokens of each text."""
+        stripped = [text.strip().lower() if self._lowers else text.strip() for text in texts]
+        return [[*text.ids[:1], *self._prefix, *text.ids[1:]] for text in self.tokenizer.encode_batch_fast(stripped)]
+
+
+def open_maxsim(location: str, device: str) -> MaxSim:
+    """Open the ColBERT checkpoint in a directory, or in a repository of the hub; raises as ``MaxSim`` does."""
+    return MaxSim(RerankerSpec(name=location, checkpoint=named_checkpoint(location)), device)
+
+
+def _number(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the distinct texts, and the number of each text among them."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.array([numbers[text] for text in texts])
+
+
+def _read_settings(folder: Path, name: str) -> TokenSettings:
+    stored = optional_json(folder, ST_CONFIG, name)
+    known = (field.name for field in dataclasses.fields(TokenSettings))
+    values: Mapping[str, Any] = {field: stored[field] for field in known if stored.get(field) is not None}
+    try:
+        return TokenSettings(**values)
+    except OptionError as error:
+        raise ArtifactMismatch(f"{folder / ST_CONFIG}: {error}") from error
+
+
+def _expansion_token(folder: Path) -> int:
+    """Return the token that fills up queries: the mask, or the end of a text if there is none."""
+    from transformers import AutoTokenizer
+
+    with silent_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    ids = tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
+    return next((token for token in ids if token is not None), 0)
+
+
+def _find_layers(spec: RerankerSpec, folder: Path) -> list[Path]:
+    """Return the folders of the linear layers, downloaded if they are not on this machine.
+
+    Raises:
+        ArtifactMismatch: the checkpoint has other modules than a transformer and linear layers.
+        ArtifactCorrupt: ``modules.json`` cannot be read.
+    """
+    path = folder / MODULES
+    if not path.is_file():
+        raise ArtifactMismatch(f"{folder} has no {MODULES}: it is no ColBERT checkpoint in PyLate's format")
+    try:
+        modules = [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in parse_json(path.read_bytes())]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ArtifactCorrupt(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{spec.name}' again") from error
+    kinds = [kind for kind, _ in modules]
+    if (
+        kinds[:1] != ["Transformer"]
+        or modules[0][1]
+        or set(kinds[1:]) != {"Dense"}
+        or any(Path(name).name != name for _, name in modules[1:])
+    ):
+        listed = ", ".join(kinds) or "nothing"
+        raise ArtifactMismatch(f"{path} lists {listed}: a ColBERT checkpoint in PyLate's format has a Transformer and Dense layers")
+    names = [name for _, name in modules[1:]]
+    files = (group for name in names for group in ((f"{name}/{CONFIG}",), tuple(f"{name}/{file}" for file in _WEIGHTS)))
+    folder = locate(spec.checkpoint, spec.name, tuple(files))
+    return [folder / name for name in names]
+
+
+def _load_layer(folder: Path, name: str) -> torch.nn.ModuleDict:
+    """Return a linear layer, its activation, and a second linear layer for the residual if it has one.
+
+    Raises:
+        ArtifactMismatch: the weights do not fit the layer's configuration.
+        ArtifactCorrupt: the files cannot be read.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    config, path = read_json_object(folder / CONFIG, name), find_file(folder, _WEIGHTS) or folder / _WEIGHTS[0]
+    try:
+        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
+        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
+        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+    try:
+        n_in, n_out = int(config["in_features"]), int(config["out_features"])
+        layer = torch.nn.ModuleDict({"linear": torch.nn.Linear(n_in, n_out, bias=config.get("bias", True))})
+        layer["activation"] = activation(str(config.get("activation_function", "torch.nn.Tanh")), folder)
+        if config.get("use_residual"):
+            layer["residual"] = torch.nn.Identity() if n_in == n_out else torch.nn.Linear(n_in, n_out, bias=False)
+        layer.load_state_dict({key: tensor.float() for key, tensor in stored.items()})
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise ArtifactMismatch(f"{path} does not hold the weights of its {CONFIG}: {' '.join(str(error).split())[:200]}") from error
+    return layer
+
+
+GTE_MODERNCOLBERT = partial(MaxSim, RerankerSpec(name="moderncolbert", checkpoint=HubCheckpoint("lightonai/GTE-ModernColBERT-v1", "main")))

@@ -1,0 +1,54 @@
+"""Opening of rerankers by name. Heavy packages are imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import load
+from wikidx.indexer.encoders.checkpoints import CONFIG, read_json_object
+from wikidx.indexer.machine.devices import encoder_device
+from wikidx.retrievers.base import Reranker
+
+from . import KINDS, RERANKERS
+from .checkpoint import MODULES, find_folder, named_checkpoint
+
+_HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
+
+
+def open_reranker(name: str, *, device: str = "auto") -> Reranker:
+    """Open a reranker.
+
+    Args:
+        name: one of ``RERANKERS``; ``KIND:LOCATION`` with one of ``KINDS``; or a location whose kind is recognised. A location is the path
+            of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a repository of the hub.
+        device: device of the reranker; of several, the first.
+
+    Raises:
+        UnknownNameError: no reranker has this name.
+        InputError: the checkpoint is of no known kind.
+        MissingExtraError, ArtifactError, DownloadError: see ``Network``.
+    """
+    device = encoder_device(device)
+    kind, _, location = name.partition(":")
+    if kind not in KINDS and "/" not in name:
+        open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
+        return open_named(device)
+    if kind not in KINDS:
+        kind, location = _recognize(name), name
+    open_kind: Callable[[str, str], Reranker] = load("kind of reranker", kind, KINDS)
+    return open_kind(location, device)
+
+
+def _recognize(location: str) -> str:
+    """Return the kind of the reranker in a checkpoint."""
+    folder = find_folder(named_checkpoint(location), location)
+    architectures = read_json_object(folder / CONFIG, location).get("architectures") or []
+    for head, kind in _HEADS.items():
+        if any(str(architecture).endswith(head) for architecture in architectures):
+            return kind
+    if (folder / MODULES).is_file():
+        return "maxsim"
+    described = " or ".join(map(str, architectures)) or "no architecture"
+    kinds = " or ".join(f"{kind}:{location}" for kind in ("cross-encoder", "decoder", "maxsim"))
+    raise InputError(f"{folder / CONFIG} describes {described}, which tells no kind of reranker: name it, as in {kinds}")

@@ -1,0 +1,137 @@
+"""Endpoints that rerank: the forms of their requests and answers, batches, retries, and answers that are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.passage import Passage
+from wikidx.retrievers.cancellation import cancellation_scope
+from wikidx.retrievers.errors import DeadlineExceeded
+from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
+from wikidx.retrievers.rerankers.opening import open_reranker
+
+PASSAGES = [Passage(str(n), "", "x" * n) for n in range(80)]
+
+
+def overlap(query: str, text: str) -> float:
+    """A score that depends on both, and not in the order of the passages."""
+    return math.sin(len(query) + 3 * len(text))
+
+
+@dataclass
+class FakeReranker(FakeEmbeddings):
+    """A server in the form of vLLM, Jina and Cohere ("documents") or of text-embeddings-inference ("texts")."""
+
+    form: str = "documents"
+    is_strict: bool = False  # unknown fields are refused
+
+    def answer(self, body: dict[str, Any]) -> Reply:
+        known = {"documents": {"model", "query", "documents", "top_n"}, "texts": {"query", "texts", "truncate"}}[self.form]
+        if self.form not in body or (self.is_strict and set(body) - known):
+            return 422, {"error": f"missing field `{self.form}`", "error_type": "validation"}
+        if len(body[self.form]) > self.max_texts:
+            return 413, {"error": f"batch size {len(body[self.form])} > maximum allowed batch size {self.max_texts}"}
+        label = "relevance_score" if self.form == "documents" else "score"
+        rows: list[dict[str, Any]] = [{"index": n, label: overlap(body["query"], text)} for n, text in enumerate(body[self.form])]
+        changed = self.change(sorted(rows, key=lambda row: -row[label]))
+        return 200, {"id": "rerank-1", "model": "m", "results": changed} if self.form == "documents" else changed
+
+
+def scored(fake: FakeReranker, passages: Sequence[Passage] = PASSAGES, queries: Sequence[str] = (), **options: Any) -> list[float]:  # noqa: ANN401
+    with fake_serving(fake) as url:
+        endpoint = RerankEndpoint("m", url, first_pause_s=0.001, **options)
+        return list(map(float, endpoint.score(queries or ["fox"] * len(passages), passages)))
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("form", ["documents", "texts"])
+def test_both_forms_are_understood(form: str, is_strict: bool) -> None:
+    fake = FakeReranker(form=form, is_strict=is_strict)
+    queries = ["a whale" if n % 3 else "fox" for n in range(len(PASSAGES))]
+    expected = [overlap(query, passage.text) for query, passage in zip(queries, PASSAGES, strict=True)]
+    assert scored(fake, queries=queries) == pytest.approx(expected, abs=1e-6)
+    sent = [text for body in fake.bodies if form in body for text in body[form]]
+    assert sorted(sent) == sorted(passage.text for passage in PASSAGES)
+    assert max(len(body[form]) for body in fake.bodies if form in body) == 32
+
+
+def test_the_form_is_found_out_once() -> None:
+    fake = FakeReranker(form="texts")
+    with fake_serving(fake) as url:
+        endpoint = open_reranker(f"rerank:m@{url}")
+        for _ in range(3):
+            assert endpoint.score(["fox"], PASSAGES[5:6])[0] == pytest.approx(overlap("fox", "xxxxx"))
+    assert ["texts" in body for body in fake.bodies] == [False, True, True, True]
+    assert endpoint.score([], []).shape == (0,)
+
+
+def test_batches_that_are_too_large_are_halved() -> None:
+    fake = FakeReranker(max_texts=5)
+    assert scored(fake) == pytest.approx([overlap("fox", passage.text) for passage in PASSAGES], abs=1e-6)
+
+
+def test_failures_are_retried_and_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    fake = FakeReranker(faults=[(503, "busy", {}), "drop", (429, "slow down", {"retry-after": "0"})])
+    assert scored(fake, PASSAGES[:2]) == pytest.approx([overlap("fox", ""), overlap("fox", "x")])
+    assert set(fake.keys) == {"Bearer secret"}
+    assert len(fake.bodies) == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ((401, {"message": "invalid key"}, {}), "answers 401: invalid key: set OPENAI_API_KEY"),
+        ((404, {"message": "The model `m` does not exist."}, {}), "answers 404: The model `m` does not exist."),
+        ((200, "<html>", {}), "gives no usable answer"),
+        ((200, {"data": []}, {}), "answers something else than scores: {'data': \\[\\]}"),
+        ((200, {"results": [{"index": 0}]}, {}), "answers something else than scores"),
+    ],
+)
+def test_answers_that_are_no_scores_are_one_line(fault: tuple[int, Any, Mapping[str, str]], expected: str) -> None:
+    with pytest.raises(IdxError, match=rf"^rerank:m@http://127.0.0.1:\d+/v1 {expected}") as error:
+        scored(FakeReranker(faults=[fault]), PASSAGES[:1], retries=0)
+    assert "\n" not in str(error.value)
+
+
+def test_a_server_that_understands_neither_form_is_quoted_twice() -> None:
+    fake = FakeReranker(refuse=None, faults=[(400, "no model m", {}), (422, "unknown field texts", {})])  # type: ignore[arg-type]
+    with pytest.raises(IdxError, match="answers 400: no model m; in another form: .* answers 422: unknown field texts$"):
+        scored(fake, PASSAGES[:1])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda rows: rows[1:], "scores other passages than the 3 that it was sent"),
+        (lambda rows: [*rows[1:], rows[1]], "scores other passages than the 3 that it was sent"),
+        (lambda rows: [*rows, {**rows[0], "index": 3}], "scores other passages than the 3 that it was sent"),
+        (lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]], "a score that is not a finite number"),
+        (lambda rows: [{**rows[0], "relevance_score": math.inf}, *rows[1:]], "a score that is not a finite number"),
+        (lambda rows: [{**rows[0], "index": [0]}, *rows[1:]], "answers something else than scores"),
+    ],
+    ids=["missing", "twice", "unknown", "nan", "infinite", "no index"],
+)
+def test_scores_that_are_wrong_are_refused(change: Callable[[list[dict[str, Any]]], Any], expected: str) -> None:
+    with pytest.raises(IdxError, match=expected):
+        scored(FakeReranker(change=change), PASSAGES[:3])
+
+
+def test_a_cancelled_search_asks_no_more() -> None:
+    fake = FakeReranker()
+    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded):
+        scored(fake, PASSAGES * 20)
+    assert len(fake.bodies) < 40
+
+
+@pytest.mark.parametrize("name", ["rerank:m", "rerank:@http://h/v1", "rerank:m@"])
+def test_incomplete_names_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="names no endpoint: use rerank:MODEL@URL"):
+        open_reranker(name)
