@@ -77,7 +77,7 @@ def test_two_names_of_an_encoder_have_the_same_index() -> None:
 def test_near_names_are_given() -> None:
     with pytest.raises(UnknownNameError, match="unknown index 'contriever-base-ivfp': did you mean 'contriever-base-ivfpq'"):
         index_ref("made", "contriever-base-ivfp")
-    with pytest.raises(UnknownNameError, match="known: minilm, minilm-flat, minilm-flat-fp16"):
+    with pytest.raises(UnknownNameError, match="known: minilm, minilm-binary, minilm-flat, minilm-flat-fp16"):
         parse_index_name("minilm-hsnw", "retriever")
     with pytest.raises(UnknownNameError, match="unknown retriever .*did you mean 'contriever'"):
         parse_index_name("contreiver", "retriever")
