@@ -30,7 +30,7 @@ def register(name: str, recipe: Recipe, *, replace: bool) -> None:
         return
     differing = {key for key in recipe if existing is not None and existing.get(key) != recipe[key]} - {"url"}
     if existing is not None and differing and not replace:
-        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in sorted(differing)]
+        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in recipe if key in differing]
         raise InputError(
             f"'{name}' is another encoder ({'; '.join(changes[:2])}): name this one with --encoder NAME=…, or replace it with --force"
         )
