@@ -41,6 +41,7 @@ ENCODERS = {
     "mpnet": "wikidx.indexer.encoders.popular:MPNET",
     "gte-modernbert": "wikidx.indexer.encoders.modernbert:GTE",
     "modernbert-embed": "wikidx.indexer.encoders.modernbert:NOMIC",
+    "none": "wikidx.indexer.encoders.none:SPEC",  # imported vectors without an encoder
 }
 INDEXES = {
     "bm25": "wikidx.indexer.indexes.bm25:KIND",

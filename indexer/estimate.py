@@ -134,6 +134,8 @@ def estimate_index(ref: IndexRef, n_passages: int, passage_bytes: float) -> Step
         MissingExtraError: a package that the build needs is not installed.
     """
     dim = encoder_spec(ref.name.encoder).dim if ref.name.encoder else 0
+    if ref.name.encoder and ref.vectors.is_built:
+        dim = ref.vectors.manifest(None).count("dim")
     return StepEstimate(str(ref.name), *ref.kind.estimate(Size(n_passages, dim, passage_bytes)))
 
 

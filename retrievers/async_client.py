@@ -10,7 +10,7 @@ from typing import TypeVar, Unpack
 
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, Rankings
+from .base import DEFAULTS, Queries, Rankings
 from .client import TIMEOUT_S, RemoteSearcher
 from .options import SearchOptions, SearchOptionValues
 
@@ -67,7 +67,7 @@ class AsyncRemoteSearcher:
         await asyncio.to_thread(self._threads.shutdown)
         self._searcher.close()
 
-    async def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
+    async def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
         """Return one ranking for each query; see ``RemoteSearcher.search``."""
         return await self._run(lambda: self._searcher.search(queries, options, **values))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpa
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.indexer.encoders.none import to_query
 
 from . import rendering
 from .options import SearchOptions, SearchOptionValues, override
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULTS = SearchOptions()
+
+Queries = Sequence[str] | Sequence[Sequence[float]] | Vectors
+"""Texts; or vectors, for an index of vectors without an encoder."""
 
 
 class Retriever(Protocol):
@@ -237,13 +241,14 @@ class PartialAnswer(NamedTuple):
 class Searcher(Protocol):
     """A corpus open for searching, which answers queries with ranked passages."""
 
-    def search(self, queries: Sequence[str], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
+    def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
         """Return one ranking for each query; a ranking is empty if nothing matches.
 
         >>> searcher.search(["longest river of Africa", "metal that is liquid at room temperature"], k=5)
 
         Args:
-            queries: the queries, each searched separately; ``search_groups`` merges several queries into one ranking.
+            queries: the queries, each searched separately; ``search_groups`` merges several queries into one ranking. An index of vectors
+                without an encoder (``none``) is searched by vectors: arrays or lists of numbers.
             options: the search options.
             values: single options, which override those of ``options``.
 
@@ -255,7 +260,7 @@ class Searcher(Protocol):
             raise TypeError("queries is one string: give a list of queries")
         if "merge" in values:
             raise TypeError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking for each group")
-        rankings = self.search_groups([[query] for query in queries], override(options, values))
+        rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values))
         return rankings if isinstance(rankings, Rankings) else Rankings(rankings)
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:

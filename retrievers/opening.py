@@ -26,8 +26,6 @@ from .rerankers.opening import open_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
-    from wikidx.indexer.encoders.served import ServedEncoder
-    from wikidx.indexer.encoders.transformer import TransformerEncoder
 
     from .searcher import LocalSearcher
 
@@ -178,8 +176,10 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 
 
-def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEncoder | ServedEncoder:
-    """Open the query encoder of a vector index. A server is asked for the vector of a passage, to be compared with the stored one.
+def open_query_encoder(corpus: str, name: str, *, device: str) -> Encoder:
+    """Open the query encoder of a vector index; vectors without an encoder are searched by vectors.
+
+    A server is asked for the vector of a passage, to be compared with the stored one.
 
     Raises:
         ArtifactMismatch: the corpus's vectors come from another checkpoint than the local one.
@@ -187,10 +187,15 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> TransformerEnc
         EndpointError: see ``ServedEncoder``.
     """
     from wikidx.indexer.build import check_query_weights
+    from wikidx.indexer.catalog import index_ref
+    from wikidx.indexer.encoders.checkpoints import NoCheckpoint
+    from wikidx.indexer.encoders.none import GivenVectors
     from wikidx.indexer.encoders.transformer import open_encoder
     from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
+    if isinstance(spec.query_checkpoint, NoCheckpoint):
+        return GivenVectors(index_ref(corpus, name).manifest(None).count("dim"))
     encoder = open_encoder(spec, encoder_device(device))
     check_query_weights(corpus, spec)
     if spec.is_served:

@@ -2,6 +2,7 @@
 
 contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
 popular      others in wide use, as a table    modernbert    and those of this network
+none           vectors without an encoder
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint
 anywhere     any checkpoint -> its recipe      options       settings that its files lack
 served       vectors that a server computes

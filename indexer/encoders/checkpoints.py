@@ -88,7 +88,14 @@ class ServedModel:
         return f"openai:{self.model}"
 
 
-Checkpoint = HubCheckpoint | PackagedCheckpoint | Path | ServedModel
+@dataclass(frozen=True, slots=True)
+class NoCheckpoint:
+    """The checkpoint of vectors that have no encoder."""
+
+
+NO_CHECKPOINT = NoCheckpoint()
+
+Checkpoint = HubCheckpoint | PackagedCheckpoint | NoCheckpoint | Path | ServedModel
 
 
 def required_files(dense: Sequence[str] = (), *, by_transformers: bool = False) -> RequiredFiles:
@@ -107,13 +114,15 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         required: required files.
 
     Raises:
-        InputError: a directory named by the user lacks required files, or the checkpoint is a served model.
+        InputError: a directory named by the user lacks required files, or the checkpoint is a served model, or none.
         MissingExtraError: the package is not installed.
         DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading the files.
     """
-    if isinstance(checkpoint, ServedModel):
-        raise InputError(f"'{encoder}' is computed by a server: it has no checkpoint here")
+    if isinstance(checkpoint, ServedModel | NoCheckpoint):
+        served = f"'{encoder}' is computed by a server: it has no checkpoint here"
+        none = f"vectors of '{encoder}' have no encoder: 'idx import embeddings' imports them, and queries are vectors"
+        raise InputError(served if isinstance(checkpoint, ServedModel) else none)
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
         if package is None or package.origin is None:

@@ -2,5 +2,6 @@
 
 importing  import of vectors, matched to rows       addresses  download addresses
 formats    readers of published formats             pickles    unpickling without running code
+arrays     readers of files of arrays
 lucene     import of a Lucene index
 """

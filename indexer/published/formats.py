@@ -4,7 +4,8 @@
     dpr         pickled list of (id, float array), in one or several files (``wiki_passages_0`` and so on) in a folder
     array       one pickled float array without ids: row r of the corpus is row r of the array (ALCE's GTR index)
     pyserini    a folder, or a tar of a folder, with a flat FAISS ``index`` and with ``docid``, one id per line
-    flat        a flat FAISS index without ids, in one file or in parts (FlashRAG, Search-R1); its rows are those of the corpus
+    flat        a flat FAISS index, in one file or in parts (FlashRAG, Search-R1); its rows are those of the corpus, if it has no ids
+    npy, safetensors, parquet   see ``arrays``
 
 Nothing is extracted to disk, and no code in a file is run. A ``dpr`` file is read whole; vectors of the other formats are read on demand.
 (Sources: facebookresearch/contriever, generate_passage_embeddings.py; facebookresearch/DPR, generate_dense_embeddings.py;
@@ -31,29 +32,20 @@ from wikidx.corpora.errors import InputError, StorageError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.indexer.base import StoredVectors
 
+from .arrays import BLOCK_ROWS, Block, attach_ids, read_arrays, read_id_map
 from .pickles import Array, Extent, read_pickle
 
-FORMATS = ("contriever", "dpr", "array", "pyserini", "flat")
+ARRAYS = ("npy", "safetensors", "parquet")
+FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *ARRAYS)
 
-_BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, any metric
+_ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _MAX_ID_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
-
-
-class Block(NamedTuple):
-    """A block of consecutive embeddings: their ids, and vectors in float16 or float32 of shape (n, dim).
-
-    In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``.
-    """
-
-    ids: list[str] | None
-    first: int
-    vectors: StoredVectors
 
 
 class Embeddings(NamedTuple):
@@ -63,8 +55,10 @@ class Embeddings(NamedTuple):
         name: name of the embeddings, for messages.
         format: one of ``FORMATS``; or "pickles": the exact format is detected while reading.
         files: files in reading order. For a folder in the format ``pyserini``: the ids, then the index.
-        origins: web address of each downloaded file, and path of each other file.
+        origins: web address of each downloaded file, and path of each other file; the file of ids is last.
         sha256: checksum of each file, if known.
+        ids: the file of ids of a format without ids.
+        id_column: the column of ids; "": a usual name.
     """
 
     name: str
@@ -72,6 +66,8 @@ class Embeddings(NamedTuple):
     files: tuple[Path, ...]
     origins: tuple[str, ...]
     sha256: tuple[str, ...] = ()
+    ids: Path | None = None
+    id_column: str = ""
 
     def blocks(self) -> Generator[Block]:
         """Yield all embeddings.
@@ -80,13 +76,23 @@ class Embeddings(NamedTuple):
             InputError: the files are corrupt or not in the format.
             StorageError: a disk error in reading.
         """
-        read = {"pyserini": _read_pyserini, "flat": _read_flat}.get(self.format, _read_pickles)
+        readers = {"pyserini": _read_pyserini, "flat": _read_flat, **dict.fromkeys(ARRAYS, _read_arrays)}
         with _read_errors(self.name):
-            yield from read(self)
+            blocks = readers.get(self.format, _read_pickles)(self)
+            yield from blocks if self.ids is None else attach_ids(blocks, self.ids, self.name)
 
 
-def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
+def _read_arrays(source: Embeddings) -> Iterator[Block]:
+    return read_arrays(source.format, source.files, source.id_column)
+
+
+def find_embeddings(path: Path, format_: str | None = None, ids: str | None = None) -> Embeddings:
     """Return the embeddings in a file or a folder. Without ``format_``, the format is detected from file names and first bytes.
+
+    Args:
+        path: the file or folder.
+        format_: one of ``FORMATS``.
+        ids: file of ids, see ``arrays.attach_ids``; for Parquet, the column of ids.
 
     Raises:
         InputError: the path has no files, or none in a supported format.
@@ -108,7 +114,12 @@ def find_embeddings(path: Path, format_: str | None = None) -> Embeddings:
         files = [path / "docid", path / "index"]
     if format_ is not None and detected not in (format_, "pickles") or (detected == "pickles" and format_ in ("pyserini", "flat")):
         raise InputError(f"{path} is not in the format '{format_}': it looks like {detected}")
-    return Embeddings(str(path), format_ or detected, tuple(files), tuple(str(file.absolute()) for file in files))
+    ids_file = Path(ids) if ids and detected != "parquet" else None
+    if ids_file and not ids_file.is_file():
+        raise InputError(f"--ids {ids}: there is no such file")
+    origins = tuple(str(file.absolute()) for file in [*files, *([ids_file] if ids_file else [])])
+    column = "" if ids is None or ids_file else ids
+    return Embeddings(str(path), format_ or detected, tuple(files), origins, ids=ids_file, id_column=column)
 
 
 def add_checksums(source: Embeddings, progress: Progress = silent) -> Embeddings:
@@ -118,9 +129,10 @@ def add_checksums(source: Embeddings, progress: Progress = silent) -> Embeddings
         StorageError: a disk error in reading.
     """
     checksums, n_done = list[str](), 0
+    files = [*source.files, *([source.ids] if source.ids else [])]
     with _read_errors(source.name):
-        n_bytes = sum(file.stat().st_size for file in source.files)
-        for file in source.files:
+        n_bytes = sum(file.stat().st_size for file in files)
+        for file in files:
             before = n_done
             checksums.append(file_sha256(file, lambda done: progress(before + done, n_bytes)))  # noqa: B023 - used immediately
             n_done += file.stat().st_size
@@ -133,7 +145,7 @@ def _sort_key(file: Path) -> list[str | int]:
 
 
 def _detect_format(path: Path, files: Sequence[Path]) -> str:
-    """Return "pyserini", "flat" or "pickles"."""
+    """Return "pyserini", "flat", one of ``ARRAYS``, or "pickles"."""
     names = {file.name for file in files}
     if path.is_dir() and {"docid", "index"} <= names:
         return "pyserini"
@@ -142,9 +154,13 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
             first = next((PurePosixPath(member.name).name for member in tar if member.isfile()), "")
         return "pyserini" if first in ("docid", "index") else "pickles"
     with files[0].open("rb") as file:
-        start_bytes = file.read(6)
-    if start_bytes[:4] in _FLAT:
+        start_bytes = file.read(9)
+    if start_bytes[:4] in (*_FLAT, *_ID_MAPS):
         return "flat"
+    if start_bytes[4:] == bytes(4) + b"{":
+        return "safetensors"
+    if start_bytes[:6] == b"\x93NUMPY" or start_bytes[:4] == b"PAR1":
+        return "npy" if start_bytes[:1] == b"\x93" else "parquet"
     if start_bytes[:1] == b"\x80":
         return "pickles"
     if start_bytes[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
@@ -235,8 +251,8 @@ def _read_pickle(file: IO[bytes], name: str, first: int) -> Iterator[tuple[str, 
         case (list() as ids, Array(shape=shape)):
             raise InputError(f"{name} has {len(ids):,} ids for an array of shape {shape}")
         case list() as pairs:
-            for start in range(0, len(pairs), _BLOCK_ROWS):
-                yield "dpr", _read_pairs(pairs[start : start + _BLOCK_ROWS], name)
+            for start in range(0, len(pairs), BLOCK_ROWS):
+                yield "dpr", _read_pairs(pairs[start : start + BLOCK_ROWS], name)
         case _:
             raise InputError(f"{name} holds neither (ids, array), nor a list of (id, array), nor an array")
 
@@ -270,7 +286,7 @@ def _read_array(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int,
 
 def _read_blocks(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str) -> Iterator[tuple[int, StoredVectors]]:
     """Yield blocks of consecutive vectors in a file, each with the number of its first vector."""
-    most_rows = min(_BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
+    most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
     for start in range(0, n_vectors, most_rows):
         n_rows = min(most_rows, n_vectors - start)
         content = file.read(n_rows * dim * dtype.itemsize)
@@ -281,9 +297,13 @@ def _read_blocks(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.f
 
 def _read_flat(source: Embeddings) -> Iterator[Block]:
     with _ConcatenatedFiles(source.files) as parts, io.BufferedReader(parts, _CHUNK_BYTES) as file:
+        ids = None
+        if file.peek(4)[:4] in _ID_MAPS:
+            _, _, n_vectors, *_ = _FAISS_HEADER.unpack(file.read(_FAISS_HEADER.size))
+            ids = read_id_map(source.files[-1], n_vectors)
         _, blocks = _read_flat_index(file, source.name)
         for start, vectors in blocks:
-            yield Block(None, start, vectors)
+            yield Block(ids and ids[start : start + len(vectors)], start, vectors)
 
 
 def _read_pyserini(source: Embeddings) -> Iterator[Block]:

@@ -8,6 +8,7 @@ vector, and no search returns them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -34,7 +35,8 @@ from wikidx.indexer.page_checks import ReadableArray, build_checked, save_array
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, write_rows
 
-from .formats import Block, Embeddings, add_checksums
+from .arrays import Block
+from .formats import Embeddings, add_checksums
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
@@ -83,16 +85,17 @@ def import_vectors(
         ArtifactMismatch: other vectors of the encoder exist.
         StorageError, LockedError: see ``build_checked``.
     """
+    spec, dtype = _read_start(spec, source)
     encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=options.device), spec)) if options.verify else None
-    stored: Stored = "float16" if (options.dtype or _stored(source)) == "float16" else "float32"
-    names = [f"file {number}" for number in range(len(source.files))]  # independent of file names
+    stored: Stored = "float16" if np.dtype(options.dtype or dtype).itemsize == 2 else "float32"
+    names = [f"file {number}" for number in range(len(source.origins))]  # independent of file names
     inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or add_checksums(source).sha256, strict=True))}
     parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     ref = index_ref(corpus, spec.name)
     check_staged_recipe(ref, recipe, force=options.force)
 
-    def find_existing() -> Manifest | None:
+    def existing() -> Manifest | None:
         manifest = reusable_index(ref, store, {}, force=options.force)
         if manifest is not None and manifest.recipe != recipe:
             origin = manifest.recipe.parameters.get("origin", "encoded")
@@ -112,17 +115,16 @@ def import_vectors(
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": spec.dim, "missing": len(missing)})
 
     sources = {"passages": corpus, **dict(zip(names, source.origins, strict=True))}
-    artifact = ArtifactSpec(recipe=recipe, sources=sources, find_existing=find_existing, write=write, packages=PACKAGES)
-    return build_checked(ref.path, artifact)
+    return build_checked(ref.path, ArtifactSpec(recipe=recipe, sources=sources, find_existing=existing, write=write, packages=PACKAGES))
 
 
-def _stored(source: Embeddings) -> Stored:
-    """Return the dtype of published vectors."""
+def _read_start(spec: EncoderSpec, source: Embeddings) -> tuple[EncoderSpec, np.dtype[Any]]:
+    """Return the encoder, whose dimension is the source's if it has none, and the dtype of the source's vectors."""
     with contextlib.closing(source.blocks()) as blocks:
         first = next(blocks, None)
     if first is None:
         raise InputError(f"{source.name} holds no embeddings")
-    return "float16" if first.vectors.dtype.itemsize == 2 else "float32"
+    return dataclasses.replace(spec, dim=spec.dim or first.vectors.shape[1]), first.vectors.dtype
 
 
 class _Examples:

@@ -15,8 +15,9 @@ from wikidx.corpora.errors import ArtifactMissing, MissingExtraError
 from wikidx.corpora.progress import Progress, Step, silent_steps
 from wikidx.corpora.reading.queries import read_queries
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.build import open_vector_index
+from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import built_indexes, index_ref
+from wikidx.indexer.encoders.checkpoints import NoCheckpoint
 from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec, parse_index_name
@@ -81,14 +82,22 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
     )
     recall = RecallReport({}, [])
     for encoder in dict.fromkeys(name.encoder for name in indexes):
-        vectors = open_encoder(encoder_spec(encoder), "auto").encode_queries(texts)
-        baseline = _search_exactly(corpus, encoder, store, vectors, origin)
+        baseline = _search_exactly(corpus, encoder, store, *_query_vectors(corpus, encoder, store, texts, origin))
         curves = dict[str, Curve]()
         for name in [str(index) for index in indexes if index.encoder == encoder]:
             curves[name] = _measure_index(corpus, name, baseline, step(f"measuring {name}", "settings"))
             recall.reports[name] = _write_report(corpus, name, curves[name], baseline.common_fields)
         recall.plots.append(_draw(corpus, encoder, baseline, curves))
     return recall
+
+
+def _query_vectors(corpus: str, encoder: str, store: PassageStore, texts: list[str], origin: str) -> tuple[Vectors, str]:
+    """Return the vectors of queries and their origin; without an encoder, vectors of the corpus."""
+    spec = encoder_spec(encoder)
+    vectors = open_vectors(corpus, encoder, store) if isinstance(spec.query_checkpoint, NoCheckpoint) else None
+    if vectors is not None:
+        return vectors.sample(_N_QUERIES, _SEED), "vectors of passages drawn at random"
+    return open_encoder(spec, "auto").encode_queries(texts), origin
 
 
 def _search_exactly(corpus: str, encoder: str, store: PassageStore, vectors: Vectors, origin: str) -> _Baseline:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from wikidx.corpora.validation import explain
+from wikidx.indexer.encoders.none import to_query
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.options import SearchOptions
 
@@ -33,7 +34,7 @@ class SearchBody(BaseModel):
         json_schema_extra={"oneOf": [{"required": [name], "properties": {name: {"type": "array"}}} for name in ("queries", "groups")]},
     )
 
-    queries: list[str] | None = Field(None, description="Queries; each gets a ranking. Give either queries or groups.")
+    queries: list[str] | None = Field(None, description="Queries, texts or vectors; each gets a ranking. Give either queries or groups.")
     groups: list[list[str]] | None = Field(
         None, description="Groups of queries; each group gets one ranking. The first query of a group is its primary query."
     )
@@ -163,7 +164,8 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 def search_model(settings: Settings) -> type[SearchBody]:
     """Return the model of the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
     limits = settings.limits
-    query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
+    as_text = BeforeValidator(to_query, json_schema_input_type=str | list[float])
+    query = Annotated[str, StringConstraints(max_length=limits.max_query_characters), as_text]
     maxima = {"k": limits.max_k, "depth": limits.max_depth, "rerank_depth": limits.max_depth}
     types = get_type_hints(SearchOptions, include_extras=True)
     types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in maxima.items()}

@@ -21,6 +21,7 @@ from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.none import TextRefused, vector_query
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.naming import parse_index_name
@@ -146,7 +147,10 @@ class OpenSearchers:
         for corpus, retriever in self._served_pairs:
             searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever, corpus), reranker)
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
-            searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
+            try:
+                searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
+            except TextRefused as error:
+                searcher.search_groups([[vector_query(np.ones(error.dim))]], SearchOptions(k=1, depth=10))
             self.searchers[corpus, retriever] = searcher
 
     def compose(self, corpus: str, name: RetrieverName, rerankers: Mapping[str, Reranker]) -> LocalSearcher:

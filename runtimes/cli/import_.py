@@ -34,13 +34,17 @@ def lucene(
 
 
 def embeddings(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder of embeddings in a published format.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder of embeddings.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
     encoder: Annotated[
         str, typer.Option(metavar="NAME", help="The encoder that produced the embeddings.", autocompletion=completion.encoder)
     ],
     file_format: Annotated[
-        str | None, typer.Option("--format", help="Format: contriever, dpr, array, pyserini or flat; default: detected.")
+        str | None,
+        typer.Option("--format", help="Format: contriever, dpr, array, pyserini, flat, npy, safetensors or parquet; default: detected."),
+    ] = None,
+    ids: Annotated[
+        str | None, typer.Option(metavar="FILE|COLUMN", help="File of ids, one per line or .npy; for Parquet: the column of ids.")
     ] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
     verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare them with the embeddings.", metavar="N")] = 0,
@@ -49,7 +53,7 @@ def embeddings(
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Import published embeddings as the vectors of an encoder."""
+    """Import embeddings, published ones or your own, as the vectors of an encoder."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec
@@ -59,7 +63,7 @@ def embeddings(
     require_built(corpus)
     spec = encoder_spec(encoder)
     options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, device=device, force=force)
-    embeddings_ = find_embeddings(path, file_format)
+    embeddings_ = find_embeddings(path, file_format, ids)
     with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))
         manifest = import_vectors(corpus, spec, open_store(corpus), embeddings_, options, step(spec.name, "passages"))

@@ -120,7 +120,7 @@ MADE: dict[Callable[[Path], Path], tuple[str, bool]] = {  # what makes it -> its
 @pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("is_named", [False, True], ids=["detected", "named"])
 def test_ids_and_vectors_come_back(make: Callable[[Path], Path], is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_formats, "_BLOCK_ROWS", 300)
+    monkeypatch.setattr(embedding_formats, "BLOCK_ROWS", 300)
     name, has_ids = MADE[make]
     blocks = list(find_embeddings(make(tmp_path), name if is_named else None).blocks())
     assert max(len(block.vectors) for block in blocks) <= 1000
@@ -238,8 +238,8 @@ def test_what_is_no_embeddings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(InputError, match=r"begins with b'hell', which is none of the formats contriever, dpr"):
         find_embeddings(tmp_path)
-    with pytest.raises(InputError, match="--format npy: use one of contriever, dpr, array, pyserini, flat"):
-        find_embeddings(tmp_path / "text", "npy")
+    with pytest.raises(InputError, match="--format csv: use one of contriever, dpr, array, pyserini, flat"):
+        find_embeddings(tmp_path / "text", "csv")
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(InputError, match="begins with b''"):
         find_embeddings(tmp_path / "empty")

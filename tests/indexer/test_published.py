@@ -44,7 +44,7 @@ class FakeEncoder:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_formats, "_BLOCK_ROWS", 300)
+    monkeypatch.setattr(embedding_formats, "BLOCK_ROWS", 300)
     monkeypatch.setattr(published, "PassageEncoder", FakeEncoder)
 
 

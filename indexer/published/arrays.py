@@ -1,0 +1,195 @@
+"""Readers of vectors in files of arrays, with ids in a column or a file of their own: blocks of ids and vectors.
+
+    npy          one array of numpy's, float16, float32 or float64
+    safetensors  one tensor of two dimensions, F16, BF16, F32 or F64; a tensor "ids" of integers, if there is one
+    parquet      a column of lists of numbers, and a column of ids: "id", "_id", "docid" or "pid", if no other is named
+
+Files are mapped, or read by row groups. bfloat16 and float64 become float32. (Format of safetensors: huggingface/safetensors, README.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.indexer.base import StoredVectors
+
+BLOCK_ROWS = 8_192
+_MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
+_TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
+_ID_COLUMNS = ("id", "_id", "docid", "pid")
+
+
+class Block(NamedTuple):
+    """A block of consecutive embeddings: their ids, and vectors in float16 or float32 of shape (n, dim).
+
+    In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``.
+    """
+
+    ids: list[str] | None
+    first: int
+    vectors: StoredVectors
+
+
+def read_arrays(format_: str, files: Sequence[Path], id_column: str) -> Iterator[Block]:
+    """Yield the blocks of all files in reading order.
+
+    Raises:
+        InputError: a file is corrupt, or does not hold the vectors of one array.
+        MissingExtraError: the format is parquet, and pyarrow is not installed.
+    """
+    first = 0
+    for path in files:
+        for ids, vectors in _READERS[format_](path, id_column):
+            yield Block(ids, first, _widen(vectors, path))
+            first += len(vectors)
+
+
+def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block]:
+    """Yield blocks with the ids of a file: one per line, or numpy's array of numbers or texts.
+
+    Raises:
+        InputError: there is another number of ids than of vectors, or the blocks have ids.
+    """
+    ids, n_vectors = _read_ids(file), 0
+    for block in blocks:
+        if block.ids is not None:
+            raise InputError(f"{name} has ids of its own: leave out --ids {file}")
+        taken = list(islice(ids, len(block.vectors)))
+        n_vectors += len(taken)
+        if len(taken) < len(block.vectors):
+            raise InputError(f"{name} has more vectors than {file} has ids, {n_vectors:,}")
+        yield block._replace(ids=taken)
+    if next(ids, None) is not None:
+        raise InputError(f"{file} has more ids than {name} has vectors, {n_vectors:,}")
+
+
+def _read_ids(file: Path) -> Iterator[str]:
+    if file.suffix == ".npy":
+        array = _map_npy(file)
+        if array.ndim != 1 or array.dtype.kind not in "iuU":
+            raise InputError(f"{file} holds {array.dtype} of shape {array.shape}: ids are one dimension of integers or texts")
+        yield from map(str, array)
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        yield from (line.strip() for line in lines)
+
+
+def _read_npy(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
+    yield from ((None, block) for block in _blocks(_map_npy(path)))
+
+
+def _map_npy(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is cut off, or no array of numbers: {error}") from error
+    return array
+
+
+def _read_safetensors(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
+    tensors = _map_safetensors(path)
+    vectors = {name: tensor for name, tensor in tensors.items() if tensor.ndim == 2 and tensor.dtype.kind != "i"}
+    if len(vectors) != 1:
+        raise InputError(f"{path} has {len(vectors)} tensors of two dimensions ({', '.join(vectors) or 'none'}): one is imported")
+    (array,), ids = vectors.values(), tensors.get(id_column or "ids")
+    if ids is not None and ids.shape != array.shape[:1]:
+        raise InputError(f"{path} has ids of shape {ids.shape} for {len(array):,} vectors")
+    first = 0
+    for block in _blocks(array):
+        yield None if ids is None else list(map(str, ids[first : first + len(block)])), block
+        first += len(block)
+
+
+def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Map the tensors of a file by name; those of other types than ``_TENSORS`` are left out."""
+    tensors = dict[str, NDArray[Any]]()
+    try:
+        with path.open("rb") as file:
+            n_bytes = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(n_bytes if n_bytes <= _MAX_HEADER_BYTES else 0))
+        for name, tensor in header.items():
+            if tensor.get("dtype") in _TENSORS:
+                offset = 8 + n_bytes + tensor["data_offsets"][0]
+                tensors[name] = np.memmap(path, _TENSORS[tensor["dtype"]], "r", offset, tuple(tensor["shape"]))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(f"{path} is cut off, or no file of safetensors: {error}") from error
+    return tensors
+
+
+def _read_parquet(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError("reading Parquet", "parquet") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = _parquet_columns(path, file.schema_arrow, id_column)
+            for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
+                id_values, lists = (batch.column(column) for column in columns)
+                lengths = set(lists.value_lengths().to_pylist())
+                if len(lengths) != 1 or id_values.null_count:
+                    raise InputError(f"{path} has rows without an id, or with vectors of several lengths ({str(lengths):.60})")
+                yield list(map(str, id_values.to_pylist())), lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{path} is cut off or corrupt: {' '.join(str(error).split())}") from error
+
+
+def _parquet_columns(path: Path, schema: Any, id_column: str) -> tuple[str, str]:  # noqa: ANN401 - pyarrow's
+    """Return the columns of the ids and of the vectors."""
+    ids = [name for name in ([id_column] if id_column else _ID_COLUMNS) if name in schema.names]
+    lists = [field.name for field in schema if hasattr(field.type, "value_type") and str(field.type.value_type) in _FLOATS]
+    if not ids or len(lists) != 1:
+        raise InputError(
+            f"{path} has the columns {', '.join(schema.names)}: needed are one of ids, {id_column or ' or '.join(_ID_COLUMNS)} "
+            "(--ids names another), and one of lists of numbers"
+        )
+    return ids[0], lists[0]
+
+
+_FLOATS = ("halffloat", "float", "double")
+_READERS: dict[str, Callable[[Path, str], Iterator[tuple[list[str] | None, NDArray[Any]]]]] = {
+    "npy": _read_npy,
+    "safetensors": _read_safetensors,
+    "parquet": _read_parquet,
+}
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yield blocks of rows of a mapped array; an array of another form yields itself, which ``_widen`` refuses."""
+    yield from (array[start : start + BLOCK_ROWS] for start in range(0, len(array), BLOCK_ROWS)) if array.ndim == 2 else (array,)
+
+
+def _widen(vectors: NDArray[Any], path: Path) -> StoredVectors:
+    """Return vectors as float16 or float32. Unsigned integers of 16 bits are the bits of bfloat16."""
+    if vectors.ndim != 2 or not vectors.shape[1] or not (vectors.dtype.kind == "f" or vectors.dtype == "<u2"):
+        raise InputError(f"{path} holds {vectors.dtype} of shape {vectors.shape}: vectors are floats of two dimensions")
+    if vectors.dtype == "<u2":
+        return (vectors.astype(np.uint32) << 16).view(np.float32)
+    if vectors.dtype.itemsize == 2:
+        return vectors.astype(np.float16)
+    with np.errstate(over="ignore"):  # infinity, which the import refuses
+        return vectors.astype(np.float32)
+
+
+def read_id_map(file: Path, n_vectors: int) -> list[str]:
+    """Return the ids at the end of a FAISS index with ids.
+
+    Raises:
+        InputError: the file ends otherwise.
+    """
+    with file.open("rb") as content, contextlib.suppress(OSError):
+        content.seek(-8 * (n_vectors + 1), 2)
+        count, *ids = np.fromfile(content, dtype="<i8").tolist()
+        if count == n_vectors:
+            return list(map(str, ids))
+    raise InputError(f"{file} is cut off: it does not end with {n_vectors:,} ids")

@@ -1,0 +1,125 @@
+"""Vectors without an encoder: imported, indexed, and searched by vectors, in Python and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.indexer.made_vectors import brute_force, clustered
+from tests.retrievers.server.serving import ask, serving
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.build import build_index
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.encoders.none import GivenVectors, vector_query
+from wikidx.indexer.estimate import estimate_index
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published.formats import find_embeddings
+from wikidx.indexer.published.importing import ImportOptions, import_vectors
+from wikidx.indexer.recall.report import measure_recall
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.server.settings import Settings
+
+N, DIM, K = 400, 24, 7
+VECTORS, QUERIES = clustered(N, DIM, 0), clustered(5, DIM, 1)
+
+
+@pytest.fixture
+def corpus(build: Callable[..., PassageStore], tmp_path: Path) -> Path:
+    """A corpus with imported vectors, whose file has another order than the passages."""
+    build([Passage(f"p{n}", "", str(n)) for n in range(N)])
+    order = np.random.default_rng(0).permutation(N)
+    save(tmp_path, VECTORS[order], [f"p{n}" for n in order])
+    run_import(tmp_path)
+    return tmp_path
+
+
+def save(folder: Path, vectors: Vectors, ids: list[str]) -> None:
+    np.save(folder / "v.npy", vectors)
+    (folder / "ids.txt").write_text("\n".join(ids))
+
+
+def run_import(folder: Path, *, force: bool = False) -> None:
+    source = find_embeddings(folder / "v.npy", ids=str(folder / "ids.txt"))
+    import_vectors("made", encoder_spec("none"), open_store("made"), source, ImportOptions(force=force))
+
+
+def test_vectors_are_searched_by_vectors_in_python_and_over_http(corpus: Path) -> None:
+    expected = brute_force(VECTORS, QUERIES, K).rows
+    build_index("made", "none-int8", open_store("made"))
+    for name in ("none", "none-int8"):
+        with open_searcher("made", name, device="cpu") as searcher:
+            found = searcher.search(QUERIES, k=K)
+            assert [[hit.row for hit in ranking] for ranking in found] == expected.tolist()
+            assert searcher.search(QUERIES.tolist(), k=K).to_dict() == found.to_dict()
+            with pytest.raises(InputError, match=r"^'blue whale' is a text, and vectors of 'none' have no encoder: .* of 24 components$"):
+                searcher.search(["blue whale"])
+            with pytest.raises(InputError, match="a query vector of 3 components"):
+                searcher.search([[1.0, 2.0, 3.0]])
+    with serving(Settings(corpora=("made",), retrievers=("none",), port=0)) as url:
+        answer = ask(url, "/v1/search", {"queries": QUERIES.tolist(), "k": K})
+        assert [[hit["row"] for hit in ranking] for ranking in answer.json["rankings"]] == expected.tolist()
+        groups = ask(url, "/v1/search", {"groups": [QUERIES[:2].tolist()], "k": K})
+        assert groups.json["rankings"][0][0]["row"] in expected[:2, 0]
+        refused = ask(url, "/v1/search", {"queries": ["blue whale"]})
+        assert (refused.status, "'blue whale' is a text" in refused.body.decode()) == (422, True)
+        with RemoteSearcher(url) as remote:
+            assert [[hit.row for hit in ranking] for ranking in remote.search(QUERIES, k=K)] == expected.tolist()
+            with pytest.raises(InputError, match="is a text, and vectors of 'none' have no encoder"):
+                remote.search(["blue whale"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v, ids: (v[1:], ids[1:]), "lacks 1 of the corpus's 400 passages"),
+        (lambda v, ids: (np.vstack([v, v[:1]]), [*ids, ids[0]]), "has 1 embeddings of passages that have one already, such as 'p0'"),
+        (lambda v, ids: (np.vstack([v, v[:1]]), [*ids, "x"]), "has 1 embeddings that are not of this corpus, such as 'x'"),
+        (lambda v, ids: (np.where(np.arange(N)[:, None] == 9, np.nan, v), ids), "the vector of row 9 is not finite"),
+        (lambda v, ids: (v, ids[1:]), "has more vectors than"),
+    ],
+)
+def test_what_does_not_match_the_passages_leaves_nothing_behind(change: Any, message: str, corpus: Path) -> None:  # noqa: ANN401
+    ref = index_ref("made", "none")
+    before = ref.manifest(None)
+    save(corpus, *change(VECTORS, [f"p{n}" for n in range(N)]))
+    with pytest.raises(InputError, match=message):
+        run_import(corpus, force=True)
+    assert ref.manifest(None) == before
+    assert not list(ref.path.parent.glob(".*.partial"))
+
+
+def test_an_index_of_them_is_estimated_by_their_dimension_and_its_recall_is_measured(corpus: Path) -> None:
+    assert estimate_index(index_ref("made", "none-int8"), N, 0).disk_bytes == N * DIM
+    build_index("made", "none-binary", open_store("made"))
+    report = measure_recall("made").reports["none-binary"]
+    assert report["queries_from"] == "vectors of passages drawn at random"
+    assert report["queries"] == N
+    assert [point["refine"] for point in report["points"]] == [0, 1, 2, 4, 8, 16]
+    assert report["points"][-1]["recall"]["100"] > report["points"][0]["recall"]["100"] > 0.3
+
+
+def test_nothing_is_embedded_without_an_encoder(build: Callable[..., PassageStore]) -> None:
+    store = build([Passage("a", "", "b")])
+    with pytest.raises(InputError, match="^vectors of 'none' have no encoder: 'idx import embeddings' imports them"):
+        build_index("made", "none", store)
+
+
+@pytest.mark.parametrize("vector", [[], [[1.0]], [float("nan")], [1e39], ["a"]])
+def test_a_query_vector_is_one_dimension_of_finite_numbers(vector: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match="query vector|could not convert"), np.errstate(over="ignore"):
+        vector_query(vector)
+
+
+@pytest.mark.parametrize("text", ["vector:", "vector:AAA", "vector:é", vector_query([1.0, 2.0])])
+def test_a_text_that_is_no_vector_of_the_dimension_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"no vector in base64|a query vector of \d components"):
+        GivenVectors(3).encode_queries([text])
