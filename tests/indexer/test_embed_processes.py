@@ -97,7 +97,9 @@ def test_what_is_built_is_what_the_encoder_gives(spec: EncoderSpec, store: Passa
         "origin": "encoded",
         "dtype": stored,
         "computed": computed,
+        **spec.recipe(),
     }
+    assert manifest.recipe.parameters["pooling"] == "mean"
     rows = np.arange(0, 3000, 37)
     found = np.load(index_ref("made", "contriever").path / VECTORS)[rows]
     resources = Resources(("cpu",), Precision("float32", "float32"), 500, 0)
