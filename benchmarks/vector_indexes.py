@@ -2,11 +2,13 @@
 
     python -m benchmarks.vector_indexes                                   # 1,000,000 x 768 vectors of float16
     python -m benchmarks.vector_indexes --kinds hnsw --vectors 100000     # a graph takes hours for a million
+    python -m benchmarks.vector_indexes --vectors-from V.npy --queries-from Q.npy   # an encoder's vectors, and those of queries
 
-Vectors are synthetic: a thousand centres with noise, which lists and graphs can separate as they do real ones. Each step runs in its own
+Vectors are synthetic, if none are given: a thousand centres with noise, which lists and graphs can separate as they do real ones. Each step
+runs in its own
 process. "peak RSS" is the build's peak memory, including reclaimable pages of mapped files; "own" is the memory (RssAnon) that opening and
 searching added to the process. "recall@10" is the share of exact search's first ten rows that the kind returns at its defaults, for
-synthetic queries in batches of 32.
+synthetic queries in batches of 32, whose speed is given by time and by processor time. The kind "exact" is exact search itself.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
-from wikidx.indexer.base import Vectors
+from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.page_checks import build_checked
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
+EXACT = "exact"
 _NAME, _ENCODER = "measured", "minilm"  # nothing is encoded: only the encoder's name is used
 _CENTRES, _NOISE = 1000, 0.9
 _QUERIES, _K, _BATCH = 512, 10, 32
@@ -60,16 +63,17 @@ def put_passages(n: int) -> PassageStore:
     return open_store(_NAME)
 
 
-def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> None:
-    """Create vectors, stored as float16, in place of an encoder's over a corpus."""
+def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int, given: Vectors | None = None) -> None:
+    """Put vectors in place of an encoder's over a corpus: given ones, or made ones, which are stored as float16."""
+    stored: Stored = "float16" if given is None else "float32"
 
     def write(staging: Path) -> BuildResult:
-        file = VectorFile(staging, len(store), "float16")
+        file = VectorFile(staging, len(store), stored)
         for rows in file.ranges():
-            file.write(rows, made_vectors(len(rows), dim, rows.start))
-        return BuildResult(store.fingerprint, {"rows": len(store), "dim": dim, "missing": 0})
+            file.write(rows, made_vectors(len(rows), dim, rows.start) if given is None else given[rows.start : rows.stop])
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": file.dim(), "missing": 0})
 
-    parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": "float16"}
+    parameters: Parameters = {"encoder": encoder, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
     build_checked(index_ref(corpus, encoder).path, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: None, write=write))
 
@@ -77,11 +81,11 @@ def put_vectors(corpus: str, store: PassageStore, encoder: str, dim: int) -> Non
 def measure_build(kind: str) -> dict[str, Figure]:
     """Build an index of one kind in this process."""
     started = time.perf_counter()
-    manifest = build_index(_NAME, f"{_ENCODER}-{kind}", open_store(_NAME))
+    manifest = build_index(_NAME, _index(kind), open_store(_NAME))
     seconds = time.perf_counter() - started
     n_bytes = _bytes_of(manifest)
     return {
-        "vectors": manifest.count("vectors"),
+        "vectors": manifest.count("rows"),
         "dim": manifest.count("dim"),
         "kind": kind,
         "build s": seconds,
@@ -90,22 +94,27 @@ def measure_build(kind: str) -> dict[str, Figure]:
     }
 
 
-def measure_search(kind: str) -> dict[str, Figure]:
+def _index(kind: str) -> str:
+    return _ENCODER if kind == EXACT else f"{_ENCODER}-{kind}"
+
+
+def measure_search(kind: str, queries_from: str | None = None) -> dict[str, Figure]:
     """Open an index in this process, search it, and compare its results with exact search."""
     store = open_store(_NAME)
     before, started = _own_megabytes(), time.perf_counter()
-    index = open_vector_index(_NAME, f"{_ENCODER}-{kind}", store)
+    index = open_vector_index(_NAME, _index(kind), store)
     opened = time.perf_counter() - started
-    queries = made_vectors(_QUERIES, index.dim, -1 % 2**32)
+    queries = made_vectors(_QUERIES, index.dim, -1 % 2**32) if queries_from is None else np.load(queries_from)
     found = np.concatenate([index.search(batch, _K).rows for batch in _batches(queries)])
-    started = time.perf_counter()
+    started, started_cpu = time.perf_counter(), time.process_time()
     for batch in _batches(queries):
         index.search(batch, _K)
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
     own = _own_megabytes() - before
     exact = open_vector_index(_NAME, _ENCODER, store).search(queries, _K).rows
     same = [len(set(mine) & set(best)) for mine, best in zip(found.tolist(), exact.tolist(), strict=True)]
-    return {"open s": opened, "own MB": own, "queries/s": _QUERIES / seconds, f"recall@{_K}": sum(same) / exact.size}
+    speeds = {"queries/s": len(queries) / seconds, "queries/CPU s": len(queries) / cpu_seconds}
+    return {"open s": opened, "own MB": own, **speeds, f"recall@{_K}": sum(same) / exact.size}
 
 
 def _batches(queries: Vectors) -> Iterator[Vectors]:
@@ -135,20 +144,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vector_indexes")
     parser.add_argument("--vectors", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=768)
-    parser.add_argument("--kinds", nargs="+", default=[kind for kind in VECTOR_INDEXES if kind != "hnsw"])
+    parser.add_argument("--vectors-from", metavar="FILE.npy")
+    parser.add_argument("--queries-from", metavar="FILE.npy")
+    parser.add_argument("--kinds", nargs="+", default=[EXACT, *(kind for kind in VECTOR_INDEXES if kind != "hnsw")])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", choices=["vectors", "build", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
+    given = ["--queries-from", options.queries_from] if options.queries_from else []
     if options.step == "vectors":
-        put_vectors(_NAME, put_passages(options.vectors), _ENCODER, options.dim)
+        vectors = np.load(options.vectors_from, mmap_mode="r") if options.vectors_from else None
+        put_vectors(_NAME, put_passages(options.vectors if vectors is None else len(vectors)), _ENCODER, options.dim, vectors)
+    elif options.step == "build":
+        sys.stdout.write(json.dumps(measure_build(*options.kinds)))
     elif options.step:
-        measure = measure_build if options.step == "build" else measure_search
-        sys.stdout.write(json.dumps(measure(*options.kinds)))
+        sys.stdout.write(json.dumps(measure_search(options.kinds[0], options.queries_from)))
     else:
         with tempfile.TemporaryDirectory() as home:
             os.environ["IDX_HOME"] = home
-            _in_process("vectors", "--vectors", str(options.vectors), "--dim", str(options.dim))
-            rows = [{**_in_process("build", "--kinds", kind), **_in_process("search", "--kinds", kind)} for kind in options.kinds]
+            given_vectors = ["--vectors-from", options.vectors_from] if options.vectors_from else []
+            _in_process("vectors", "--vectors", str(options.vectors), "--dim", str(options.dim), *given_vectors)
+            rows = [{**_in_process("build", "--kinds", kind), **_in_process("search", "--kinds", kind, *given)} for kind in options.kinds]
         print_table("Indexes over vectors", rows, environment("faiss-cpu", "numpy", "numba"), options.json)
 
 
