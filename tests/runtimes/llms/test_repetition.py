@@ -87,5 +87,5 @@ def test_a_loop_is_no_query() -> None:
 
     driven = drive(run, lambda request: found if isinstance(request, Retrieve) else serve(request))
     dispatcher.close()
-    assert driven.queries[1] == ("Which metal is liquid? Mercury is a metal. The answer is yes",)
+    assert driven.queries[1] == ("Mercury is a metal. The answer is yes Which metal is liquid?",)
     assert driven.answer.text == "yes"
