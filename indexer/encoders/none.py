@@ -36,7 +36,11 @@ def vector_query(vector: ArrayLike) -> str:
     Raises:
         ValueError: the vector has another number of dimensions than one, or a component that is no finite number.
     """
-    components = np.asarray(vector, dtype="<f4")
+    try:
+        with np.errstate(over="ignore"):  # infinity, which is refused
+            components = np.asarray(vector, dtype="<f4")
+    except OverflowError as error:  # an integer beyond all floats
+        raise ValueError(f"a query vector has a component that is too large: {error}") from error
     if components.ndim != 1 or not len(components) or not np.isfinite(components).all():
         raise ValueError(f"a query vector has one dimension of finite numbers, not the shape {components.shape} of {vector!r:.60}")
     return _PREFIX + base64.b64encode(components.tobytes()).decode()

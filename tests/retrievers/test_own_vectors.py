@@ -113,9 +113,9 @@ def test_nothing_is_embedded_without_an_encoder(build: Callable[..., PassageStor
         build_index("made", "none", store)
 
 
-@pytest.mark.parametrize("vector", [[], [[1.0]], [float("nan")], [1e39], ["a"]])
+@pytest.mark.parametrize("vector", [[], [[1.0]], [float("nan")], [1e39], [10**400], ["a"]])
 def test_a_query_vector_is_one_dimension_of_finite_numbers(vector: Any) -> None:  # noqa: ANN401
-    with pytest.raises(ValueError, match="query vector|could not convert"), np.errstate(over="ignore"):
+    with pytest.raises(ValueError, match="query vector|could not convert"):
         vector_query(vector)
 
 
