@@ -237,7 +237,7 @@ def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: En
     folder = shutil.copytree(spec.passage_checkpoint, tmp_path / "other")
     weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
     weights.write_bytes(weights.read_bytes() + b" ")
-    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than in {folder} \(passage {weights.name}\): restore that"):
+    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than {folder} \(passage {weights.name}\): restore that"):
         check_query_weights("made", with_checkpoint(spec, folder))
 
 
