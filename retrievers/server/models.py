@@ -164,8 +164,8 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 def search_model(settings: Settings) -> type[SearchBody]:
     """Return the model of the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
     limits = settings.limits
-    as_text = BeforeValidator(to_query, json_schema_input_type=str | list[float])
-    query = Annotated[str, StringConstraints(max_length=limits.max_query_characters), as_text]
+    text = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
+    query = Annotated[text, BeforeValidator(to_query, json_schema_input_type=text | list[float])]
     maxima = {"k": limits.max_k, "depth": limits.max_depth, "rerank_depth": limits.max_depth}
     types = get_type_hints(SearchOptions, include_extras=True)
     types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in maxima.items()}

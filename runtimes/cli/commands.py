@@ -34,7 +34,7 @@ COMMANDS = {
     "mcp": ("mcp:mcp", "Offer searches to agents (Model Context Protocol)."),
     "doctor": ("doctor:doctor", "Describe this installation and machine, for bug reports."),
     "import lucene": ("import_:lucene", "Import a Lucene index."),
-    "import embeddings": ("import_:embeddings", "Import published embeddings as the vectors of an encoder."),
+    "import embeddings": ("import_:embeddings", "Import embeddings as the vectors of an encoder."),
     "eval answers": ("eval_runs:answers", "Score the answers of a run."),
     "eval retrieval": ("eval_retrieval:retrieval", "Score the rankings of retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),

@@ -53,7 +53,7 @@ def embeddings(
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Import embeddings, published ones or your own, as the vectors of an encoder."""
+    """Import embeddings as the vectors of an encoder, published ones or your own."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec

@@ -66,7 +66,9 @@ def test_options_make_another_encoder_which_needs_another_name(idx: Command, not
     options = ("--pooling", "cls", "--query-prompt", "a: ", "--dim", 8, "--no-normalize")
     idx("build", notes, "--encoder", folder, "--device", "cpu")
     refusal = idx("build", "notes", "--encoder", folder, *options, status=2)
-    assert refusal.startswith("error: 'fine-tuned' is another encoder (dim 24, not 8; normalize True, not False): name this one with")
+    assert refusal.startswith(
+        "error: 'fine-tuned' is another encoder (pooling mean, not cls; normalize True, not False): name this one with"
+    )
     idx("build", "notes", "--encoder", f"other={folder}", *options, "--device", "cpu")
     with build_searcher("notes", "other", device="cpu", show_progress=False) as searcher:
         assert [hit.id for hit in searcher.search([QUERY])[0]] == expected_order("other")

@@ -102,7 +102,7 @@ def test_the_documentation_names_every_field_and_loads_nothing(url: str) -> None
     rows = dict(re.findall(r"<tr><td><code>(\w+)</code><td><code>(.*?)</code>", page.partition("/v1/search")[2].partition("<h2>")[0]))
     assert set(search) <= set(rows)
     assert rows["k"] == "integer, at least 1, at most 100; default 10"
-    assert rows["queries"] == "[string, at most 1,000 characters, …], at most 2,000 or null"
+    assert rows["queries"] == "[string, at most 1,000 characters or [number, …], …], at most 2,000 or null"
     assert rows["200"].startswith("{&quot;rankings&quot;: [[{&quot;id&quot;: string, ")
 
 

@@ -120,6 +120,7 @@ def test_the_rule_and_the_reranking_that_suit_the_questions_are_found(build: Cal
     assert [str(node) for node in list_rerankings(parse_pipeline("a%60"), "m")] == [f"a%{n} >> m" for n in (10, 20, 50, 100)]
 
 
+@pytest.mark.slow  # compiles two kernels
 def test_a_tuned_pipeline_is_a_retriever(idx: Command, home: Path) -> None:
     idx("build", "sample", "--bm25")
     build_index("sample", "bm25-1.2-0.75", open_store("sample"))
