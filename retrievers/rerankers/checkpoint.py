@@ -107,7 +107,9 @@ class Network:
             getattr(model.config, "type_vocab_size", 0) > 1 and "token_type_ids" in inspect.signature(model.forward).parameters
         )
         self._pad = model.config.pad_token_id or 0
-        self.max_tokens = min(filter(None, (spec.max_tokens, n_positions(model.config.to_dict()))), default=None)
+        # GPT-2 stores the number of positions under a name of its own, which transformers maps to the usual one
+        config = model.config.to_dict() | {"max_position_embeddings": getattr(model.config, "max_position_embeddings", None)}
+        self.max_tokens = min(filter(None, (spec.max_tokens, n_positions(config))), default=None)
 
     def batches(self, lengths: NDArray[np.int64], *, singly: bool = False) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of the texts of each batch, longest texts first.

@@ -109,6 +109,12 @@ def test_long_passages_are_cut_and_the_question_stays(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, by_the_card(folder, pairs, max_length=450), rtol=0, atol=1e-5)
 
 
+def test_passages_are_cut_to_learned_positions(tmp_path: Path) -> None:
+    folder, pairs = save_gpt2(tmp_path), [("a fox", Passage("1", "", "fox " * 200))]
+    found = scored(Decoder(RerankerSpec(name="gpt2", checkpoint=folder)), pairs)
+    np.testing.assert_allclose(found, by_the_card(folder, pairs, max_length=600), rtol=0, atol=1e-5)
+
+
 def test_the_instruction_is_the_users_or_the_checkpoints(tmp_path: Path) -> None:
     folder = save_qwen3(tmp_path)
     mine = RerankerSpec(name="mine", checkpoint=folder, instruction="Find the same fact")
