@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+from wikidx.corpora.errors import ArtifactCorrupt
 
 _READ_BYTES = 1 << 20
 
@@ -63,6 +65,25 @@ def file_digests(path: Path, algorithms: tuple[str, ...], report: Callable[[int]
 def file_sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
     """Return a file's sha256 in hexadecimal; see ``file_digests``."""
     return file_digests(path, ("sha256",), report)["sha256"]
+
+
+def read_json_object(path: Path, advice: str) -> Mapping[str, Any]:
+    """Return the object in a JSON file.
+
+    Args:
+        path: the file.
+        advice: what to do about a corrupt file, for the message.
+
+    Raises:
+        ArtifactCorrupt: the file cannot be read, or holds no object.
+    """
+    try:
+        values = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ArtifactCorrupt(f"{path} cannot be read ({error}): {advice}") from error
+    if not isinstance(values, dict):
+        raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): {advice}")
+    return values
 
 
 def parse_json(content: str | bytes) -> Any:  # noqa: ANN401 - JSON

@@ -55,7 +55,7 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
         checkpoint = parse_checkpoint(recipe["checkpoint"])
         settings["dense"] = tuple(settings["dense"])
         return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, by_transformers=True, **settings)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:  # AttributeError: a number where a text belongs
         raise ArtifactCorrupt(
             f"the recipe of the encoder '{name}' cannot be read ({error}): name the encoder again with --force"
         ) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wikidx.corpora.artifacts import durable
 from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.durable import file_sha256, parse_json, write_durably
 from wikidx.corpora.artifacts.home import home
@@ -187,13 +188,7 @@ def read_json_object(path: Path, name: str) -> Mapping[str, Any]:
     Raises:
         ArtifactCorrupt: the file cannot be read, or is no JSON object.
     """
-    try:
-        values = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ArtifactCorrupt(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again") from error
-    if not isinstance(values, dict):
-        raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): get the checkpoint of '{name}' again")
-    return values
+    return durable.read_json_object(path, f"get the checkpoint of '{name}' again")
 
 
 def list_shards(index: Path, name: str) -> list[Path]:

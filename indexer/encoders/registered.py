@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts.durable import parse_json, write_durably
+from wikidx.corpora.artifacts.durable import read_json_object, write_durably
 from wikidx.corpora.artifacts.home import check_name, home
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.corpora.errors import InputError
 
 Recipe = Mapping[str, Any]  # the values are JSON's
 
@@ -63,10 +63,4 @@ def _path(name: str) -> Path:
 @functools.lru_cache(maxsize=256)
 def _read(path: Path, changed_ns: int) -> Recipe:
     """Return the content of a file; ``changed_ns`` tells its versions apart."""
-    try:
-        recipe = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ArtifactCorrupt(f"{path} cannot be read ({error}): delete it, and name the encoder again") from error
-    if not isinstance(recipe, dict):
-        raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): delete it, and name the encoder again")
-    return recipe
+    return read_json_object(path, "delete it, and name the encoder again")

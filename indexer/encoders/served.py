@@ -1,7 +1,7 @@
 """Encoders that a server computes: requests to OpenAI's ``/v1/embeddings``, as OpenAI, TEI, vLLM, Ollama, Infinity and idx have it.
 
-The server's own prompts, truncation and normalisation are its own business: texts are sent with the recipe's prompts, and vectors are taken
-as they come, unless the recipe normalises them. A server of idx is also told whether texts are queries or passages.
+Texts are sent with the recipe's prompts. The server may truncate them, or add prompts of its own; its vectors are taken as they are, unless
+the recipe normalises them. A server of idx is also told whether texts are queries or passages.
 """
 
 from __future__ import annotations

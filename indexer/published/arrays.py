@@ -10,7 +10,7 @@ Files are mapped, or read by row groups. bfloat16 and float64 become float32. (F
 from __future__ import annotations
 
 import contextlib
-import json
+import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.base import StoredVectors
 
@@ -90,7 +91,7 @@ def _read_npy(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, ND
 def _map_npy(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, tokenize.TokenError) as error:
         raise InputError(f"{path} is cut off, or no array of numbers: {error}") from error
     return array
 
@@ -115,12 +116,12 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             n_bytes = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(n_bytes if n_bytes <= _MAX_HEADER_BYTES else 0))
+            header = parse_json(file.read(n_bytes if n_bytes <= _MAX_HEADER_BYTES else 0))
         for name, tensor in header.items():
             if tensor.get("dtype") in _TENSORS:
                 offset = 8 + n_bytes + tensor["data_offsets"][0]
                 tensors[name] = np.memmap(path, _TENSORS[tensor["dtype"]], "r", offset, tuple(tensor["shape"]))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is cut off, or no file of safetensors: {error}") from error
     return tensors
 

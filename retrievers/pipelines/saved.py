@@ -37,7 +37,7 @@ def read_pipeline(path: Path) -> Node:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     unknown = [field for field in content if field not in _FIELDS]
     text = content.get("pipeline")

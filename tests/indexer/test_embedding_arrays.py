@@ -160,6 +160,13 @@ def tensor(shape: list[int]) -> dict[str, object]:
         (lambda path: np.save(path, np.arange(3.0)), r"holds float64 of shape \(3,\): vectors are floats of two dimensions"),
         (lambda path: np.save(path, np.ones((3, 2), dtype=np.int32)), r"holds int32 of shape \(3, 2\): vectors are floats"),
         (tensors(tensor([3, 2]), bytes(20)), "is cut off, or no file of safetensors: "),
+        (tensors(tensor([2**70, 2])), "is cut off, or no file of safetensors: "),
+        (tensors({"v": {"dtype": "F32", "shape": [3, 2], "data_offsets": [-500, 24]}}), "is cut off, or no file of safetensors: "),
+        (
+            lambda path: path.write_bytes((200_000).to_bytes(8, "little") + b'{"v":' + b"[" * 199_995),
+            "safetensors: it is nested too deeply",
+        ),
+        (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr':'<f4',,"), "is cut off, or no array of numbers: "),
         (tensors({"v": 1}), "is cut off, or no file of safetensors: "),
         (tensors({"v": {"dtype": "F32", "shape": [3, 2]}}), "is cut off, or no file of safetensors: "),
         (lambda path: path.write_bytes(b"PAR1" + bytes(40)), "is cut off or corrupt: "),

@@ -19,6 +19,7 @@ from tests.indexer.encoders.test_references import QUERIES
 from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders import registered
 from wikidx.indexer.encoders.anywhere import read_recipe, spec_from_recipe
 from wikidx.indexer.encoders.options import RecipeOptions
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
@@ -268,9 +269,15 @@ def test_names_that_mean_something_else_are_refused(tmp_path: Path, home: Path) 
         name_encoder(f"mine={folder}")
     assert name_encoder(f"mine={folder}", replace=True) == "mine"
     assert encoder_spec("mine").pooling == "mean"
-    (home / "encoders" / "mine.json").write_text('{"checkpoint": "/nowhere"}')
-    with pytest.raises(ArtifactCorrupt, match="the recipe of the encoder 'mine' cannot be read"):
-        encoder_spec("mine")
+    for corrupt in (
+        {"checkpoint": "/nowhere"},
+        {"checkpoint": 3},
+        {"checkpoint": 3, "url": "http://127.0.0.1/v1", "names_sides": True},
+    ):
+        (home / "encoders" / "mine.json").write_text(json.dumps(corrupt))
+        registered._read.cache_clear()  # as for a later time of change
+        with pytest.raises(ArtifactCorrupt, match="the recipe of the encoder 'mine' cannot be read"):
+            encoder_spec("mine")
 
 
 def test_a_dense_layer_of_another_form_is_refused(tmp_path: Path) -> None:
