@@ -1,4 +1,4 @@
-"""A file server on the loopback address, for tests of whole builds."""
+"""Servers on the loopback address."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import functools
 import http.server
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -22,11 +23,23 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         super().end_headers()
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's
+        """Say nothing of clients that have gone."""
+
+
+def serving(folder: Path) -> AbstractContextManager[str]:
+    """Serve a folder; the context is its address."""
+    return listening(functools.partial(_Quiet, directory=str(folder)))
+
+
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve a folder; yield its address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
+def listening(handler: Any, port: int = 0) -> Iterator[str]:  # noqa: ANN401 - what socketserver calls for each request
+    """Answer requests by a handler in a thread; yield the address."""
+    server = _Server(("127.0.0.1", port), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.loopback import listening
 from wikidx.indexer.base import Vectors
 
 Reply = tuple[int, Any]
@@ -138,12 +139,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 @contextmanager
 def fake_serving(fake: FakeEmbeddings, port: int = 0) -> Iterator[str]:
     """Serve on the loopback address; yield the URL of the API."""
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"fake": fake}))
-    thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_address[1]}/v1"
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
+    with listening(type("Handler", (_Handler,), {"fake": fake}), port) as url:
+        yield f"{url}/v1"

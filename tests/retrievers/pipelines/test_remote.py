@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import corpus_of
+from tests.loopback import listening
 from tests.retrievers.server.conftest import LIMITS, built_home, made, some_passages, url
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
@@ -48,15 +48,8 @@ def faking(answers: Answers) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             """Say nothing."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeServer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(FakeServer) as url:
+        yield url
 
 
 def ranked(rankings: Rankings) -> list[list[tuple[str, float]]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tests.loopback import listening
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
 from wikidx.runtimes.llms.packed_decoding import PackedModel
@@ -265,26 +266,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's
-        """Say nothing of clients that have gone."""
-
-
 @contextmanager
 def serving(endpoint: Endpoint) -> Iterator[str]:
     """Serve an endpoint on the loopback address; yield its URL."""
-    handler = type("Handler", (_Handler,), {"endpoint": endpoint})
-    server = _Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(type("Handler", (_Handler,), {"endpoint": endpoint})) as url:
+        yield f"{url}/v1"
 
 
 def tiny_endpoint(engine: TransformersEngine) -> Endpoint:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from tests.loopback import listening
 
 Answer = tuple[int, Mapping[str, Any]]
 """A status and a body."""
@@ -95,23 +96,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's
-        """Say nothing of clients that have gone."""
-
-
 @contextmanager
 def fake_serving(server: FakeServer) -> Iterator[str]:
     """Serve on the loopback address; yield the URL of the API."""
-    handler = type("Handler", (_Handler,), {"server_of": server})
-    listening = _Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_address[1]}/v1"
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
+    with listening(type("Handler", (_Handler,), {"server_of": server})) as url:
+        yield f"{url}/v1"
