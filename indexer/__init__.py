@@ -49,8 +49,6 @@ INDEXES = {
 }
 VECTOR_INDEXES = {  # kinds of index over vectors; an index is named <encoder>-<kind>
     "flat": "wikidx.indexer.indexes.faiss.flat:FLAT",
-    "flat-fp16": "wikidx.indexer.indexes.faiss.flat:FLAT_FP16",
-    "sq8": "wikidx.indexer.indexes.faiss.flat:SQ8",
     "ivf": "wikidx.indexer.indexes.faiss.ivf:IVF",
     "ivfpq": "wikidx.indexer.indexes.faiss.ivf:IVFPQ",
     "hnsw": "wikidx.indexer.indexes.faiss.hnsw:HNSW",

@@ -92,7 +92,7 @@ class SearchOptions:
     ] = None
     refine: Annotated[
         int | None,
-        Field(ge=0, le=_LARGEST_PARAM, description="Number of candidates per result that ivfpq and sq8 rescore exactly; 0: none."),
+        Field(ge=0, le=_LARGEST_PARAM, description="Number of candidates per result that ivfpq, int8 and binary rescore exactly; 0: none."),
     ] = None
 
     explain: Annotated[

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters
+from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
 from wikidx.indexer.page_checks import CheckedFiles, save_array
@@ -27,7 +27,7 @@ from .approximate import ApproximateIndex, RawSearch, read_contents, read_missin
 from .exact.cpu import CpuEngine
 from .faiss.library import load_faiss
 from .faiss.row_range import check_memory, position_range
-from .kinds import Estimate, IndexBuild, IndexKind, OpenOptions, Size
+from .kinds import IndexBuild, IndexKind, OpenOptions, estimate_codes
 
 FORMAT_VERSION = 1
 SCALES = "scales.npy"
@@ -36,8 +36,6 @@ _PLACEMENT = Placement(("cpu",), "quantized vectors on the CPU, which alone has 
 _LARGEST_CODE, _LARGEST_SUM, _LARGEST_INT16 = 127, 2**31 - 1, 2**15 - 1
 _INT8_REFINE, _BINARY_REFINE = 4, 16  # candidates rescored for each result
 _SIGNS = 4  # components of one of FAISS's codes, which has 16 values
-_WRITTEN_PER_S = 150e6  # components encoded and written per second
-_MEMORY_BYTES = 0.6e9
 
 
 def _write_int8(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
@@ -127,28 +125,19 @@ def _open(manifest: Manifest, options: OpenOptions, search: RawSearch, n_vectors
     return ApproximateIndex(read_contents(manifest, missing, n_vectors), options, search, _PLACEMENT)
 
 
-def _parameters(size: Size, *, codec: str, refine: int) -> Parameters:
-    return {"codec": codec, "refine": refine}
-
-
-def _estimate(size: Size, *, bits: int, n_passes: int) -> Estimate:
-    n_components = size.n_rows * size.dim
-    return Estimate(size.n_rows * -(-size.dim * bits // 8), _MEMORY_BYTES, n_passes * n_components / _WRITTEN_PER_S)
-
-
 INT8 = IndexKind(
     name="int8",
     format_version=FORMAT_VERSION,
-    parameters=partial(_parameters, codec="int8", refine=_INT8_REFINE),
+    parameters=lambda size: {"codec": "int8", "refine": _INT8_REFINE},
     write=_write_int8,
     open=_open_int8,
-    estimate=partial(_estimate, bits=8, n_passes=2),
+    estimate=partial(estimate_codes, bits=8, n_passes=2),
 )
 BINARY = IndexKind(
     name="binary",
     format_version=FORMAT_VERSION,
-    parameters=partial(_parameters, codec="sign", refine=_BINARY_REFINE),
+    parameters=lambda size: {"codec": "sign", "refine": _BINARY_REFINE},
     write=_write_binary,
     open=_open_binary,
-    estimate=partial(_estimate, bits=1, n_passes=1),
+    estimate=partial(estimate_codes, bits=1),
 )

@@ -22,7 +22,6 @@ from wikidx.indexer.indexes.faiss.gpu import (
     _divide_lists,
     _gpu_errors,
     list_bytes,
-    open_flat_anywhere,
     open_ivf_anywhere,
     select_lists,
 )
@@ -68,11 +67,11 @@ def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: 
 
 @pytest.mark.skipif(faiss.get_num_gpus() > 0, reason="this FAISS has GPUs")
 def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
-    manifest = write("flat-fp16", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    opened = open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="auto"))
-    assert opened.placement == (("cpu",), "FAISS on the CPU, because there is no GPU that this FAISS can use: 54.0 kB of 'e-flat-fp16'")
+    manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
+    opened = open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="auto"))
+    assert opened.placement == (("cpu",), "FAISS on the CPU, because there is no GPU that this FAISS can use: 63.0 kB of 'e-ivf'")
     with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
-        open_flat_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-flat-fp16", encoder="e", device="cuda:0"))
+        open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="cuda:0"))
 
 
 def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +79,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
         monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: list(free))
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: len(free))
         monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: len(free))
-        options = OpenOptions(name="contriever-flat-fp16", device=device)
+        options = OpenOptions(name="contriever-ivf", device=device)
         return _choose_gpus(options, 21_015_324 * (768 * 2 + 4))[0]
 
     assert placement_of("cuda", 80_000_000_000) == (0,)
@@ -93,8 +92,8 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
     with pytest.raises(InputError) as raised:
         placement_of("cuda", 24_000_000_000)
     assert str(raised.value) == (
-        "32.4 GB of 'contriever-flat-fp16' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 3.3 GB to work in each, "
-        "35.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
+        "32.4 GB of 'contriever-ivf' do not fit on cuda:0, which would have to hold 32.4 GB of vectors and 2.2 GB to work in each, "
+        "34.6 GB, where 24.0 GB are free: name 2 such GPUs (--device cuda:0,1,…), or --device cpu"
     )
 
 
@@ -123,7 +122,7 @@ def test_faiss_is_not_asked_for_gpus_where_none_can_be_meant(device: str, monkey
     """A broken driver would end the process there."""
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 0)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: pytest.fail("asked"))
-    assert _choose_gpus(OpenOptions(name="contriever-flat-fp16", device=device), 1e9)[0] == ()
+    assert _choose_gpus(OpenOptions(name="contriever-ivf", device=device), 1e9)[0] == ()
 
 
 def test_a_faiss_that_lacks_a_library_of_cuda_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

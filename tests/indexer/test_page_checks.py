@@ -215,7 +215,7 @@ def test_a_corrupt_head_of_an_inverted_file_is_met_when_it_is_opened(store: Pass
         open_vector_index("made", name, store)
 
 
-@pytest.mark.parametrize("kind", ["flat", "flat-fp16", "sq8", "hnsw"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
     name = f"{ENCODER}-{kind}"
     build_index("made", name, store)

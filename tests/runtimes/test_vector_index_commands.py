@@ -54,7 +54,7 @@ def test_a_dry_run_says_what_each_index_needs(idx: Command, notes: str) -> None:
     assert [need["step"] for need in needs] == ["minilm", *(f"minilm-{kind}" for kind in VECTOR_INDEXES)]
     by_step = {need["step"]: need for need in needs}
     assert by_step["minilm-flat"]["disk_bytes"] == N * 384 * 4
-    assert by_step["minilm-flat-fp16"]["disk_bytes"] == N * 384 * 2
+    assert by_step["minilm-int8"]["disk_bytes"] == N * 384
     assert (by_step["minilm"]["memory_bytes"], by_step["minilm"]["time_s"]) == (None, None)  # so few passages are not timed
     assert all(need["memory_bytes"] > 0 and need["time_s"] >= 0 for need in needs[1:])
 
@@ -125,8 +125,8 @@ def test_removing_vectors_names_the_indexes_that_lose_them(
     idx: Command, notes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_vectors(open_store(notes), clustered(N, 384, 0), corpus=notes)
-    idx("build", notes, "--encoder", "minilm", "--index", "flat", "--index", "sq8")
-    left = json.loads(idx("remove", notes, "--index", "minilm", "--index", "minilm-sq8", "--yes", "--json"))["left_without_vectors"]
+    idx("build", notes, "--encoder", "minilm", "--index", "flat", "--index", "int8")
+    left = json.loads(idx("remove", notes, "--index", "minilm", "--index", "minilm-int8", "--yes", "--json"))["left_without_vectors"]
     assert left == ["minilm-flat"]
 
 

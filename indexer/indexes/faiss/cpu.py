@@ -16,7 +16,7 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex, Contents, read_contents, read_missing
+from wikidx.indexer.indexes.approximate import ApproximateIndex, read_contents, read_missing
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
@@ -26,34 +26,23 @@ from .row_range import ID_BYTES, check_memory, position_range, select_flat_range
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
 
-def open_flat(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement = ONLY_CPU) -> ApproximateIndex:
-    """Open a flat index; raises as ``open_mapped`` does. ``placement`` has the reason for the CPU."""
-    index, first_position, contents, check = map_flat(path, manifest, options)
+def open_flat(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
+    """Open a flat index, or a range of its rows; raises as ``open_mapped`` does."""
+    index = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
+    missing, file, first_position = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE], 0
+    if options.rows is not None:
+        positions = position_range(options.rows, missing)
+        codes = len(file.content) - index.ntotal * index.code_size
+        file.check(np.array([0, codes + positions.start * index.code_size]), np.array([codes, codes + positions.stop * index.code_size]))
+        index, first_position = select_flat_range(path / INDEX_FILE, index, positions), positions.start
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        check()
+        if options.rows is None:  # the rows of a range are in memory
+            file.check_all()
         scores, positions = index.search(queries, k)
         return scores, np.where(positions < 0, positions, positions + first_position)
 
-    return ApproximateIndex(contents, options, search, placement)
-
-
-def map_flat(path: Path, manifest: Manifest, options: OpenOptions) -> tuple[Any, int, Contents, Callable[[], None]]:
-    """Open the file of a flat index, or a range of its rows; raises as ``open_mapped`` does.
-
-    Returns:
-        FAISS's index; the position of its first vector among all vectors of the file; its contents; and a function to call before each
-        search, which raises ``ArtifactCorrupt`` if the file is corrupt.
-    """
-    mapped = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
-    missing, file = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE]
-    if options.rows is None:
-        return mapped, 0, read_contents(manifest, missing, mapped.ntotal), file.check_all
-    positions = position_range(options.rows, missing)
-    codes = len(file.content) - mapped.ntotal * mapped.code_size
-    file.check(np.array([0, codes + positions.start * mapped.code_size]), np.array([codes, codes + positions.stop * mapped.code_size]))
-    part = select_flat_range(path / INDEX_FILE, mapped, positions)
-    return part, positions.start, read_contents(manifest, missing, part.ntotal), lambda: None
+    return ApproximateIndex(read_contents(manifest, missing, index.ntotal), options, search, ONLY_CPU)
 
 
 def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> ApproximateIndex:
@@ -116,7 +105,7 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> Approxima
     if options.rows is not None:
         raise InputError(
             f"'{options.name}' is one graph over all vectors, which cannot be searched in parts: use exact search ('{options.encoder}'), "
-            "or an index of kind ivf, ivfpq, sq8 or flat-fp16"
+            "or an index of kind ivf, ivfpq or int8"
         )
     faiss = load_faiss()
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
@@ -150,7 +139,7 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
 
 def _to_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
     """Return a copy of an ``ivfpq`` index in the layout of FAISS's fast scan."""
-    check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or sq8")
+    check_memory(path, mapped.ntotal, mapped.code_size + ID_BYTES, "use an index that stays on the disk, of kind ivf or int8")
     with faiss_errors(path / INDEX_FILE):
         index = load_faiss().IndexIVFPQFastScan(mapped)
     index.referenced_objects = [mapped]  # ``mapped`` owns the lists' centroids

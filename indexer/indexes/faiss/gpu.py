@@ -1,8 +1,7 @@
-"""FAISS indexes on one or several GPUs, from the files of ``flat-fp16``, ``ivf`` and ``ivfpq``. They need the extra ``gpu``.
+"""Inverted files of FAISS on one or several GPUs, from the files of ``ivf`` and ``ivfpq``. They need the extra ``gpu``.
 
-The mapped file is copied to a GPU in parts, without a float32 copy of the whole. An index that does not fit by estimate is refused
-beforehand. Several GPUs divide an index: a flat index by ranges of vectors, an inverted file by lists. FAISS's GPU indexes are not
-thread-safe: one search runs at a time.
+The mapped file is copied to a GPU list by list. An index that does not fit by estimate is refused beforehand. Several GPUs divide the
+lists. FAISS's GPU indexes are not thread-safe: one search runs at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from wikidx.indexer.indexes.approximate import ApproximateIndex, read_contents
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
-from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
@@ -34,8 +32,7 @@ from .library import INDEX_FILE, load_faiss, reason
 from .row_range import copy_without_lists
 
 LARGEST_K = 2_048  # FAISS's limit on k and on nprobe on a GPU
-_PAGE_BYTES = 1 << 30  # float32 vectors copied to a GPU at a time; they become one block of a flat index
-_WORK_BYTES = _PAGE_BYTES + 2.2e9  # memory on each GPU besides the index: such a block, FAISS's temporary memory (1.5 GB), and CUDA's
+_WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
 _LIST_MULTIPLE = 32
 _GPU_PAGE_BYTES = 2 << 20  # the driver's, for all that is larger than half of one
@@ -44,28 +41,15 @@ ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
 """Function (queries, k, search parameters) -> hits in one index shard on one GPU."""
 
 
-def open_flat_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
-    """Open a flat float16 index on the device of ``options.device``.
+def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
+    """Open an inverted file on the device of ``options.device``.
 
     Raises:
         ArtifactCorrupt: see ``faiss_cpu.open_mapped``.
         InputError: this build of FAISS has no GPU support, the GPU does not exist, or the index does not fit.
         IdxError: a GPU has failed.
+        MissingExtraError: a GPU is named, and torch is not installed.
     """
-    per_vector = 2 * manifest.count("dim") + 4  # float16 components and a norm
-    gpus, placement = _choose_gpus(options, per_vector * _n_vectors(manifest, options))
-    if not gpus:
-        return faiss_cpu.open_flat(path, manifest, options, placement)
-    mapped, first_position, contents, check = faiss_cpu.map_flat(path, manifest, options)
-    check()
-    with _gpu_errors(options.name):
-        ranges = zip(gpus, equal_ranges(mapped.ntotal, len(gpus)), strict=True)
-        searches = [list(_copy_flat(mapped, gpu, positions, first_position)) for gpu, positions in ranges]
-    return ApproximateIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
-
-
-def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
-    """Open an inverted file on the device of ``options.device``; raises as ``open_flat_anywhere`` does."""
     if not _count_gpus(options.device):
         entry_bytes = _code_bytes(manifest) + 8
         placement = _choose_gpus(options, _LIST_PADDING * entry_bytes * _n_vectors(manifest, options))[1]
@@ -76,9 +60,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
         return faiss_cpu.open_ivf(path, manifest, options, placement)
     CheckedFiles(path, manifest)[INDEX_FILE].check_all()
     with _gpu_errors(options.name):
-        searches = [
-            [_copy_ivf(select_lists(mapped, lists), gpu)] for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
-        ]
+        searches = [_copy_ivf(select_lists(mapped, lists), gpu) for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)]
     contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
     return ApproximateIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
 
@@ -118,15 +100,15 @@ def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has n
 class _GpuWorkers:
     """Shards of an index, with one thread per GPU. One search runs at a time."""
 
-    def __init__(self, name: str, searches: Sequence[Sequence[ShardSearch]]) -> None:
+    def __init__(self, name: str, searches: Sequence[ShardSearch]) -> None:
         self._name, self._searches = name, searches
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(len(searches), thread_name_prefix=f"faiss-{name}")
 
     def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         with self._lock, _gpu_errors(self._name):
-            results = list(self._threads.map(lambda searches: [search(queries, k, settings) for search in searches], self._searches))
-        best = merge_hits([hits for gpu in results for hits in gpu], len(queries), k)
+            parts = list(self._threads.map(lambda search: search(queries, k, settings), self._searches))
+        best = merge_hits(parts, len(queries), k)
         return best.scores, best.rows
 
 
@@ -135,35 +117,6 @@ def _divide_lists(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
     ends = np.cumsum([mapped.get_list_size(number) for number in range(mapped.nlist)])
     boundaries = np.searchsorted(ends, [mapped.ntotal * number / n_gpus for number in range(1, n_gpus)]).tolist()
     return [range(start, stop) for start, stop in zip([0, *boundaries], [*boundaries, mapped.nlist], strict=True)]
-
-
-def _copy_flat(mapped: Any, gpu: int, positions: range, first_position: int) -> Iterator[ShardSearch]:  # noqa: ANN401
-    """Copy a flat index to a GPU in blocks, and yield the search of each. One call fills a block: FAISS would copy a growing index.
-
-    Args:
-        mapped: the index, or a range of it.
-        gpu: number of the GPU.
-        positions: positions of the GPU's vectors in ``mapped``.
-        first_position: position of the first vector of ``mapped`` in the whole index.
-    """
-    faiss = load_faiss()
-    resources = faiss.StandardGpuResources()
-    page = max(1, _PAGE_BYTES // (4 * mapped.d))
-    for first in range(positions.start, positions.stop, page):
-        config = faiss.GpuIndexFlatConfig()
-        config.useFloat16 = True
-        index = faiss.GpuIndexFlat(resources, mapped.d, faiss.METRIC_INNER_PRODUCT, _on_gpu(config, gpu))
-        index.add(mapped.reconstruct_n(first, min(page, positions.stop - first)))
-        index.referenced_objects = [resources]
-        yield _flat_search(index, first_position + first)
-
-
-def _flat_search(index: Any, first_position: int) -> ShardSearch:  # noqa: ANN401
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        scores, positions = index.search(queries, min(k, index.ntotal))
-        return Hits(np.where(positions < 0, positions, positions + first_position), scores)
-
-    return search
 
 
 def _copy_ivf(index: Any, gpu: int) -> ShardSearch:  # noqa: ANN401

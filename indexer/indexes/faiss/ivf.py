@@ -75,7 +75,7 @@ def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, in
     if codec == "pq" and n_subquantizers(build.source.dim) * _MAX_PQ_COMPONENTS < build.source.dim:
         raise InputError(
             f"ivfpq codes {_PQ_COMPONENTS} to {_MAX_PQ_COMPONENTS} components at a time, and the dimension {build.source.dim} cannot be "
-            f"divided so: use ivf or sq8"
+            f"divided so: use ivf or int8"
         )
     folder = build.staging / INTERMEDIATE
     folder.mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ def _train(vectors: CorpusVectors, parameters: Parameters, codec: Codec) -> Any:
     if codec == "pq":  # FAISS trains 16 centroids per subquantiser on 4,096 vectors of the sample
         index = faiss.IndexIVFPQ(quantizer, dim, lists, n_subquantizers(dim), _PQ_BITS, faiss.METRIC_INNER_PRODUCT)
         index.pq.cp.seed, index.pq.cp.min_points_per_centroid = _SEED, 1
-    else:  # no residuals: codes are float16 vectors, and scores equal those of flat-fp16
+    else:  # no residuals: codes are float16 vectors, and scores equal those of exact search over float16
         index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
     index.train(sample)  # trains the product quantiser; the lists' centroids stay the same
     return index

@@ -31,11 +31,7 @@ def select_flat_range(path: Path, mapped: Any, positions: range) -> Any:  # noqa
     """
     faiss = load_faiss()
     check_memory(path, len(positions), mapped.code_size)
-    if isinstance(mapped, faiss.IndexFlat):
-        part = faiss.IndexFlat(mapped.d, mapped.metric_type)
-    else:
-        part = faiss.IndexScalarQuantizer(mapped.d, mapped.sq.qtype, mapped.metric_type)
-        part.sq, part.is_trained = mapped.sq, True
+    part = faiss.IndexFlat(mapped.d, mapped.metric_type)
     if len(positions):
         codes = faiss.rev_swig_ptr(mapped.codes.data(), mapped.ntotal * mapped.code_size).reshape(-1, mapped.code_size)
         part.add_sa_codes(codes[positions.start : positions.stop])

@@ -29,7 +29,7 @@ from wikidx.retrievers.errors import ShardUnavailable
 N = 150
 borders = st.lists(st.integers(0, N), max_size=4)
 MISSING = (0, 17, 18, 149)
-KINDS = ("flat", "flat-fp16", "sq8", "ivf", "ivfpq")
+KINDS = ("flat", "int8", "ivf", "ivfpq")
 quickly = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 
 
@@ -86,7 +86,7 @@ def test_vectors_are_the_whole_index_to_the_bit(
             same(found, expected)
 
 
-@pytest.mark.parametrize("name", ["minilm-sq8", "minilm-ivfpq"])
+@pytest.mark.parametrize("name", ["minilm-int8", "minilm-ivfpq"])
 @pytest.mark.parametrize("refine", [None, 1, 3])
 def test_candidates_are_those_of_the_whole_index(store: PassageStore, vectors: np.ndarray, name: str, refine: int | None) -> None:
     """They are its best by stored codes, ties by row, then ranked by the vectors; not the best of each range."""
@@ -136,27 +136,27 @@ def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
 
 
 def test_another_index_is_refused(vectors: np.ndarray) -> None:
-    expected = index_identity("made", "minilm-sq8")
-    check_identity("made", "minilm-sq8", expected)
+    expected = index_identity("made", "minilm-int8")
+    check_identity("made", "minilm-int8", expected)
     for wrong, what in (
         (expected._replace(fingerprint="1" * 64), "its passages are"),
         (expected._replace(files="1" * 64), "its files are"),
         (expected._replace(vectors="1" * 64), "its vectors are"),
     ):
         with pytest.raises(ArtifactMismatch, match=f"is not the served index: {what} .*, not 111111111111:"):
-            check_identity("made", "minilm-sq8", wrong)
+            check_identity("made", "minilm-int8", wrong)
 
 
 def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_allowed(vectors: np.ndarray) -> None:
-    shards = local_shards("minilm-sq8", (40, 100))
+    shards = local_shards("minilm-int8", (40, 100))
     shards[1].is_lost = True
-    sharded = ShardedIndex("made/minilm-sq8", shards, shards[0].opened.description)
+    sharded = ShardedIndex("made/minilm-int8", shards, shards[0].opened.description)
     with pytest.raises(ShardUnavailable, match="it is lost"):
         sharded.search(vectors[:2], 5)
     unsearched = set[UnsearchedRows]()
     with cancellation_scope(unsearched=unsearched):
         found = sharded.search(vectors[:2], N)
-    assert unsearched == {UnsearchedRows("minilm-sq8", 40, 100)}
+    assert unsearched == {UnsearchedRows("minilm-int8", 40, 100)}
     assert set(found.rows[0]) == {-1, *range(40), *range(100, N)} - set(MISSING)
     with pytest.raises(ShardUnavailable, match="it is lost"):  # after that all rows have to be searched as before
         sharded.scores(vectors[:1], np.array([[45]]))
