@@ -4,7 +4,7 @@ base         Question: the text that a method sees, and the gold data
 reading      read_questions: questions of a file; find_questions: questions of a file or of the sample corpus
 formats      table of the file formats
 open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
-multi_hop    parsers for HotpotQA, 2WikiMultihopQA, StrategyQA
+multi_hop    parsers for HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA
 claims       parser for FEVER
 long_form    parsers for ASQA, ALCE, HalluQA, BEGIN
 kilt         parser for KILT's tasks, such as Wizard of Wikipedia
@@ -13,6 +13,7 @@ json_text    incremental parsing of JSON
 fields       typed access to a record's fields
 sampling     select: questions of a paper's protocol, or a random sample
 protocols    table of the papers' protocols
+sets         table of the sets that are fetched by name
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .formats import FORMATS, Format
 from .protocols import PROTOCOLS, Protocol
 from .reading import SAMPLE, detect_format, find_questions, read_questions, sample_questions
 from .sampling import Selection, sample, select
+from .sets import QuestionSet, find_set, question_sets
 
 __all__ = [
     "FEVER_LABELS",
@@ -31,9 +33,12 @@ __all__ = [
     "Format",
     "Protocol",
     "Question",
+    "QuestionSet",
     "Selection",
     "detect_format",
     "find_questions",
+    "find_set",
+    "question_sets",
     "read_questions",
     "sample",
     "sample_questions",

@@ -13,7 +13,7 @@ from .base import FEVER_LABELS, Question
 from .claims import parse_fever
 from .kilt import parse_kilt
 from .long_form import parse_asqa, parse_begin, parse_halluqa
-from .multi_hop import add_aliases, parse_hotpotqa, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
+from .multi_hop import add_aliases, parse_hotpotqa, parse_musique, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
 from .open_domain import (
     parse_beir,
     parse_dpr,
@@ -136,6 +136,12 @@ _ALL = (
         "{_id, question, answer, type, supporting_facts: [[title, sentence]]}",
         _has("question", "supporting_facts"),
         parse_hotpotqa,
+    ),
+    Format(
+        "musique",
+        "MuSiQue: {id, question, answer, answer_aliases, paragraphs, question_decomposition}",
+        _has("question", "question_decomposition", "paragraphs"),
+        parse_musique,
     ),
     Format("strategyqa", "{qid, question, answer: true or false}", _is_strategyqa, parse_strategyqa),
     Format(

@@ -1,4 +1,4 @@
-"""Multi-hop questions: HotpotQA, 2WikiMultihopQA, StrategyQA."""
+"""Multi-hop questions: HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from wikidx.corpora.errors import InputError
 
 from .base import Question, gold
-from .fields import id_from, record_id, text_from, text_of, texts_of, unique
+from .fields import id_from, objects_of, record_id, text_from, text_of, texts_of, unique
 from .records import Record, read_records
 
 ALIASES_FILE = "id_aliases.json"  # in the zip file of 2WikiMultihopQA's authors; JSON Lines despite its name
@@ -103,6 +103,17 @@ def _extend_answers(question: Question, aliases: Sequence[str]) -> Question:
     if not new:
         return question
     return question._replace(golden_answers=(*question.golden_answers, *new), gold=gold(**question.gold, aliases=new))
+
+
+def parse_musique(record: Record) -> Question:
+    """Parse a MuSiQue question, with its aliases as further answers; a question of MuSiQue-Full may be unanswerable.
+
+    The gold ``titles`` are those of the supporting paragraphs.
+    """
+    answers = (text_of(record, "answer"), *texts_of(record, "answer_aliases")) if record.value.get("answerable", True) else ()
+    titles = [text_from(record, item.get("title"), "title") for item in objects_of(record, "paragraphs") if item.get("is_supporting")]
+    hops = len(objects_of(record, "question_decomposition")) or None
+    return Question(record_id(record), text_of(record, "question"), unique(answers), gold(titles=list(unique(titles)), hops=hops))
 
 
 def parse_strategyqa(record: Record) -> Question:

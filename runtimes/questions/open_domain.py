@@ -94,7 +94,7 @@ def parse_triviaqa(record: Record) -> Question:
 
 def split_article(record: Record) -> Iterator[Record]:
     """Yield the questions of a SQuAD article, each with the article's title. Any other record is yielded unchanged."""
-    if not isinstance(record.value, dict) or "paragraphs" not in record.value:
+    if not isinstance(record.value, dict) or "paragraphs" not in record.value or "question" in record.value:  # MuSiQue's have both
         yield record
         return
     for paragraph in objects_of(record, "paragraphs"):

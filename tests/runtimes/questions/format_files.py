@@ -175,6 +175,32 @@ FORMAT_FILES = (
         ),
         [item("What?", "Lima", "LIMA", id="tc_2")],
     ),
+    FormatFile(
+        "musique",
+        "",
+        lines(
+            {
+                "id": "2hop__1_2",
+                "paragraphs": [
+                    {"idx": 0, "title": "The Nile", "paragraph_text": "It ends in Egypt.", "is_supporting": True},
+                    {"idx": 1, "title": "Lima", "paragraph_text": "A city.", "is_supporting": False},
+                ],
+                "question": "Where does the longest river end?",
+                "question_decomposition": [
+                    {"id": 1, "question": "longest river", "answer": "Nile", "paragraph_support_idx": 0},
+                    {"id": 2, "question": "#1 >> end", "answer": "Egypt", "paragraph_support_idx": 0},
+                ],
+                "answer": "Egypt",
+                "answer_aliases": ["EG", "Egypt"],
+                "answerable": True,
+            },
+            {"id": "2hop__3_4", "question": "Who?", "question_decomposition": [], "paragraphs": [], "answer": "x", "answerable": False},
+        ),
+        [
+            item("Where does the longest river end?", "Egypt", "EG", id="2hop__1_2", titles=["The Nile"], hops=2),
+            item("Who?", id="2hop__3_4"),
+        ],
+    ),
     FormatFile("squad", "", json.dumps({"version": "v2.0", "data": _SQUAD}), _SQUAD_QUESTIONS),
     FormatFile("squad", "data first", json.dumps({"data": _SQUAD, "version": "v2.0"}, indent=1), _SQUAD_QUESTIONS),
     FormatFile(

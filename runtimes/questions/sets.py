@@ -1,0 +1,80 @@
+"""The table of question sets that ``idx questions`` fetches, ``sets.csv``: a line for each split of a set.
+
+Columns: name and split; number of questions, as published; format (a name in ``FORMATS``); size and sha256 of the published file, if known;
+its address; in an archive, the file of questions and further files that its reader needs. A set's name alone means the first of its splits.
+
+Sources of the addresses: facebookresearch/DPR (dpr/data/download_data.py), the READMEs of KILT, ALCE, ASQA, HotpotQA, 2WikiMultihopQA and
+natural-questions, huggingface/datasets 2.0 (FEVER), google/BIG-bench. PopQA's file is its authors' on the Hugging Face hub; MuSiQue's is a
+copy there, as the authors' archive has no direct address. Sources of the checksums: the file itself, huggingface/datasets 2.0
+(``dataset_infos.json``), or projects that state them for the same address.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from wikidx.corpora.passage import SourceFile
+from wikidx.corpora.registry import unknown_name_error
+
+
+class QuestionSet(NamedTuple):
+    """One split of a set of questions, a line of the table.
+
+    Attributes:
+        name: name of the set.
+        split: name of the split.
+        n: number of questions.
+        format: a name in ``FORMATS``.
+        file: the published file; without a checksum, that of the first download counts.
+        members: in an archive, the file of questions and further files that its reader needs; else empty.
+        note: what distinguishes the set; may be empty.
+    """
+
+    name: str
+    split: str
+    n: int
+    format: str
+    file: SourceFile
+    members: tuple[str, ...]
+    note: str
+
+    @property
+    def key(self) -> str:
+        """The name of this split, such as ``nq:test``."""
+        return f"{self.name}:{self.split}"
+
+
+@cache
+def question_sets() -> tuple[QuestionSet, ...]:
+    """Return the table."""
+    text = resources.files(__package__).joinpath("sets.csv").read_text(encoding="utf-8")
+    return tuple(map(_parse, csv.DictReader(text.splitlines())))
+
+
+def find_set(name: str) -> QuestionSet | None:
+    """Return the split that ``NAME`` or ``NAME:SPLIT`` means; None if there is no such set.
+
+    Raises:
+        UnknownNameError: the set has no such split.
+    """
+    name, colon, split = name.partition(":")
+    splits = {entry.split: entry for entry in question_sets() if entry.name == name}
+    if not splits:
+        return None
+    if colon and split not in splits:
+        raise unknown_name_error(f"split of '{name}'", split, splits)
+    return splits[split] if colon else next(iter(splits.values()))
+
+
+def _parse(row: dict[str, str]) -> QuestionSet:
+    url = row["url"]
+    file = SourceFile(
+        name=url.partition("?")[0].rpartition("/")[2],
+        url=url,
+        n_bytes=int(row["bytes"]) if row["bytes"] else None,
+        sha256=row["sha256"] or None,
+    )
+    return QuestionSet(row["name"], row["split"], int(row["questions"]), row["format"], file, tuple(row["members"].split()), row["note"])
