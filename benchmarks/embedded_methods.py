@@ -169,7 +169,7 @@ def _percent(n: int, total: int) -> float:
 
 
 def _read(folder: Path) -> list[Mapping[str, Any]]:
-    return list(read_predictions(folder).records.values()) if (folder / PREDICTIONS).is_file() else []
+    return list(dict(read_predictions(folder)).values()) if (folder / PREDICTIONS).is_file() else []
 
 
 def _print_estimate(name: str, part: _Part, arguments: argparse.Namespace) -> None:

@@ -149,6 +149,14 @@ class ServerClient:
         """Return the served corpora by name, the default first; raises as ``search`` does."""
         return self._request("GET", "/v1/indexes", "the served corpora", _read_corpora)
 
+    def served(self, corpus: str | None) -> ServedCorpus:
+        """Return a served corpus, the first without a name; raises ``UnknownNameError``, and as ``search`` does."""
+        corpora = self.corpora()
+        name = corpus or next(iter(corpora))
+        if name not in corpora:
+            raise unknown_name_error("corpus", name, corpora)
+        return corpora[name]
+
     def send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
         """Send a request once, and return the response of any status; raises ``ServiceError`` without a complete response."""
         if self._pid != os.getpid():  # after a fork, the connections belong to the parent
@@ -266,7 +274,7 @@ class RemoteSearcher(Searcher):
 
     def __len__(self) -> int:
         """Request the number of passages from the server; raises as ``ServerClient.corpora`` does."""
-        return self._served().n_passages
+        return self._client.served(self._corpus).n_passages
 
     def __bool__(self) -> bool:
         return True  # otherwise ``bool`` would request the length from the server
@@ -296,19 +304,12 @@ class RemoteSearcher(Searcher):
         check_ids(ids)
         if not ids:
             return []
-        corpus = self._corpus or self._served().corpus
+        corpus = self._corpus or self._client.served(self._corpus).corpus
         found = self._client.passages(corpus, ids)
         for name in ids:
             if name not in found:
                 raise UnknownNameError(f"no passage of '{corpus}' has the id {name!r:.80}")
         return [found[name] for name in ids]
-
-    def _served(self) -> ServedCorpus:
-        corpora = self._client.corpora()
-        name = self._corpus or next(iter(corpora))
-        if name not in corpora:
-            raise unknown_name_error("corpus", name, corpora)
-        return corpora[name]
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
         """Return rankings without the rows of unavailable shards, and these rows; raises as ``ServerClient.search`` does."""

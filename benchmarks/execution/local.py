@@ -44,7 +44,7 @@ def row(method: str, arguments: argparse.Namespace) -> dict[str, Figure]:
         out = Path(folder) / "run"
         search = [] if method in ("direct", "cot") else ["--corpus", "sample", "--retriever", "bm25"]
         grown = watch([*_IDX, "run", method, "--questions", "sample", *search, *models, "--out", str(out)], out / PREDICTIONS)
-        costs = [record["cost"] for record in read_predictions(out).records.values()]
+        costs = [record["cost"] for record in dict(read_predictions(out)).values()]
         (session,) = json.loads((out / "run.json").read_text(encoding="utf-8"))["sessions"]
     seconds, n = session["seconds"], grown[-1][1]
     return {

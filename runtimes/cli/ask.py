@@ -86,15 +86,14 @@ def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> 
             print_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
     for fallback in prediction.degraded:
         note(f"note: {fallback}")
-    note(("a dry run: " if plan.is_dry else "") + format_cost(prediction.cost, prediction.timing.seconds))
+    note(("a dry run: " if plan.is_dry else "") + format_cost(prediction.cost, prediction.seconds))
 
 
 def format_cost(cost: Cost, seconds: float) -> str:
     """Return the cost and duration of answers as one line of text."""
     return (
         f"{pluralize(cost.calls, 'call')} of models ({cost.prompt_tokens:,}+{cost.completion_tokens:,} tokens), "
-        f"{pluralize(cost.searches, 'search', 'searches')} with {pluralize(cost.queries, 'query', 'queries')}, "
-        f"{pluralize(cost.waves, 'wave')}, {seconds:.1f} s"
+        f"{pluralize(cost.searches, 'search', 'searches')} with {pluralize(cost.queries, 'query', 'queries')}, {seconds:.1f} s"
     )
 
 

@@ -165,8 +165,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    # These modules log that an encoder is timed, the device of a search, and the number of questions that an earlier run answered.
-    for module in ("indexer.estimate", "retrievers.opening", "runtimes.execution.resumable"):
+    # These modules log that an encoder is timed, the device of a search, and what an earlier run left.
+    for module in ("indexer.estimate", "retrievers.opening", "runtimes.execution"):
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:

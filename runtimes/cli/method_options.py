@@ -170,7 +170,11 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
 
     given = SearchTarget(
-        corpus=options.corpus, retriever=options.retriever, url=options.url, api_key=options.api_key, reranker=options.reranker
+        corpus=options.corpus or "",
+        retriever=options.retriever or "",
+        url=options.url,
+        api_key=options.api_key,
+        reranker=options.reranker,
     )
     target = resolve_target(method, options.preset, given, options.search or ())
     check_device(options.device)
@@ -195,7 +199,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     )
     plan.check()
     if target is not None and target.url is None:
-        require_built(target.corpus or "")
+        require_built(target.corpus)
     return plan
 
 

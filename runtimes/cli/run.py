@@ -102,7 +102,7 @@ def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *,
         return
     print_trace(prediction, with_prompts=True)
     first = f"the first of {pluralize(len(questions), 'question')}"
-    note(f"a dry run: {first}; {format_cost(prediction.cost, prediction.timing.seconds)}")
+    note(f"a dry run: {first}; {format_cost(prediction.cost, prediction.seconds)}")
 
 
 def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool) -> None:

@@ -59,21 +59,21 @@ def _text(text: str, style: str) -> Text:
 
 def _headline(step: Step) -> str:
     """Return a one-line description of a request."""
-    wave = f"wave {step.wave + 1}"
+    depth = f"depth {step.depth + 1}"
     match step.request:
         case Generate() as call:
             several = f", {call.n} texts" if call.n > 1 else ""
             schema = f", {type(call.schema).__name__}" if call.schema else ""
-            return f"{wave}: generate as '{call.role}' ({_decoding(call.decoding)}{several}{schema}){_tokens(step)}"
+            return f"{depth}: generate as '{call.role}' ({_decoding(call.decoding)}{several}{schema}){_tokens(step)}"
         case AskYesNo() as call:
-            return f"{wave}: {' or '.join(call.positive)}, or {' or '.join(call.negative)}? as '{call.role}'{_tokens(step)}"
+            return f"{depth}: {' or '.join(call.positive)}, or {' or '.join(call.negative)}? as '{call.role}'{_tokens(step)}"
         case MeanNll() as call:
-            return f"{wave}: likelihood of a text as '{call.role}'{_tokens(step)}"
+            return f"{depth}: likelihood of a text as '{call.role}'{_tokens(step)}"
         case Retrieve() as search:
             rules = "".join(f", {name} {rule}" for name, rule in (("merge", search.merge), ("dedup", search.dedup)) if rule)
-            return f"{wave}: retrieve {search.k}{rules}: {' | '.join(search.queries)}"
+            return f"{depth}: retrieve {search.k}{rules}: {' | '.join(search.queries)}"
         case LookUpTitle() as search:
-            return f"{wave}: look up the title: {search.title}"
+            return f"{depth}: look up the title: {search.title}"
         case Truncate() as cut:
             return f"cut to the {'first' if cut.keep == 'start' else 'last'} {cut.max_tokens} tokens of '{cut.role}'"
         case Note() as note:

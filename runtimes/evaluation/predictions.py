@@ -114,9 +114,8 @@ def load_predictions(path: Path) -> Predictions:
         return _collect(path, read_prediction_records(path))
     if not (path / PREDICTIONS).is_file():
         raise InputError(f"{path} holds no {PREDICTIONS}: name the folder of 'idx run --out', or a file of predictions")
-    lines = read_predictions(path)
-    predictions = _collect(path, iter(lines.records.items()))
-    data_issues = {**predictions.data_issues, ASKED_AGAIN: lines.repeated_ids} if lines.repeated_ids else predictions.data_issues
+    predictions = _collect(path, read_predictions(path))
+    data_issues = {ASKED_AGAIN if kind == DUPLICATE else kind: names for kind, names in predictions.data_issues.items()}
     return predictions._replace(run_json=read_run_json(path), data_issues=data_issues)
 
 

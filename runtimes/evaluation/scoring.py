@@ -43,7 +43,7 @@ RULES = {
     "questions",
 }
 
-COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "waves", "service", "seconds")
+COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "depth", "service", "seconds")
 
 _EXAMPLES = 5
 _MAX_COST = 2**53  # larger values count as not recorded, so that sums stay finite
@@ -67,8 +67,9 @@ class ScoredRun(NamedTuple):
         source: the questions, n in number, and their origin.
         rows: one prediction per question; its answer is None if no prediction matches the question or the prediction has no answer.
         values: metric -> float64 (n,), from 0 to 1; NaN: undefined for the question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. "service" is the time, in seconds, that the question's own requests
-            took; "seconds" the time from its first request to its answer, which includes waiting for other questions.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. "depth" is the number of requests in the longest chain of those that
+            had to be served one after another; "service" the time, in seconds, that the question's own requests took; "seconds" the time
+            from its first request to its answer, which includes waiting for other questions.
         data_issues: key of ``RULES`` -> occurrences.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
         holds_answer: whether the passages have a gold answer, float64 (n,) as ``find_answers`` returns it; empty: not tested.
@@ -196,6 +197,8 @@ def _cost(row: PredictionRow, cost: str) -> float:
         return _number(row.timing.get(cost))
     if cost == "tokens":
         return _number(row.cost.get("prompt_tokens")) + _number(row.cost.get("completion_tokens"))
+    if cost == "depth":
+        return _number(row.cost.get("depth", row.cost.get("waves")))  # its name in older runs
     return _number(row.cost.get(cost))
 
 

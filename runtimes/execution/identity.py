@@ -24,9 +24,8 @@ from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
 
-_PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu pyserini"
+PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu pyserini".split()
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
-_HIDDEN = "…"
 
 
 def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
@@ -92,31 +91,22 @@ def _manifest_digest(manifest: Manifest) -> str:
     return hashlib.sha256((manifest.recipe.to_json() + json.dumps(files, sort_keys=True)).encode()).hexdigest()
 
 
-def describe_served(client: ServerClient, corpus: str | None, retriever: str | None) -> dict[str, Any]:
-    """Return a server's URL, and its corpus and retriever with their fingerprints; None stands for the server's first.
+def describe_served(client: ServerClient, corpus: str, retriever: str) -> dict[str, Any]:
+    """Return a server's URL, and its corpus and retriever with their fingerprints; an empty name stands for the server's first.
 
     Raises:
         ServiceError: the server does not answer, is not an idx server, or is still opening the retriever.
         UnknownNameError: the server does not serve this corpus or retriever.
     """
-    corpora = client.corpora()
-    corpus = corpus or next(iter(corpora))
-    if corpus not in corpora:
-        raise unknown_name_error("corpus", corpus, corpora)
-    offer = corpora[corpus]
+    offer = client.served(corpus)
     retriever = retriever or next(iter(offer.retrievers))
     if retriever not in offer.retrievers:
         raise unknown_name_error("retriever", retriever, offer.retrievers)
     if not offer.retrievers[retriever]:
-        raise NotReady(f"{client.url} is still opening '{retriever}' over '{corpus}': wait for its line 'ready'")
+        raise NotReady(f"{client.url} is still opening '{retriever}' over '{offer.corpus}': wait for its line 'ready'")
     known = {name: list(identity) for name, identity in offer.indexes.items() if name in RetrieverName.parse(retriever).parts}
     fingerprints = {"passages": offer.fingerprint, **known}
-    return {"url": client.url, "corpus": corpus, "retriever": retriever, "fingerprints": fingerprints}
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, of idx and of its main dependencies that are installed."""
-    return package_versions(_PACKAGES.split())
+    return {"url": client.url, "corpus": offer.corpus, "retriever": retriever, "fingerprints": fingerprints}
 
 
 def strip_credentials(text: str) -> str:
@@ -129,13 +119,13 @@ def session() -> dict[str, Any]:
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": ["idx", *redact_command(sys.argv[1:])],
-        "versions": versions(),
+        "versions": package_versions(PACKAGES),
     }
 
 
 def redact_command(arguments: Sequence[str]) -> list[str]:
     """Return a command's arguments without keys and passwords."""
-    text = re.sub(r"((?:^|\0)--api-key[=\0])[^\0]*", rf"\1{_HIDDEN}", "\0".join(arguments))
+    text = re.sub(r"((?:^|\0)--api-key[=\0])[^\0]*", r"\1…", "\0".join(arguments))
     return [strip_credentials(argument) for argument in text.split("\0")]
 
 

@@ -37,16 +37,16 @@ class SearchTarget:
     """The corpus, retriever and search options of a method.
 
     Attributes:
-        corpus: a built corpus, or a corpus served at ``url``; None: the server's first.
-        retriever: an index, or several joined with "+"; None: the server's first, or "bm25" in this process.
+        corpus: a built corpus, or a corpus served at ``url``; empty: the server's first.
+        retriever: an index, or several joined with "+"; empty: the server's first.
         url: URL of a server; None: search in this process.
         api_key: the server's API key.
-        reranker: a cross-encoder for local searches with ``rerank="cross-encoder"``; None: SimLM.
+        reranker: a cross-encoder for local searches; None: they need none.
         options: options of all searches, except ``k``, which each request of the method sets itself.
     """
 
-    corpus: str | None
-    retriever: str | None
+    corpus: str = ""
+    retriever: str = ""
     url: str | None = None
     api_key: str | None = None
     reranker: str | None = None
@@ -97,7 +97,7 @@ class Plan:
 
 
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
-    """Return the user's search target, completed from a preset; None if there is neither a corpus nor a URL.
+    """Return the user's search target, completed from a preset and by defaults; None if there is neither a corpus nor a URL.
 
     ``preset`` is a name of the method's, or "other method/name". ``assignments`` are search options as ``NAME=VALUE``; they replace those
     of ``named``.
@@ -112,15 +112,17 @@ def resolve_target(method: Method, preset: str | None, named: SearchTarget, assi
         raise unknown_name_error(f"preset of '{owner or method.name}'", name, known)
     paper = known[name] if preset is not None else Preset(corpus="", retriever="")
     options = parse_assignments(SearchOptions, assignments, noun="search option", base=paper.search, excluded=("k",))
-    corpus, retriever = named.corpus or paper.corpus or None, named.retriever or paper.retriever or None
-    if corpus is None and named.url is None:
+    corpus, retriever, reranker = named.corpus or paper.corpus, named.retriever or paper.retriever, named.reranker
+    if not corpus and named.url is None:
         given = "--retriever" if named.retriever else "--search" if assignments else "--reranker" if named.reranker else None
         if given:
             raise InputError(f"{given} says how to search, but not where: add --corpus, --preset or --url")
         return None
     if named.url is not None and named.reranker is not None:
         raise InputError("--reranker is for searches on this machine: a server has its own")
-    return dataclasses.replace(named, corpus=corpus, retriever=retriever, options=options)
+    if named.url is None:
+        retriever, reranker = retriever or "bm25", reranker or (RERANKER if options.rerank == "cross-encoder" else None)
+    return dataclasses.replace(named, corpus=corpus, retriever=retriever, reranker=reranker, options=options)
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -132,7 +134,6 @@ def describe(plan: Plan) -> dict[str, Any]:
     models = {
         role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.specs().items()
     }
-    thinking, extra_body = plan.thinking, dict(plan.connection.extra_body)
     return {
         "method": plan.method.name,
         "options": {
@@ -143,8 +144,8 @@ def describe(plan: Plan) -> dict[str, Any]:
         "models": models,
         "search": None if plan.target is None else _describe_search(plan.target, plan.device),
         "context": plan.connection.context,
-        **({"thinking": thinking} if thinking != "off" else {}),
-        **({"extra_body": extra_body} if extra_body else {}),
+        **({"thinking": plan.thinking} if plan.thinking != "off" else {}),
+        **({"extra_body": dict(plan.connection.extra_body)} if plan.connection.extra_body else {}),
     }
 
 
@@ -152,9 +153,9 @@ def _describe_search(target: SearchTarget, device: str) -> dict[str, Any]:
     options = {name: value for name, value in dataclasses.asdict(target.options).items() if name != "k"}
     if target.url is not None:
         return {**_describe_server(target), "options": options}
-    corpus, retriever, reranker = _local_names(target)
-    names = {"corpus": corpus, "retriever": retriever, "reranker": reranker and strip_credentials(reranker), "device": device}
-    return {**names, "fingerprints": local_fingerprints(corpus, retriever), "options": options}
+    reranker = target.reranker and strip_credentials(target.reranker)
+    names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": device}
+    return {**names, "fingerprints": local_fingerprints(target.corpus, target.retriever), "options": options}
 
 
 def _describe_server(target: SearchTarget) -> dict[str, Any]:
@@ -162,12 +163,6 @@ def _describe_server(target: SearchTarget) -> dict[str, Any]:
 
     with contextlib.closing(ServerClient(target.url or "", api_key=target.api_key)) as client:
         return describe_served(client, target.corpus, target.retriever)
-
-
-def _local_names(target: SearchTarget) -> tuple[str, str, str | None]:
-    """Return corpus, retriever and reranker of a search on this machine."""
-    reranker = target.reranker or (RERANKER if target.options.rerank == "cross-encoder" else None)
-    return target.corpus or "", target.retriever or "bm25", reranker
 
 
 @contextlib.contextmanager
@@ -185,9 +180,8 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
     with contextlib.ExitStack() as stack:
         searcher, look_up_title = _open_search(plan, stack)
         given = {role: spec for role, spec in specs.items() if spec != _STAND_IN}
-        replies = ReplyCache(cache) if cache and any(BACKENDS[spec.backend].kind != "script" for spec in given.values()) else None
-        if replies is not None:
-            stack.callback(replies.close)
+        caches = cache is not None and any(BACKENDS[spec.backend].kind != "script" for spec in given.values())
+        replies = stack.enter_context(contextlib.closing(ReplyCache(cache))) if cache and caches else None
         llms = open_llms(given, Settings(plan.connection, replies, plan.device, plan.thinking))
         stack.callback(close_llms, llms.values())
         llms = llms if replies is None else _cache_replies(llms, given, plan, replies)
@@ -224,6 +218,6 @@ def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | No
     from wikidx.corpora.build import open_store
     from wikidx.retrievers.opening import open_searcher
 
-    corpus, retriever, reranker = _local_names(target)
-    searcher, store = open_searcher(corpus, retriever, device=plan.device, reranker=reranker), open_store(corpus)
+    searcher = open_searcher(target.corpus, target.retriever, device=plan.device, reranker=target.reranker)
+    store = open_store(target.corpus)
     return searcher, lambda title: store.get_many(store.rows_with_title(title))

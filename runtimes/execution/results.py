@@ -13,13 +13,11 @@ from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nl
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A request and its result.
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of a request.
 
     Attributes:
-        wave: number of requests of the question that had to be served one after another before this one.
-        request: the request; ``request.path`` holds its labels in the method's trace.
         result: the result; None for a note or after an error.
         error: class and message of the error; None: no error.
         prompt_tokens, completion_tokens: the cost, also counted if the result of an equal request was reused.
@@ -28,15 +26,26 @@ class Step:
         is_reused: whether the result is that of an equal request.
     """
 
-    wave: int
-    request: Request
-    result: Result
+    result: Result = None
     error: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model: str = ""
     seconds: float = field(default=0.0, compare=False)
     is_reused: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Outcome):
+    """A request and its outcome.
+
+    Attributes:
+        depth: number of requests of the question that had to be served one after another before this one.
+        request: the request; ``request.path`` holds its labels in the method's trace.
+    """
+
+    depth: int
+    request: Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +56,6 @@ class Cost:
         calls: number of calls of language models.
         prompt_tokens, completion_tokens: numbers of tokens read and generated.
         searches, queries: numbers of groups of queries, and of queries in all groups.
-        waves: number of requests in the longest chain of those that had to be served one after another.
     """
 
     calls: int = 0
@@ -55,28 +63,12 @@ class Cost:
     completion_tokens: int = 0
     searches: int = 0
     queries: int = 0
-    waves: int = 0
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
         """Return the total cost of several questions."""
         every = list(costs)
         return cls(**{field: sum(getattr(cost, field) for cost in every) for field in cls.__dataclass_fields__})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Timing of a question in its run.
-
-    Attributes:
-        seconds: time from its first request to its answer, with all waiting.
-        service: time that its requests took by themselves, without those that reused a result.
-        reused: number of requests that reused the result of an equal request.
-    """
-
-    seconds: float = 0.0
-    service: float = 0.0
-    reused: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +81,8 @@ class Prediction:
         passages: the evidence of the answer.
         detail: further results of the method, as JSON values.
         steps: all requests with their results, in order.
-        cost: the cost, which does not depend on other questions of the run.
-        timing: the timing, which depends on other questions of the run.
-        degraded: fallbacks used for capabilities that a model lacks.
         error: class and message of the error; None: there is an answer.
+        seconds: time from the first request to the answer, with all waiting for other questions.
     """
 
     id: str
@@ -101,10 +91,30 @@ class Prediction:
     passages: tuple[Passage, ...] = ()
     detail: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    cost: Cost = Cost()
-    timing: Timing = Timing()
-    degraded: tuple[str, ...] = ()
     error: str | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def cost(self) -> Cost:
+        """The cost, which does not depend on other questions of the run."""
+        searches = [step.request for step in self.steps if isinstance(step.request, Retrieve)]
+        return Cost(
+            calls=sum(isinstance(step.request, Call) for step in self.steps),
+            prompt_tokens=sum(step.prompt_tokens for step in self.steps),
+            completion_tokens=sum(step.completion_tokens for step in self.steps),
+            searches=len(searches),
+            queries=sum(len(search.queries) for search in searches),
+        )
+
+    @property
+    def depth(self) -> int:
+        """Number of requests in the longest chain of those that had to be served one after another."""
+        return max((step.depth + 1 for step in self.steps if not isinstance(step.request, IMMEDIATE)), default=0)
+
+    @property
+    def degraded(self) -> list[str]:
+        """Fallbacks used for capabilities that a model lacks, each once."""
+        return list(dict.fromkeys(fallback for result in self.results for fallback in getattr(result, "degraded", ())))
 
     @property
     def models(self) -> list[str]:
@@ -114,12 +124,12 @@ class Prediction:
     @property
     def yes_no_masses(self) -> list[float]:
         """Total probabilities of the two answers, for each yes/no question to a model."""
-        return [step.result.mass for step in self.steps if isinstance(step.result, YesNo)]
+        return [result.mass for result in self.results if isinstance(result, YesNo)]
 
     @property
-    def texts(self) -> list[Gen]:
-        """All generated texts."""
-        return [item for step in self.steps if isinstance(step.result, tuple) for item in step.result if isinstance(item, Gen)]
+    def results(self) -> list[Result | Gen | Passage]:
+        """Results of all steps, with those of several texts or passages one by one."""
+        return [item for step in self.steps for item in (step.result if isinstance(step.result, tuple) else (step.result,))]
 
 
 def count_kinds(texts: Iterable[str]) -> list[tuple[int, str]]:
@@ -142,13 +152,17 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
         "error": prediction.error,
         "passages": [passage._asdict() for passage in prediction.passages],
         "detail": dict(prediction.detail),
-        "degraded": list(prediction.degraded),
-        "cost": asdict(prediction.cost),
-        "timing": asdict(prediction.timing),
+        "degraded": prediction.degraded,
+        "cost": {**asdict(prediction.cost), "depth": prediction.depth},
+        "timing": {
+            "seconds": prediction.seconds,
+            "service": sum(step.seconds for step in prediction.steps if not step.is_reused),
+            "reused": sum(step.is_reused for step in prediction.steps),
+        },
     }
     if masses := prediction.yes_no_masses:
         record["yes_no"] = {"asked": len(masses), "mass": math.fsum(masses) / len(masses)}
-    if texts := prediction.texts:
+    if texts := [result for result in prediction.results if isinstance(result, Gen)]:
         cut, empty = sum(gen.finish == "length" for gen in texts), sum(not gen.text.strip() for gen in texts)
         record["replies"] = {"texts": len(texts), "cut": cut, "empty": empty}
     if prediction.models:
@@ -160,7 +174,7 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
 
 def step_to_json(step: Step) -> dict[str, Any]:
     """Return a step as JSON values."""
-    record: dict[str, Any] = {"wave": step.wave, "path": list(step.request.path), **_request(step.request)}
+    record: dict[str, Any] = {"depth": step.depth, "path": list(step.request.path), **_request(step.request)}
     if not isinstance(step.request, IMMEDIATE):
         record |= {"seconds": round(step.seconds, 6), **({"reused": True} if step.is_reused else {})}
     if step.error is not None:

@@ -115,10 +115,8 @@ class ResumableRun(NamedTuple):
 
     def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, in_flight: int, progress: Progress) -> RunSummary:
         started, known = time.monotonic(), {question.id: question for question in self.questions}
-        todo = {name for name in known if log.is_open(name, retry_failed=self.options.retry_failed)}
+        todo = {name for name in known if name not in log.done or (self.options.retry_failed and log.done[name] is not None)}
         n_done = len(known) - len(todo)
-        if log.n_cut:
-            logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{log.n_cut:,}")
         if n_done:
             logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{len(known):,}")
         progress(n_done, len(known))

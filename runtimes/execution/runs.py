@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-from wikidx.corpora.artifacts.durable import parse_json, sync, write_durably
+from wikidx.corpora.artifacts.durable import parse_json, write_durably
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -27,25 +28,22 @@ _SYNC_EVERY_S = 1.0
 _RECORD_EVERY_S = 10.0
 _SHOWN_CHARACTERS = 60
 
+logger = logging.getLogger(__name__)
+
 
 class RunLog:
     """The open predictions file of a run; created by ``open_run``.
 
     Attributes:
         done: id of a finished question -> its error; None if the question was answered.
-        n_cut: size in bytes of the incomplete last line that was cut off.
         models: the models that answered, as their endpoints name them; recorded in ``run.json``.
     """
 
-    def __init__(self, folder: Path, file: IO[bytes], record: dict[str, Any], done: dict[str, str | None], n_cut: int) -> None:
+    def __init__(self, folder: Path, file: IO[bytes], record: dict[str, Any], done: dict[str, str | None]) -> None:
         self._folder, self._file, self._record = folder, file, record
         self._started = self._synced = time.monotonic()
-        self.done, self.n_cut, self.models = done, n_cut, set[str]()
+        self.done, self.models = done, set[str]()
         self.record_session()
-
-    def is_open(self, question: str, *, retry_failed: bool) -> bool:
-        """Return whether a question must be asked: it is not finished, or it failed and failed questions are retried."""
-        return question not in self.done or (retry_failed and self.done[question] is not None)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a prediction, given as JSON values with ``id`` and ``error``. Non-finite numbers become null."""
@@ -73,8 +71,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
     ``session`` is the record of this start, to which its duration and the models that answered are added.
 
     Raises:
-        InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
-        ArtifactCorrupt: ``run.json`` or a complete line cannot be read.
+        InputError, ArtifactCorrupt: see ``check_settings``; or a complete line cannot be read.
         LockedError: another process has the run open.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,32 +84,20 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         done, n_whole = dict[str, str | None](), 0
         for record, n_whole in _complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
             done[record["id"]] = record["error"]
-        n_cut = os.fstat(file.fileno()).st_size - n_whole
+        if n_cut := os.fstat(file.fileno()).st_size - n_whole:
+            logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{n_cut:,}")
         file.truncate(n_whole)
         sessions = [*earlier, {**session, "predictions_before": len(done)}]
-        log = RunLog(folder, file, {"format": FORMAT, "settings": settings, "sessions": sessions}, done, n_cut)
+        log = RunLog(folder, file, {"format": FORMAT, "settings": settings, "sessions": sessions}, done)
         try:
             yield log
         finally:
             os.fsync(file.fileno())
             log.record_session()
-            sync(folder)
 
 
-class PredictionLines(NamedTuple):
-    """The complete lines of a predictions file.
-
-    Attributes:
-        records: id of a question -> its last line, in the order of the questions' first lines.
-        repeated_ids: the question's id, for each line that replaces an earlier line.
-    """
-
-    records: dict[str, dict[str, Any]]
-    repeated_ids: list[str]
-
-
-def read_predictions(folder: Path) -> PredictionLines:
-    """Return the predictions of a run.
+def read_predictions(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a question's id and prediction for each line of a run, in order; of several lines for one question, the last counts.
 
     Raises:
         InputError: the folder has no predictions.
@@ -121,12 +106,7 @@ def read_predictions(folder: Path) -> PredictionLines:
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError(f"there is no run in {folder}: 'idx run METHOD --questions FILE --out {folder}' makes one")
-    lines = PredictionLines({}, [])
-    for record, _ in _complete_lines(path):
-        if record["id"] in lines.records:
-            lines.repeated_ids.append(record["id"])
-        lines.records[record["id"]] = record
-    return lines
+    yield from ((record["id"], record) for record, _ in _complete_lines(path))
 
 
 def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:

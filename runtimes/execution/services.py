@@ -17,14 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.errors import Unreachable
+from wikidx.runtimes.execution.results import Outcome
 from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.llms.repetition import cut_loop
@@ -53,20 +54,11 @@ class Services:
     search: SearchOptions = SearchOptions()
 
 
-class Outcome(NamedTuple):
-    """The outcome of a request; see the fields of the same names of ``results.Step``."""
+Served = Reply | Result | IdxError
+"""The answer of a service to a request: a model's reply, the result of a search or of a title lookup, or an error."""
 
-    result: Result = None
-    error: IdxError | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    model: str = ""
-    seconds: float = 0.0
-    is_reused: bool = False
-
-
-Deliver = Callable[[Mapping[int, Outcome]], None]
-"""Function that receives outcomes of a batch, by the number of the request; only the first of each request counts."""
+Deliver = Callable[[Mapping[int, Served]], None]
+"""Function that receives answers to requests of a batch, by the number of the request; only the first of each request counts."""
 
 Serve = Callable[[list[Any], Deliver], None]
 """Function that serves a batch of requests. An ``IdxError`` is the outcome of all requests without another."""
@@ -78,7 +70,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._queues: dict[Hashable, _Queue] = {}
-        self._served: _Served = SimpleQueue()
+        self._served: _Outcomes = SimpleQueue()
         self._recent: OrderedDict[Hashable, Outcome] = OrderedDict()
         self._waiting: dict[Hashable, list[Any]] = {}  # key of an open request -> those who wait for it
         self._reused: list[tuple[Any, Outcome]] = []
@@ -92,7 +84,7 @@ class Dispatcher:
         key = self._key(request)
         if key in self._recent:
             self._recent.move_to_end(key)
-            self._reused.append((owner, self._recent[key]._replace(is_reused=True)))
+            self._reused.append((owner, dataclasses.replace(self._recent[key], is_reused=True)))
         elif key in self._waiting:
             self._waiting[key].append(owner)
         else:
@@ -111,14 +103,14 @@ class Dispatcher:
             for key, outcome in served:
                 self._remember(key, outcome)
                 first, *others = self._waiting.pop(key)
-                outcomes += [(first, outcome), *((other, outcome._replace(is_reused=True)) for other in others)]
+                outcomes += [(first, outcome), *((other, dataclasses.replace(outcome, is_reused=True)) for other in others)]
         return outcomes
 
     def serve_immediately(self, request: Request) -> Outcome:
         """Serve a request that waits for nothing: a note or a truncation."""
         if not isinstance(request, Truncate):
             return Outcome()
-        return Outcome(self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
+        return Outcome(result=self._llm(request.role).truncate(request.text, request.max_tokens, keep=request.keep))
 
     def close(self) -> None:
         """Stop the threads after their current calls; return immediately."""
@@ -164,10 +156,10 @@ class Dispatcher:
     def _look_up(self, requests: list[LookUpTitle], deliver: Deliver) -> None:
         if self._services.look_up_title is None:
             raise InputError("the method looks titles up, which needs a corpus on this machine")
-        deliver({n: Outcome(tuple(self._services.look_up_title(request.title))) for n, request in enumerate(requests)})
+        deliver({n: tuple(self._services.look_up_title(request.title)) for n, request in enumerate(requests)})
 
 
-_Served = SimpleQueue[list[tuple[Hashable, Outcome]] | BaseException]
+_Outcomes = SimpleQueue[list[tuple[Hashable, Outcome]] | BaseException]
 
 
 class _Queue:
@@ -179,7 +171,7 @@ class _Queue:
         served: queue of outcomes, each with its request's key; an exception that is no ``IdxError`` is also put there.
     """
 
-    def __init__(self, serve: Serve, concurrency: int | None, served: _Served) -> None:
+    def __init__(self, serve: Serve, concurrency: int | None, served: _Outcomes) -> None:
         self._serve, self._is_batched, self._served = serve, concurrency is None, served
         self._pool = ThreadPoolExecutor(concurrency or 1, thread_name_prefix="service")
         self._added: list[tuple[Hashable, Request]] = []
@@ -213,47 +205,51 @@ class _Queue:
         batch = self._take(len(self._waiting) if self._is_batched else 1)
         missing, last = set(range(len(batch))), time.monotonic()
 
-        def deliver(outcomes: Mapping[int, Outcome]) -> None:
+        def deliver(answers: Mapping[int, Served]) -> None:
             nonlocal last
-            new = {number: outcome for number, outcome in outcomes.items() if number in missing}
+            new = {number: answer for number, answer in answers.items() if number in missing}
             if new:
                 last, share = time.monotonic(), (time.monotonic() - last) / len(new)
                 missing.difference_update(new)
-                self._served.put([(batch[n][0], outcome._replace(seconds=outcome.seconds or share)) for n, outcome in new.items()])
-                for error in {outcome.error for outcome in new.values() if isinstance(outcome.error, Unreachable)}:
-                    self._served.put([(key, Outcome(error=error)) for key, _ in self._take(len(self._waiting))])
+                self._served.put([(batch[number][0], _outcome(answer, share)) for number, answer in new.items()])
+                for error in {answer for answer in new.values() if isinstance(answer, Unreachable)}:
+                    self._served.put([(key, _outcome(error, 0.0)) for key, _ in self._take(len(self._waiting))])
 
         try:
             if batch:
                 self._serve([request for _, request in batch], deliver)
         except IdxError as error:
-            deliver(dict.fromkeys(missing, Outcome(error=error)))
+            deliver(dict.fromkeys(missing, error))
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             self._served.put(error)
 
 
 def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> None:
-    def convert(replies: Mapping[int, Reply | LLMError]) -> None:
-        deliver({number: _outcome(reply) for number, reply in replies.items()})
-
-    convert(dict(enumerate(llm.run(calls, convert))))
+    deliver(dict(enumerate(llm.run(calls, deliver))))
 
 
-def _outcome(reply: Reply | LLMError) -> Outcome:
-    if not isinstance(reply, Reply):
-        return Outcome(error=reply)
-    result = tuple(map(cut_loop, reply.result)) if isinstance(reply.result, tuple) else reply.result
-    return Outcome(result, None, reply.prompt_tokens, reply.completion_tokens, reply.model, reply.seconds or 0.0)
+def _outcome(answer: Served, share: float) -> Outcome:
+    """Return the outcome of a request; ``share`` is its part of the time of its batch, in seconds."""
+    if isinstance(answer, IdxError):
+        return Outcome(error=error_text(answer), seconds=share)
+    if not isinstance(answer, Reply):
+        return Outcome(result=answer, seconds=share)
+    result = tuple(map(cut_loop, answer.result)) if isinstance(answer.result, tuple) else answer.result
+    return Outcome(**{**answer._asdict(), "result": result, "seconds": answer.seconds or share})
 
 
-def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Outcome]:
+def error_text(error: IdxError) -> str:
+    """Return class and message of an error."""
+    return f"{type(error).__name__}: {error}"
+
+
+def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Ranking | IdxError]:
     """Search for all groups. If the search is refused, search for each group alone, so that only invalid groups fail."""
     try:
-        rankings: list[Ranking] = searcher.search_groups(groups, options)
-        return [Outcome(ranking) for ranking in rankings]
+        return list(searcher.search_groups(groups, options))
     except (InputError, ValueError) as error:
         if len(groups) == 1:
-            return [Outcome(error=error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}"))]
-        return [outcome for group in groups for outcome in _search(searcher, [group], options)]
+            return [error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}")]
+        return [answer for group in groups for answer in _search(searcher, [group], options)]
     except IdxError as error:
-        return [Outcome(error=error)] * len(groups)
+        return [error] * len(groups)

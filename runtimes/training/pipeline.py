@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.corpora.artifacts.manifest import package_versions
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
-from wikidx.runtimes.execution.identity import questions_digest, versions
+from wikidx.runtimes.execution.identity import PACKAGES, questions_digest
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.resumable import ResumableRun, RunOptions, RunSummary
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
@@ -145,7 +146,7 @@ def _make(task: Task, out: Path, summary: RunSummary, citation_scorer: RowMetric
     Raises:
         InputError: a file would have no examples. The other files and the manifest are written nevertheless.
     """
-    builder, seed, records = task.builder, task.run_options.seed, read_predictions(out).records
+    builder, seed, records = task.builder, task.run_options.seed, dict(read_predictions(out))
     replies = [Response(item.name, question, records[_record_id(item, question)]) for item in task.sets for question in item.questions]
     responses = [reply for reply in replies if reply.record["error"] is None]
     dataset = builder.build(responses, task.plan.options, task.build_options, seed, citation_scorer)
@@ -167,7 +168,7 @@ def _make(task: Task, out: Path, summary: RunSummary, citation_scorer: RowMetric
         "citations": None if citation_scorer is None else citation_scorer.metadata(),
         "prompts": prompt_hashes([builder.name, "rag"]),
         "seed": seed,
-        "versions": versions(),
+        "versions": package_versions(PACKAGES),
     }
     filled = {name: examples for name, examples in dataset.files.items() if examples}
     manifest = _write(out, builder, dataset._replace(files=filled), metadata)

@@ -45,7 +45,7 @@ def test_the_answer_and_the_passages_used(idx: Command, script: Script) -> None:
     assert (result["method"], result["question"], result["answer"]) == ("rag", LIQUID, "Mercury")
     assert [passage["id"] for passage in result["passages"]] == list(BEST)
     assert result["replies"] == {"texts": 1, "cut": 0, "empty": 0}
-    assert result["cost"] == {"calls": 1, "prompt_tokens": 216, "completion_tokens": 1, "searches": 1, "queries": 1, "waves": 2}
+    assert result["cost"] == {"calls": 1, "prompt_tokens": 216, "completion_tokens": 1, "searches": 1, "queries": 1, "depth": 2}
     (searched, generated) = json.loads(idx(*asked, "--json", "--trace"))["steps"]
     assert (searched["request"], generated["request"], generated["result"][0]["text"]) == ("retrieve", "generate", " Mercury\n")
 
@@ -62,21 +62,21 @@ RECURSION = [
 ]
 TREE = """\
 How long is it?
-├── wave 1: generate as 'know' (greedy, at most 8 tokens), N tokens
+├── depth 1: generate as 'know' (greedy, at most 8 tokens), N tokens
 ├── cut to the last 64 tokens of 'answer'
-├── wave 2: retrieve 1: How long is it?
-├── wave 3: generate as 'relevance' (greedy, at most 8 tokens), N tokens
-├── wave 4: generate as 'decompose' (greedy, at most 256 tokens), N tokens
+├── depth 2: retrieve 1: How long is it?
+├── depth 3: generate as 'relevance' (greedy, at most 8 tokens), N tokens
+├── depth 4: generate as 'decompose' (greedy, at most 256 tokens), N tokens
 ├── sub-question 1
-│   ├── wave 5: generate as 'know' (greedy, at most 8 tokens), N tokens
+│   ├── depth 5: generate as 'know' (greedy, at most 8 tokens), N tokens
 │   ├── cut to the last 64 tokens of 'answer'
-│   ├── wave 6: retrieve 1: What runs through Cairo?
-│   ├── wave 7: generate as 'relevance' (greedy, at most 8 tokens), N tokens
-│   └── wave 8: generate as 'answer' (greedy, at most 256 tokens), N tokens
+│   ├── depth 6: retrieve 1: What runs through Cairo?
+│   ├── depth 7: generate as 'relevance' (greedy, at most 8 tokens), N tokens
+│   └── depth 8: generate as 'answer' (greedy, at most 256 tokens), N tokens
 ├── sub-question 2
-│   ├── wave 5: generate as 'know' (greedy, at most 8 tokens), N tokens
-│   └── wave 6: generate as 'answer' (greedy, at most 256 tokens), N tokens
-├── wave 9: generate as 'answer' (greedy, at most 256 tokens), N tokens
+│   ├── depth 5: generate as 'know' (greedy, at most 8 tokens), N tokens
+│   └── depth 6: generate as 'answer' (greedy, at most 256 tokens), N tokens
+├── depth 9: generate as 'answer' (greedy, at most 256 tokens), N tokens
 └── answer: 6650 km
 """
 
@@ -85,7 +85,7 @@ How long is it?
 def test_the_trace_is_a_tree_of_questions_and_their_steps(idx: Command, script: Script) -> None:
     """Results are one level below their requests; concurrent requests are drawn in their own branches."""
     said = idx("ask", "ra_isf", "How long is it?", "--corpus", "sample", "--llm", script(*RECURSION), "--set", "k=1", "--trace")
-    heads = ("wave", "cut", "sub-question", "answer: ")
+    heads = ("depth", "cut", "sub-question", "answer: ")
     shown = [line for line in said.splitlines() if line == "How long is it?" or line.lstrip("│├└─ ").startswith(heads)]
     assert [_without_counts(line) for line in shown] == TREE.splitlines()
     assert "│   │   └── → Egypt [country-eg#0] 3.707" in said
@@ -107,7 +107,7 @@ def test_a_terminal_is_told_nothing_by_texts(idx: Command, script: Script) -> No
 
 def test_a_dry_run_needs_neither_model_nor_corpus(idx: Command) -> None:
     said = idx("ask", "rag", LIQUID, "--dry-run", "--set", "k=2", "--llm", "hf:/no/such/folder")
-    for part in (LIQUID, "wave 1: retrieve 2", "<title 2>", "[system]\n", "[2] <title 2>\n", "<text of passage 2>", "→ <answer 1>"):
+    for part in (LIQUID, "depth 1: retrieve 2", "<title 2>", "[system]\n", "[2] <title 2>\n", "<text of passage 2>", "→ <answer 1>"):
         assert part in said
     result = json.loads(idx("ask", "refeed", "who?", "--dry-run", "--json", "--set", "samples=2"))
     assert [step["request"] for step in result["steps"] if "request" in step] == ["generate", "retrieve", "generate"]

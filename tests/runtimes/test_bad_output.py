@@ -69,7 +69,7 @@ def test_bad_output(name: str, text: str, tmp_path: Path) -> None:
     assert prediction.cost.calls < 300
     with open_run(tmp_path, {}, {}) as log:
         log.append(prediction_to_json(prediction))
-    (there,) = read_predictions(tmp_path).records.values()
+    (there,) = dict(read_predictions(tmp_path)).values()
     assert there == json.loads(json.dumps(prediction_to_json(prediction)))
     assert there["id"] == "é"
 

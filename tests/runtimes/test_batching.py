@@ -17,7 +17,7 @@ from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import Prediction, Timing
+from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Reply, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
@@ -85,7 +85,7 @@ def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> 
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
-    """Each has four waves, 64 are open at once: 16 batches of a model that takes 50 ms for each. Ten tries: others use the machine too."""
+    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each. Ten tries: others work, too."""
 
     def ask(question: str) -> Run[Answer]:
         passages = yield from retrieve(question, 5)
@@ -111,9 +111,9 @@ def test_all_questions_of_a_method_share_each_wave_s_batch_and_search(name: str)
     predictions = run_all(name, llm, searcher, n=20)
     assert [prediction.error for prediction in predictions] == [None] * 20
     steps = [step for prediction in predictions for step in prediction.steps]
-    asked = {step.wave for step in steps if isinstance(step.request, Generate | AskYesNo | MeanNll)}
-    searched = {step.wave for step in steps if isinstance(step.request, Retrieve)}
-    assert len(llm.batches) <= len(asked)  # fewer where all that a wave asks has been answered before
+    asked = {step.depth for step in steps if isinstance(step.request, Generate | AskYesNo | MeanNll)}
+    searched = {step.depth for step in steps if isinstance(step.request, Retrieve)}
+    assert len(llm.batches) <= len(asked)  # fewer where all calls of a depth have been answered before
     assert searcher.n_calls <= len(searched)
     assert len(llm.batches[0]) >= 20
 
@@ -164,7 +164,7 @@ def test_predictions_of_a_method_depend_on_neither_time_nor_other_questions(name
     def predict(llm: ScriptedLLM, in_flight: int) -> dict[str, Prediction]:
         services = Services(llms=dict.fromkeys(method.roles, llm), searcher=FiveSearcher(), look_up_title=lambda title: [])
         answers = execute(lambda question: method.run(question, method.options()), QUESTIONS[:6], services, in_flight=in_flight)
-        return {prediction.id: dataclasses.replace(prediction, timing=Timing()) for prediction in answers}
+        return {prediction.id: prediction for prediction in answers}
 
     alone = predict(ScriptedLLM(answer), 1)
     assert [prediction.error for prediction in alone.values()] == [None] * 6

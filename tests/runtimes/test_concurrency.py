@@ -61,8 +61,8 @@ def test_neither_a_question_nor_a_branch_waits_for_another() -> None:
     assert [prediction.answer for prediction in predictions][-1] == "slow 0! 1! 2! quick 0! 1! 2!"
     assert max(len(batch) for batch in llm.batches) == 1
     slow = next(prediction for prediction in predictions if prediction.id == "q0")
-    assert [(step.wave, prompt_text(step.request.prompt)[:5]) for step in slow.steps if isinstance(step.request, Generate)] == [
-        (wave, name) for wave in range(3) for name in ("slow ", "quick")
+    assert [(step.depth, prompt_text(step.request.prompt)[:5]) for step in slow.steps if isinstance(step.request, Generate)] == [
+        (depth, name) for depth in range(3) for name in ("slow ", "quick")
     ]
 
 
@@ -84,7 +84,7 @@ def test_the_outcome_of_a_failed_question_does_not_depend_on_time() -> None:
 
         return list(execute(ask, QUESTIONS[:1], Services(llms={"answer": llm})))
 
-    outcomes = [[(step.wave, step.error is None) for step in ask_slow(is_first)[0].steps] for is_first in (True, False)]
+    outcomes = [[(step.depth, step.error is None) for step in ask_slow(is_first)[0].steps] for is_first in (True, False)]
     assert outcomes == [[(0, True), (0, True), (1, False), (1, True)]] * 2
 
 

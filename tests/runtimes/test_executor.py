@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -99,16 +98,12 @@ def uneven(question: str) -> Run[Answer]:
     return Answer("|".join([*texts, *(gen.text for gen in drawn)]), detail={"n": n})
 
 
-def without_timing(predictions: Sequence[Prediction]) -> list[Prediction]:
-    return [dataclasses.replace(prediction, timing=type(prediction.timing)()) for prediction in predictions]
-
-
 def test_results_depend_on_neither_batch_size_nor_order() -> None:
-    wanted = without_timing(run_all(uneven, CountingLLM()))
+    wanted = run_all(uneven, CountingLLM())
     assert len({prediction.answer for prediction in wanted}) == N
     shuffled = random.Random(0).sample(QUESTIONS, N)
     for in_flight, questions in ((1, QUESTIONS), (7, shuffled), (500, shuffled)):
-        assert without_timing(run_all(uneven, CountingLLM(), questions=questions, in_flight=in_flight)) == wanted
+        assert run_all(uneven, CountingLLM(), questions=questions, in_flight=in_flight) == wanted
     other = run_all(uneven, CountingLLM(), seed=1)
     assert all(one.answer != two.answer for one, two in zip(other, wanted, strict=True))
 
@@ -116,12 +111,12 @@ def test_results_depend_on_neither_batch_size_nor_order() -> None:
 def test_costs_are_each_question_s_own() -> None:
     (prediction,) = [p for p in run_all(uneven, CountingLLM()) if p.id == "q3"]
     cost = prediction.cost
-    assert (cost.calls, cost.searches, cost.queries, cost.waves) == (3 * (1 + 3) + 1, 3, 6, 3 * 3 + 1)
+    assert (cost.calls, cost.searches, cost.queries, prediction.depth) == (3 * (1 + 3) + 1, 3, 6, 3 * 3 + 1)
     assert (cost.prompt_tokens, cost.completion_tokens) == (3 * (5 + 3 * 3) + 5, 3 * (2 + 3) + 2)
-    assert prediction.timing.seconds > 0
+    assert prediction.seconds > 0
 
 
-def test_a_wave_is_one_batch_and_one_search() -> None:
+def test_what_waits_is_one_batch_and_one_search() -> None:
     llm, searcher = CountingLLM(), CountingSearcher()
     services = Services(llms={"answer": llm}, searcher=searcher, search=SearchOptions(depth=50))
     predictions = list(execute(lambda question: rag(question, RagOptions(k=3)), QUESTIONS, services, in_flight=100))
@@ -181,7 +176,7 @@ def test_equal_requests_are_served_once_and_cost_each_question_the_same() -> Non
     assert len(searcher.calls) == 1
     assert {prediction.cost for prediction in predictions} == {predictions[0].cost}
     assert predictions[0].cost.calls == 3
-    assert [prediction.timing.reused for prediction in predictions] == [1, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    assert [sum(step.is_reused for step in prediction.steps) for prediction in predictions] == [1, 4, 4, 4, 4, 4, 4, 4, 4, 4]
 
 
 def test_draws_are_never_shared() -> None:
@@ -221,7 +216,7 @@ def test_what_fails_costs_its_question_only() -> None:
     assert predictions[1].steps[0].error == predictions[1].error
 
 
-def test_a_searcher_that_fails_fails_the_questions_of_that_wave() -> None:
+def test_a_searcher_that_fails_fails_the_questions_that_wait() -> None:
     def ask(question: str) -> Run[Answer]:
         yield from retrieve("down" if question == "question 2" else question, 1)
         return Answer("found")
@@ -231,7 +226,7 @@ def test_a_searcher_that_fails_fails_the_questions_of_that_wave() -> None:
     assert predictions[3].error == "IdxError: the index is gone"
 
 
-def test_a_model_that_fails_as_a_whole_fails_the_questions_of_that_wave() -> None:
+def test_a_model_that_fails_as_a_whole_fails_the_questions_that_wait() -> None:
     class Down(CountingLLM):
         def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
             if len(self.batches) == 1:
@@ -261,9 +256,9 @@ def test_steps_are_in_order_with_paths_notes_and_cuts() -> None:
         return Answer(query)
 
     (prediction,) = run_all(ask, CountingLLM(), questions=[Question("q9", "question 9")])
-    kinds = [(type(step.request).__name__, step.request.path, step.wave) for step in prediction.steps]
+    kinds = [(type(step.request).__name__, step.request.path, step.depth) for step in prediction.steps]
     assert kinds == [("Truncate", (), 0), ("Retrieve", ("outer", "inner"), 0), ("Note", (), 1)]
-    assert (prediction.answer, prediction.cost.waves) == ("question 9", 1)
+    assert (prediction.answer, prediction.depth) == ("question 9", 1)
 
 
 def test_each_step_is_told_as_it_comes_and_who_listens_can_end_all() -> None:
@@ -290,7 +285,7 @@ def test_what_a_model_could_not_do_is_said_in_the_prediction() -> None:
         return Answer("")
 
     (prediction,) = execute(ask, QUESTIONS[:1], Services(llms={"answer": llm}))
-    assert prediction.degraded == ("no logprobs", "cut")
+    assert prediction.degraded == ["no logprobs", "cut"]
 
 
 def test_a_role_without_a_model_ends_the_run() -> None:

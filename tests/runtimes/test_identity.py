@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from wikidx.corpora.artifacts.manifest import package_versions
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
@@ -93,5 +94,5 @@ def test_a_command_is_shown_without_its_secrets() -> None:
 
 
 def test_versions() -> None:
-    found = identity.versions()
+    found = package_versions(identity.PACKAGES)
     assert {"python", "numpy", "lmdb", "urllib3"} <= set(found)

@@ -84,7 +84,7 @@ def test_twenty_kills_at_any_moment_lose_no_finished_question(tmp_path: Path) ->
         endpoint.seconds = 0
         for name in ("killed", "whole"):
             assert "107 questions, 107 answered" in idx_process(*asked, "--out", tmp_path / name).out
-    killed, whole = (read_predictions(tmp_path / name).records for name in ("killed", "whole"))
+    killed, whole = (dict(read_predictions(tmp_path / name)) for name in ("killed", "whole"))
     assert {name: without_times(killed[name]) for name in killed} == {name: without_times(whole[name]) for name in whole}
 
 

@@ -53,7 +53,7 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
     ended = idx_process("run", *asked, "--out", tmp_path / "out", "--json")
     report = json.loads(ended.out)
     assert (report["questions"], report["answered"], report["failed"]) == (N_ASKED, N_ASKED, [])
-    records = read_predictions(tmp_path / "out").records
+    records = dict(read_predictions(tmp_path / "out"))
     assert list(map(int, sorted(records, key=int))) == list(range(1, N_ASKED + 1))
     assert 0 < n_before <= N_ASKED
     for record in records.values():
@@ -63,6 +63,6 @@ def test_200_questions(name: str, made: Path, shared_data: Path, tmp_path: Path,
         assert (cost["calls"], cost["searches"]) == (len(calls), len(searches))
         assert cost["queries"] == sum(len(step["queries"]) for step in searches)
         assert [cost["prompt_tokens"], cost["completion_tokens"]] == [sum(step["tokens"][side] for step in calls) for side in (0, 1)]
-        assert cost["waves"] == 1 + max(step["wave"] for step in steps if "request" in step and step["request"] != "truncate")
+        assert cost["depth"] == 1 + max(step["depth"] for step in steps if "request" in step and step["request"] != "truncate")
         assert record["golden_answers"]
         assert record["timing"]["seconds"] > 0

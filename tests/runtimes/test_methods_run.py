@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -21,7 +20,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.results import Prediction, Timing, prediction_to_json
+from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
@@ -63,7 +62,7 @@ def predictions(name: str, llm: LLM) -> list[Prediction]:
         look_up_title=lambda title: store.get_many(store.rows_with_title(title)),
     )
     finished = execute(lambda question: method.run(question, options), asked, services, in_flight=2)
-    return sorted((dataclasses.replace(one, timing=Timing()) for one in finished), key=lambda one: int(one.id))
+    return sorted(finished, key=lambda one: int(one.id))
 
 
 @pytest.mark.usefixtures("sample_home")

@@ -32,7 +32,7 @@ def everything(question: str) -> Run[Answer]:
 FOUND = [{"id": text, "title": f"T {text}", "score": 1.0} for text in ("who?", "more")]
 STEPS: list[dict[str, object]] = [
     {
-        "wave": 0,
+        "depth": 0,
         "path": ["first"],
         "request": "retrieve",
         "queries": ["who?", "more"],
@@ -42,7 +42,7 @@ STEPS: list[dict[str, object]] = [
         "result": FOUND,
     },
     {
-        "wave": 1,
+        "depth": 1,
         "path": [],
         "request": "generate",
         "role": "answer",
@@ -55,7 +55,7 @@ STEPS: list[dict[str, object]] = [
         "tokens": [1, 1],
     },
     {
-        "wave": 2,
+        "depth": 2,
         "path": [],
         "request": "yes_no",
         "role": "judge",
@@ -65,7 +65,7 @@ STEPS: list[dict[str, object]] = [
         "tokens": [2, 1],
     },
     {
-        "wave": 3,
+        "depth": 3,
         "path": [],
         "request": "nll",
         "role": "answer",
@@ -74,9 +74,9 @@ STEPS: list[dict[str, object]] = [
         "result": {"total": 4.0, "n_tokens": 2, "degraded": [], "mean": 2.0},
         "tokens": [1, 0],
     },
-    {"wave": 4, "path": [], "note": "ünïcode", "data": {"kept": [1]}},
-    {"wave": 4, "path": [], "request": "truncate", "role": "answer", "text": "a b c", "max_tokens": 1, "keep": "start", "result": "a"},
-    {"wave": 4, "path": [], "request": "look_up", "title": "T", "result": [{"id": "1", "title": "T1"}]},
+    {"depth": 4, "path": [], "note": "ünïcode", "data": {"kept": [1]}},
+    {"depth": 4, "path": [], "request": "truncate", "role": "answer", "text": "a b c", "max_tokens": 1, "keep": "start", "result": "a"},
+    {"depth": 4, "path": [], "request": "look_up", "title": "T", "result": [{"id": "1", "title": "T1"}]},
 ]
 
 
@@ -101,7 +101,7 @@ def test_every_kind_of_step_is_told() -> None:
         ],
         "detail": {"tree": {"depth": 1}},
         "degraded": [],
-        "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "waves": 5},
+        "cost": {"calls": 3, "prompt_tokens": 4, "completion_tokens": 2, "searches": 1, "queries": 2, "depth": 5},
         "yes_no": {"asked": 1, "mass": 1.0},
         "replies": {"texts": 1, "cut": 0, "empty": 0},
     }

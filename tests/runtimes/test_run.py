@@ -42,7 +42,7 @@ def lines(out: Path) -> list[dict[str, Any]]:
 
 def outcome(out: Path) -> dict[str, dict[str, Any]]:
     """Return the predictions of a run but for their times."""
-    return {name: without_times(record) for name, record in read_predictions(out).records.items()}
+    return {name: without_times(record) for name, record in dict(read_predictions(out)).items()}
 
 
 def run_record(out: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     out, model = tmp_path / "out", script({"match": "", "text": "Mercury"})
     output = idx("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
     assert output == f"{out}: 107 questions, 107 answered, 0 failed\n"
-    records = read_predictions(out).records
+    records = dict(read_predictions(out))
     for one in sample.questions():
         record = records[one.id]
         assert (record["question"], record["golden_answers"], record["answer"], record["error"]) == (
@@ -284,7 +284,7 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (12, [], 4)
     assert len(answered) == 12
     assert len(lines(out)) == 16
-    assert all(record["error"] is None for record in read_predictions(out).records.values())
+    assert all(record["error"] is None for record in dict(read_predictions(out)).values())
 
 
 @pytest.mark.usefixtures("sample_home")
@@ -353,7 +353,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(script: Script, tmp_p
 def test_a_dry_run_shows_the_first_question_and_writes_nothing(idx: Command, tmp_path: Path) -> None:
     asked = ("run", "rag", "--questions", questions(tmp_path, "one?", "two?"), "--out", tmp_path / "out", "--dry-run")
     output = idx(*asked)
-    assert output.startswith("one?\n├── wave 1: retrieve 5: one?\n")
+    assert output.startswith("one?\n├── depth 1: retrieve 5: one?\n")
     assert "[user]" in output
     assert "two?" not in output
     shown = json.loads(idx(*asked, "--json"))

@@ -27,7 +27,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_line_is_there_as_soon_as_it_is_appended(tmp_path: Path) -> None:
     with open_run(tmp_path / "a" / "run", SETTINGS, {"command": ["idx"]}) as log:
-        assert (log.done, log.n_cut) == ({}, 0)
+        assert log.done == {}
         for number in range(3):
             log.append(record(str(number)))
             assert [line["id"] for line in lines(tmp_path / "a" / "run")] == [str(one) for one in range(number + 1)]
@@ -47,8 +47,9 @@ def test_the_time_of_a_run_is_known_after_a_kill(tmp_path: Path, monkeypatch: py
             assert [session["seconds"] >= 0.01 for session in sessions] == [True] * (1 + before)
 
 
-def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path) -> None:
+def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """For every possible length of the file, complete lines count, and an incomplete one is cut off and written again."""
+    caplog.set_level("INFO")
     with open_run(tmp_path, SETTINGS, {}) as log:
         for name in ("a", "b"):
             log.append(record(name))
@@ -59,7 +60,9 @@ def test_it_goes_on_behind_whatever_bytes_a_kill_left(tmp_path: Path) -> None:
         with open_run(tmp_path, SETTINGS, {}) as log:
             done = ["a", "b"][: (n_bytes >= first) + (n_bytes == len(whole))]
             assert list(log.done) == done
-            assert log.n_cut == n_bytes - (len(whole) if len(done) == 2 else first * len(done))
+            n_cut = n_bytes - (len(whole) if len(done) == 2 else first * len(done))
+            assert [f"of {n_cut:,} bytes was cut off" in message for message in caplog.messages] == [True] * (n_cut > 0)
+            caplog.clear()
             for name in ("a", "b")[len(done) :]:
                 log.append(record(name))
         assert (tmp_path / PREDICTIONS).read_bytes() == whole
@@ -75,7 +78,7 @@ def test_the_last_line_of_a_question_counts(tmp_path: Path) -> None:
         log.append(record("a"))
         assert log.done == {"a": None, "b": None}
     assert [line["id"] for line in lines(tmp_path)] == ["a", "b", "a"]
-    assert read_predictions(tmp_path).records == {"a": record("a"), "b": record("b")}
+    assert dict(read_predictions(tmp_path)) == {"a": record("a"), "b": record("b")}
 
 
 def test_other_settings_are_refused_and_all_of_them_named(tmp_path: Path) -> None:
@@ -138,4 +141,4 @@ def test_predictions_of_an_unknown_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds predictions.jsonl without run.json"), open_run(tmp_path, SETTINGS, {}):
         pass
     with pytest.raises(InputError, match="there is no run"):
-        read_predictions(tmp_path / "none")
+        dict(read_predictions(tmp_path / "none"))

@@ -29,7 +29,7 @@ def run(
 ) -> ScoredRun:
     questions = tuple(Question(item, f"{item}?", (item,)) for item in ids)
     rows = tuple(PredictionRow(item, f"{name} {item}") for item in ids)
-    costs = {cost: np.full(len(ids), np.nan if cost == "waves" else 2.0) for cost in COSTS}
+    costs = {cost: np.full(len(ids), np.nan if cost == "depth" else 2.0) for cost in COSTS}
     read = Predictions(Path(name), {row.id: row for row in rows}, {})
     source, facts = RunQuestions(questions, "", ""), RunFacts(method, "Qwen", "bm25", "wiki2018", "0")
     return ScoredRun(name, dataset, facts, read, source, rows, {metric: np.array(values, np.float64)}, costs, {}, {})
@@ -150,7 +150,7 @@ def test_a_report_says_whose_each_figure_is() -> None:
     values = json.loads(json.dumps(comparison_json(comparison), allow_nan=False))
     assert {item["note"] for item in values["papers"]} == {"the paper's own figure"}
     assert values["differences"][0]["difference"] == 0.5
-    assert values["runs"][0]["costs"]["waves"]["mean"] is None
+    assert values["runs"][0]["costs"]["depth"]["mean"] is None
 
 
 def test_every_question_with_every_answer() -> None:

@@ -149,11 +149,17 @@ def test_questions_of_each_type() -> None:
 
 
 def test_costs_are_nan_where_they_are_not_recorded() -> None:
-    row = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1}, timing={"seconds": 0.5})
+    row = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1, "depth": 3}, timing={"seconds": 0.5})
     scored = score_run("run", Predictions(Path("run"), {"1": row, "2": PredictionRow("2", "y")}, {}), SOURCE, [])
-    assert [scored.costs[cost][0] for cost in ("tokens", "calls", "seconds")] == [12, 1, 0.5]
+    assert [scored.costs[cost][0] for cost in ("tokens", "calls", "depth", "seconds")] == [12, 1, 3, 0.5]
     assert np.isnan(scored.costs["queries"][0])
     assert all(np.isnan(values[1:]).all() for values in scored.costs.values())
+
+
+def test_the_depth_of_older_runs_is_read_under_its_former_name() -> None:
+    row = PredictionRow("1", "x", cost={"calls": 1, "depth": 2})
+    scored = score_run("run", Predictions(Path("run"), {"1": row}, {}), SOURCE, [])
+    assert scored.costs["depth"][0] == 2
 
 
 class AnswerLength:

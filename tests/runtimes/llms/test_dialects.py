@@ -184,9 +184,9 @@ def test_no_more_requests_are_sent_at_once_than_a_server_has_slots() -> None:
         with arrived:
             n_arrived += 1
             excess.append(n_arrived - n_answered > most)
-            last_of_wave = -(-n_arrived // most) * most
+            last_of_batch = -(-n_arrived // most) * most
             arrived.notify_all()
-            assert arrived.wait_for(lambda: n_arrived >= last_of_wave, timeout=30)
+            assert arrived.wait_for(lambda: n_arrived >= last_of_batch, timeout=30)
         time.sleep(0.02)  # time in which one request too many would arrive
         with arrived:
             n_answered += 1

@@ -22,23 +22,23 @@ class Driven:
 
     Attributes:
         answer: its result.
-        waves: the requests that were pending together, in order, without notes.
+        levels: the requests that were pending together, in order, without notes.
         notes: its notes in the trace.
     """
 
     answer: Answer
-    waves: list[list[Request]]
+    levels: list[list[Request]]
     notes: list[Note]
 
     @property
     def requests(self) -> list[Request]:
         """All requests in order."""
-        return [request for wave in self.waves for request in wave]
+        return [request for level in self.levels for request in level]
 
     @property
     def outline(self) -> list[list[str]]:
-        """For each wave the kinds of its requests: "retrieve", "look up", or the role, with "?" for yes/no and "nll" for scorings."""
-        return [[kind(request) for request in wave] for wave in self.waves]
+        """For each level the kinds of its requests: "retrieve", "look up", or the role, with "?" for yes/no and "nll" for scorings."""
+        return [[kind(request) for request in level] for level in self.levels]
 
     def prompts(self, role: str) -> list[str]:
         """The prompts of a role, as text, in order."""
@@ -85,20 +85,20 @@ def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canne
         assert given is not left, f"no result is left for {request}"
         return as_result(request, given)
 
-    waves: list[list[Request]] = []
+    levels: list[list[Request]] = []
     notes: list[Note] = []
-    levels = _in_levels(run)
+    running = _in_levels(run)
     results: list[Result] | None = None
     while True:
         try:
-            requests = next(levels) if results is None else levels.send(results)
+            requests = next(running) if results is None else running.send(results)
         except StopIteration as stop:
             assert left is None or next(left, left) is left, "results are left over"
-            return Driven(stop.value, waves, notes)
+            return Driven(stop.value, levels, notes)
         notes += [request for request in requests if isinstance(request, Note)]
-        wave: list[Request] = [request for request in requests if not isinstance(request, Note | Truncate)]
-        if wave:
-            waves.append(wave)
+        level: list[Request] = [request for request in requests if not isinstance(request, Note | Truncate)]
+        if level:
+            levels.append(level)
         results = [_at_once(request) if isinstance(request, Note | Truncate) else result(request) for request in requests]
 
 

@@ -159,7 +159,7 @@ DRAWN = [("A?", "a"), ("B?", "b"), ("C?", "c")]
 def test_drawn_demonstrations_have_the_passages_of_their_own_searches() -> None:
     driven = run("rag", {}, [FIVE[:1], FIVE[1:2], FIVE[2:3], FIVE[3:], "Ada"], DRAWN, shots=2, k=4)
     assert driven.queries == [("A?",), ("B?",), ("C?",), ("Who?",)]
-    assert {request.path for request in driven.waves[0]} == {("demonstrations",)}
+    assert {request.path for request in driven.levels[0]} == {("demonstrations",)}
     call = driven.requests[-1]
     assert isinstance(call, Generate)
     shown = [turn.content for turn in call.prompt[1:] if isinstance(turn, Message)]

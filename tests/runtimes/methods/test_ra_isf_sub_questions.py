@@ -45,7 +45,7 @@ def test_sub_questions_are_solved_side_by_side_and_put_together() -> None:
         ["answer"],
     ]
     assert driven.queries == [("Did he refuse?",), ("Which gang is its rival?",)]
-    assert [request.path for request in driven.waves[4]] == [("sub-question 1",), ("sub-question 2",)]
+    assert [request.path for request in driven.levels[4]] == [("sub-question 1",), ("sub-question 2",)]
     final = driven.prompts("answer")[-1]
     assert "1. Which gang is his?\nAnswer: Crips\n2. Which gang is its rival?\nAnswer: Bloods" in final
     assert "Question: Did he refuse?" in final

@@ -28,7 +28,7 @@ def test_the_likeliest_sample_stands_for_the_initial_answers() -> None:
     assert run("Who?", [DRAWS, FOUND, said("Mary", 0.39)], samples=4).answer.text == "Mary"
 
 
-def test_the_greedy_answer_may_stand_for_them_and_takes_no_wave() -> None:
+def test_the_greedy_answer_may_stand_for_them_and_takes_no_step() -> None:
     driven = run("Who?", [DRAWS, said("Greedy", 0.2), FOUND, said("Mary", 0.3)], samples=4, initial_candidate="greedy")
     assert driven.outline == [["answer", "answer"], ["retrieve"], ["answer"]]
     sampled, greedy, _ = calls(driven)

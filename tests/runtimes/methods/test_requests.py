@@ -69,10 +69,10 @@ def test_a_search_needs_a_query() -> None:
         next(retrieve([], 5))
 
 
-def test_cutting_a_text_takes_no_wave() -> None:
+def test_cutting_a_text_takes_no_step() -> None:
     def run() -> Run[Answer]:
         texts = yield from gather([truncate("a b c", 2), truncate("a b c", 2, keep="end")])
         return Answer("|".join(texts))
 
     driven = drive(run(), [])
-    assert (driven.waves, driven.answer.text) == ([], "a b|b c")
+    assert (driven.levels, driven.answer.text) == ([], "a b|b c")

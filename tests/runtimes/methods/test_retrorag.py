@@ -228,7 +228,7 @@ def test_five_rounds_by_default_with_five_of_everything() -> None:
     assert driven.answer.detail["n_rounds"] == 5
     assert len(driven.queries) == 5
     assert {request.k for request in driven.requests if hasattr(request, "k")} == {5}
-    scored = [len(wave) for wave in driven.outline if set(wave) == {"evidence?"}]
+    scored = [len(level) for level in driven.outline if set(level) == {"evidence?"}]
     assert scored == [5, 4, 10, 4, 10, 4, 10, 4, 10]
     assert [prompt.count("Inference ") for prompt in driven.prompts("answer")] == [0, 4, 5, 5, 5]
     assert driven.answer.passages == tuple(Passage(f"0-{place}", "T", f"text 0 {place}") for place in range(5))  # ties: the older
@@ -284,7 +284,7 @@ def test_without_updating_evidence_grows_or_stays_as_it_first_was() -> None:
         return [result for round_ in rounds[:n_rounds] for result in round_]
 
     grown = drive(retrorag(Q, options(update_evidence=False)), canned(3))
-    assert "evidence?" not in {kind for wave in grown.outline for kind in wave}
+    assert "evidence?" not in {kind for level in grown.outline for kind in level}
     assert grown.answer.passages == (A, B, C, D)
     assert "- X is so.\n- Y is so.\n- W is so." in grown.prompts("answer")[2]
 

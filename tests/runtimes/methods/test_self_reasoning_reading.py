@@ -126,7 +126,7 @@ def test_noise_replaces_a_share_of_the_passages_in_their_places(noise: float, n_
     assert replaced == (set(range(5)) if n_replaced else set())
 
 
-def test_noise_comes_from_another_question_in_the_same_wave() -> None:
+def test_noise_comes_from_another_question_at_the_same_time() -> None:
     run = self_reasoning(Q, options(k=5, noise=0.5, noise_questions=(Q, "Other?", Q)))
     driven = drive(run, [passages_named("own", 5), passages_named("noise", 5), trajectory()])
     assert driven.outline == [["retrieve", "retrieve"], ["answer"]]

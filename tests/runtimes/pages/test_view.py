@@ -36,18 +36,18 @@ def generated(text: str, finish: str = "stop", **more: object) -> dict[str, Any]
     gen = {"text": text, "finish": finish, "mean_nll": None, "degraded": [], **more}
     prompt = [{"role": "user", "content": f"Which metal? {HOSTILE}"}]
     call = {"request": "generate", "role": "answer", "prompt": prompt, "decoding": {"max_tokens": 9}, "n": 1}
-    return {"wave": 1, "path": ["sub-question 1"], **call, "result": [gen], "tokens": [12, 3]}
+    return {"depth": 1, "path": ["sub-question 1"], **call, "result": [gen], "tokens": [12, 3]}
 
 
-SEARCH = {"wave": 0, "path": [], "request": "retrieve", "queries": ["liquid metal"], "k": 2, "merge": None, "dedup": None}
+SEARCH = {"depth": 0, "path": [], "request": "retrieve", "queries": ["liquid metal"], "k": 2, "merge": None, "dedup": None}
 HITS = [{"id": "p1", "title": "Mercury (element)", "score": 3.5}, {"id": "p2", "title": HOSTILE, "score": 1.0}]
-VERDICT = {"wave": 2, "path": ["sub-question 1", "relevance"], "request": "yes_no", "role": "answer", "prompt": "is it?"}
+VERDICT = {"depth": 2, "path": ["sub-question 1", "relevance"], "request": "yes_no", "role": "answer", "prompt": "is it?"}
 YES = {"words": [["yes"], ["no"]], "result": {"p_positive": 0.9, "p_negative": 0.05, "score": 0.947}, "tokens": [5, 1]}
 STEPS = [
     {**SEARCH, "result": HITS},
     generated("Mercury", reasoning=f"It is liquid. {HOSTILE}"),
     {**VERDICT, **YES},
-    {"wave": 2, "path": [], "note": "judged", "data": {"why": HOSTILE}},
+    {"depth": 2, "path": [], "note": "judged", "data": {"why": HOSTILE}},
 ]
 
 

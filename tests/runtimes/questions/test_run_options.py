@@ -40,7 +40,7 @@ def test_a_sample_is_asked_and_recorded(idx: Command, file: Path, model: str, tm
     command = ("run", "direct", "--questions", file, "--llm", model, "--out", out)
     idx(*command, "--sample", "6", "--sample-seed", "4")
     drawn = sample(every, 6, 4)
-    assert sorted(read_predictions(out).records) == sorted(one.id for one in drawn)
+    assert sorted(dict(read_predictions(out))) == sorted(one.id for one in drawn)
     digest = questions_digest([(one.id, one.text, one.golden_answers) for one in drawn])
     assert settings(out) == {"sha256": digest, "n": 6, "sample": {"n": 6, "seed": 4}}
     before = (out / "predictions.jsonl").read_bytes()
@@ -82,7 +82,7 @@ def test_a_format_is_forced(idx: Command, file: Path, model: str, tmp_path: Path
         array({"_id": "a", "question": "Who?", "answer": "b", "supporting_facts": [["T", 0]]}), encoding="utf-8"
     )
     idx(*command, tmp_path / "hotpot.json", "--format", "hotpotqa")
-    assert read_predictions(tmp_path / "out").records["a"]["golden_answers"] == ["b"]
+    assert dict(read_predictions(tmp_path / "out"))["a"]["golden_answers"] == ["b"]
 
 
 def test_the_sample_corpus_names_its_gold_passages() -> None:
