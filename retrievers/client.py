@@ -215,7 +215,7 @@ class ServerClient:
         """Return the error for a request without a complete answer."""
         cause = error.args[-1] if isinstance(error, ProtocolError) else error.__cause__
         if isinstance(error, TimedOut) and not isinstance(error, NewConnectionError):
-            return DeadlineExceeded(f"{self.url} did not answer in time")
+            return DeadlineExceeded(f"{self.url} did not answer within {self._timeout:g} s: give it more time, or fewer queries at once")
         if isinstance(cause, IncompleteRead) or isinstance(error, IncompleteRead):
             return Unreachable(f"{self.url} closed the connection before its answer was whole")
         if _is_closed(error):

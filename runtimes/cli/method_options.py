@@ -105,17 +105,15 @@ class PlanOptions:
     api_key: Annotated[
         str | None, typer.Option(envvar="IDX_API_KEY", help="API key of the server at --url; endpoints use OPENAI_API_KEY.")
     ] = None
+    search_timeout: Annotated[
+        float, typer.Option(min=0.1, help="Maximum time until the server at --url has answered a batch of searches, in seconds.")
+    ] = 60.0
     device: Annotated[str, typer.Option(help="Device of local models, encoders and indexes: auto, cpu, cuda, cuda:1, mps.")] = "auto"
     concurrency: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: the number of its slots, at most 16."),
     ] = None
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, help="Maximum time until an endpoint begins its answer, and until the server at --url has answered, in seconds."
-        ),
-    ] = 600.0
+    timeout: Annotated[float, typer.Option(min=0.1, help="Maximum time until an endpoint begins its answer, in seconds.")] = 600.0
     token_timeout: Annotated[
         float, typer.Option(min=0.1, help="Maximum time from a token of an endpoint's answer to the next, in seconds.")
     ] = 120.0
@@ -174,6 +172,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         retriever=options.retriever or "",
         url=options.url,
         api_key=options.api_key,
+        timeout=options.search_timeout,
         reranker=options.reranker,
     )
     target = resolve_target(method, options.preset, given, options.search or ())

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
 
 PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu pyserini".split()
-_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def describe_served(client: ServerClient, corpus: str, retriever: str) -> dict[s
 
 def strip_credentials(text: str) -> str:
     """Remove user names and passwords from the URLs of a text."""
-    return _USER_IN_URL.sub("", text)
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def session() -> dict[str, Any]:

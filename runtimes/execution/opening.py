@@ -27,8 +27,6 @@ from wikidx.runtimes.methods.templates import prompt_hashes
 
 from .identity import describe_served, local_fingerprints, model_identity, strip_credentials
 
-RERANKER = "simlm"  # the default cross-encoder
-
 _STAND_IN = ModelSpec(None, "stand-in", "", None)
 
 
@@ -41,6 +39,7 @@ class SearchTarget:
         retriever: an index, or several joined with "+"; empty: the server's first.
         url: URL of a server; None: search in this process.
         api_key: the server's API key.
+        timeout: seconds until the server must have answered a batch of searches, with retries.
         reranker: a cross-encoder for local searches; None: they need none.
         options: options of all searches, except ``k``, which each request of the method sets itself.
     """
@@ -49,6 +48,7 @@ class SearchTarget:
     retriever: str = ""
     url: str | None = None
     api_key: str | None = None
+    timeout: float = 60.0
     reranker: str | None = None
     options: SearchOptions = SearchOptions()
 
@@ -61,7 +61,7 @@ class Plan:
         llms: models as named by the user, ``[ROLE=]BACKEND:MODEL[@URL]``.
         llm_options: options of models in this process, ``[ROLE.]NAME=VALUE``.
         target: the search target; None: no search.
-        connection: options of endpoints; the timeout also applies to searches on a server.
+        connection: options of endpoints.
         device: device of local models, encoders and indexes.
         thinking: whether the models think before they answer, or for how many tokens.
         is_dry: whether stand-ins replace all models except scripted ones, and the searcher if there is no target.
@@ -121,7 +121,7 @@ def resolve_target(method: Method, preset: str | None, named: SearchTarget, assi
     if named.url is not None and named.reranker is not None:
         raise InputError("--reranker is for searches on this machine: a server has its own")
     if named.url is None:
-        retriever, reranker = retriever or "bm25", reranker or (RERANKER if options.rerank == "cross-encoder" else None)
+        retriever, reranker = retriever or "bm25", reranker or ("simlm" if options.rerank == "cross-encoder" else None)
     return dataclasses.replace(named, corpus=corpus, retriever=retriever, reranker=reranker, options=options)
 
 
@@ -212,7 +212,7 @@ def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | No
         from wikidx.retrievers.client import RemoteSearcher
 
         names = {name: served for name, served in _describe_server(target).items() if name in ("corpus", "retriever")}
-        remote = RemoteSearcher(target.url, api_key=target.api_key, timeout=plan.connection.timeout, **names)
+        remote = RemoteSearcher(target.url, api_key=target.api_key, timeout=target.timeout, **names)
         stack.callback(remote.close)
         return remote, None
     from wikidx.corpora.build import open_store

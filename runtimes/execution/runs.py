@@ -166,7 +166,8 @@ def _complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             end += len(line)
             try:
                 record = parse_json(line)
-                record["id"], record["error"]
+                if not isinstance(record["id"], str | int) or not isinstance(record["error"], str | None):
+                    raise TypeError("its id or error has another type")
             except (ValueError, KeyError, TypeError) as error:
                 raise ArtifactCorrupt(
                     f"{path}, line {number} is no prediction ({error!r:.120}): delete it, or take another folder"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +198,43 @@ def test_searches_on_a_server(sample_home: Path, idx: Command, script: Script) -
         assert "looks titles up, which needs a corpus on this machine" in idx(*react, status=2)
     assert "cannot be reached" in idx(*asked, "--url", server.url, status=2)
     assert "is not the address of a server" in idx(*asked, "--url", "nowhere", status=2)
+
+
+class _HangingServer(BaseHTTPRequestHandler):
+    """A server that lists its corpus, and answers no search."""
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        served = {
+            "corpus": "made",
+            "fingerprint": "f",
+            "passages": None,
+            "retrievers": [{"retriever": "bm25", "ready": True}],
+            "indexes": [],
+        }
+        body = json.dumps({"corpora": [served]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read()  # until the client gives up
+
+
+def test_a_search_on_a_server_has_a_time_limit_of_its_own(idx: Command, script: Script) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _HangingServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, started = f"http://127.0.0.1:{server.server_port}", time.monotonic()
+    try:
+        asked = ("ask", "rag", LIQUID, "--llm", script({"text": "Mercury"}), "--url", url, "--search-timeout", "0.3")
+        assert f"{url} did not answer within 0.3 s: give it more time" in idx(*asked, status=2)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert time.monotonic() - started < 60  # --timeout, which is of models, is 600
 
 
 @pytest.mark.usefixtures("sample_home")

@@ -123,6 +123,8 @@ def test_numbers_that_json_lacks_and_halves_of_characters(tmp_path: Path) -> Non
     [
         (PREDICTIONS, b'nothing\n{"id": "a", "error": null}\n', ArtifactCorrupt, "line 1 is no prediction"),
         (PREDICTIONS, b'{"id": "a"}\n{"id": "a", "error": null}\n', ArtifactCorrupt, "line 1 is no prediction"),
+        (PREDICTIONS, b'{"id": ["a"], "error": null}\n', ArtifactCorrupt, "line 1 is no prediction"),
+        (PREDICTIONS, b'{"id": "a", "error": 7}\n', ArtifactCorrupt, "line 1 is no prediction"),
         (RUN, b'{"format": 1', ArtifactCorrupt, "run.json cannot be read"),
         (RUN, b"[]", ArtifactCorrupt, "run.json cannot be read"),
         (RUN, b'{"format": 1, "settings": {}, "sessions": []}', InputError, "a run in format 1, this version of idx writes 2"),
