@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,16 +34,18 @@ def environment(*packages: str) -> dict[str, Figure]:
     }
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, Figure]], environment: Mapping[str, Figure], json_path: Path | None) -> None:
-    """Print a Markdown table and its circumstances; write both as JSON if a path is given."""
+def print_table(title: str, rows: Iterable[Mapping[str, Figure]], environment: Mapping[str, Figure], json_path: Path | None) -> None:
+    """Print a Markdown table, row by row as they come, and its circumstances; write both as JSON if a path is given."""
     print(f"\n{title}\n")
-    names = list(rows[0])
-    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+    printed = list[Mapping[str, Figure]]()
     for row in rows:
-        print("| " + " | ".join(_format(row[name]) for name in names) + " |")
+        if not printed:
+            print("| " + " | ".join(row) + " |\n|" + "---|" * len(row))
+        printed.append(row)
+        print("| " + " | ".join(_format(row[name]) for name in printed[0]) + " |", flush=True)
     print("\n" + ", ".join(f"{name} {value}" for name, value in environment.items()))
     if json_path:
-        json_path.write_text(json.dumps({"title": title, "about": environment, "rows": rows}, indent=1) + "\n")
+        json_path.write_text(json.dumps({"title": title, "about": environment, "rows": printed}, indent=1) + "\n")
 
 
 def exit_status(run: Callable[[], int | None]) -> int:

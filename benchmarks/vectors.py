@@ -236,8 +236,8 @@ def main() -> None:
         from benchmarks.vectors_gpu import BATCHES as GPU_BATCHES
         from benchmarks.vectors_gpu import measure_device
 
-        rows = measure_device(args.device, args.vectors, args.batches or GPU_BATCHES, args.k or (10, 100, 1000), args.rounds)
-        print_table("Exact search on a GPU", rows, environment("torch", "faiss-gpu"), args.json)
+        figures = measure_device(args.device, args.vectors, args.batches or GPU_BATCHES, args.k or (10, 100, 1000), args.rounds)
+        print_table("Exact search on a GPU", figures, environment("torch"), args.json)
     elif args.opening:
         print_table("Opening", measure_opening(args.bytes, 768), environment("numpy", "numba"), args.json)
     else:

@@ -2,15 +2,15 @@
 
 Vectors of 768 components in float16 are made on the card. "of bandwidth" is the bytes of all vectors per second, as a share of a
 copy's rate on the card, "of matrix rate" the multiplications per second, as a share of the rate of large square products; both are
-measured in the same run. float32 queries are multiplied in two halves, float16 ones in one product. "top-k" is the share of
-the time in addition to the products. "difference" is the largest one from float32 products, of the returned scores and of the best of
-100,000 sampled rows, relative to the best score. "faiss" is ``GpuIndexFlat`` in float16 over the same vectors, where it is installed.
+measured in the same run. Rows are ranked by the first halves of float32 queries and scored again, by float16 queries at once. "top-k" is
+the share of the time in addition to the products. "difference" is the largest one from float32 products, of the returned scores and of the
+best of 100,000 sampled rows, relative to the best score.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -25,13 +25,13 @@ _PAGE = 1 << 20  # vectors made or copied at a time
 _SAMPLED = 100_000
 
 
-def measure_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int], rounds: int) -> list[dict[str, Figure]]:
-    """Measure searches over ``n`` vectors."""
-    vectors = random_vectors(device, n)
+def measure_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int], rounds: int) -> Iterator[dict[str, Figure]]:
+    """Measure searches over ``n`` vectors, and yield the figures of each kind of search."""
     bandwidth, matrix_rate = bytes_per_s(device), flops_per_s(device)
+    torch.cuda.empty_cache()  # these two took up to 8.6 GB
+    vectors = random_vectors(device, n)
     shard = DeviceShard(vectors, 0, np.empty(0, dtype=np.int64))
-    engine, theirs = TorchEngine([shard]), faiss_on_gpu(vectors)
-    rows: list[dict[str, Figure]] = []
+    engine = TorchEngine([shard])
     for batch in batches:
         for kind in ("float16", "float32"):
             queries = (
@@ -40,26 +40,21 @@ def measure_device(device: str, n: int, batches: Sequence[int], ks: Sequence[int
             products = median_seconds(device, rounds, lambda queries=queries: products_alone(shard, queries))  # type: ignore[misc]
             for k in ks:
                 seconds = median_seconds(device, rounds, lambda queries=queries, k=k: engine.search(queries, k))  # type: ignore[misc]
-                their_seconds = median_seconds(device, rounds, lambda queries=queries, k=k: theirs(queries, k)) if theirs else None  # type: ignore[misc]
-                rows.append(
-                    {
-                        "card": torch.cuda.get_device_name(device) if vectors.is_cuda else device,
-                        "vectors": n,
-                        "batch": batch,
-                        "queries": kind,
-                        "k": k,
-                        "ms": 1000 * seconds,
-                        "queries/s": batch / seconds,
-                        "GB/s": vectors.nbytes / seconds / 1e9,
-                        "of bandwidth %": 100 * vectors.nbytes / seconds / bandwidth,
-                        "TFLOP/s": 2 * batch * n * DIM / seconds / 1e12,
-                        "of matrix rate %": 100 * 2 * batch * n * DIM / seconds / matrix_rate,
-                        "top-k %": 100 * (1 - products / seconds),
-                        "faiss queries/s": batch / their_seconds if their_seconds else "absent",
-                        "difference": difference(vectors, queries, engine.search(queries, k)),
-                    }
-                )
-    return rows
+                yield {
+                    "card": torch.cuda.get_device_name(device) if vectors.is_cuda else device,
+                    "vectors": n,
+                    "batch": batch,
+                    "queries": kind,
+                    "k": k,
+                    "ms": 1000 * seconds,
+                    "queries/s": batch / seconds,
+                    "GB/s": vectors.nbytes / seconds / 1e9,
+                    "of bandwidth %": 100 * vectors.nbytes / seconds / bandwidth,
+                    "TFLOP/s": 2 * batch * n * DIM / seconds / 1e12,
+                    "of matrix rate %": 100 * 2 * batch * n * DIM / seconds / matrix_rate,
+                    "top-k %": 100 * (1 - products / seconds),
+                    "difference": difference(vectors, queries, engine.search(queries, k)),
+                }
 
 
 def random_vectors(device: str, n: int) -> torch.Tensor:
@@ -123,21 +118,3 @@ def difference(vectors: torch.Tensor, queries: Vectors, hits: Hits) -> float:
         off = max(float(np.abs(found.cpu().numpy() - scores).max()), missed - float(scores[-1]))
         worst = max(worst, off / abs(float(scores[0])))
     return worst
-
-
-def faiss_on_gpu(vectors: torch.Tensor) -> Callable[[Vectors, int], object] | None:
-    """Return the search of FAISS's flat float16 index over a copy of the vectors; None without FAISS for GPUs."""
-    try:
-        import faiss
-    except ImportError:
-        return None
-    if not vectors.is_cuda or not hasattr(faiss, "StandardGpuResources"):
-        return None
-    config = faiss.GpuIndexFlatConfig()
-    config.useFloat16, config.device = True, vectors.device.index or 0
-    resources = faiss.StandardGpuResources()
-    index = faiss.GpuIndexFlat(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
-    for start in range(0, len(vectors), _PAGE):
-        index.add(vectors[start : start + _PAGE].float().cpu().numpy())
-    kept = index, resources  # keeps them alive during searches
-    return lambda queries, k: kept[0].search(queries, k)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from benchmarks.report import exit_status
+from benchmarks.report import exit_status, print_table
 from wikidx.corpora.errors import InputError
 
 
@@ -19,3 +21,13 @@ def test_other_ends_are_left_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(ZeroDivisionError):
         exit_status(lambda: 1 // 0)
     assert capsys.readouterr() == ("", "")
+
+
+def test_figures_are_printed_before_the_next_ones_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    def measure() -> Iterator[dict[str, int]]:
+        yield {"n": 1_000, "ms": 2}
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        print_table("Speed", measure(), {}, None)
+    assert capsys.readouterr().out == "\nSpeed\n\n| n | ms |\n|---|---|\n| 1,000 | 2 |\n"

@@ -30,11 +30,20 @@ def test_opening(tmp_path: Path) -> None:
         assert row["RSS MB"] - row["(before)"] < 15  # not the vectors
 
 
-def test_what_a_gpu_does_runs_on_a_cpu_too() -> None:
-    pytest.importorskip("torch", reason="needs the extra 'dense'")
-    from benchmarks.vectors_gpu import measure_device
+def test_what_a_gpu_does_runs_on_a_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
+    from benchmarks import vectors_gpu
 
-    (half, full) = measure_device("cpu", 5000, [3], [10], 1)
+    make, steps = vectors_gpu.random_vectors, list[object]()
+
+    def watch(device: str, n: int) -> object:
+        steps.append(n)
+        return make(device, n)
+
+    monkeypatch.setattr(vectors_gpu, "random_vectors", watch)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: steps.append("empty"))
+    (half, full) = vectors_gpu.measure_device("cpu", 5000, [3], [10], 1)
+    assert steps[:2] == ["empty", 5000]  # a card has no room for the vectors beside what the rates were measured with
     assert (half["queries"], full["queries"]) == ("float16", "float32")
     for row in (half, full):
         difference, share = row["difference"], row["of bandwidth %"]
