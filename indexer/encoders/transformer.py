@@ -31,6 +31,7 @@ class TransformerEncoder:
     Attributes:
         spec: the encoder.
         dim: components of a vector.
+        device: name of the device.
 
     Raises:
         MissingExtraError, InputError, ArtifactMismatch, ArtifactCorrupt, DownloadError: see ``Tokenizer`` and ``Model``.
@@ -40,11 +41,11 @@ class TransformerEncoder:
     dim: int
 
     def __init__(self, spec: EncoderSpec, device: str = "cpu") -> None:
-        self.spec, self._device = spec, device
+        self.spec, self.device = spec, device
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
-        self.dim = self._model("query").dim
+        self.dim, self.device = self._model("query").dim, str(self._model("query").device)
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
@@ -62,7 +63,7 @@ class TransformerEncoder:
 
     def _encode(self, side: Side, tokens: Tokens) -> Vectors:
         advice = "end what else uses it, or name another one with --device"
-        with device_errors(self._device, f"{len(tokens.ends):,} texts for '{self.spec.name}'", advice):
+        with device_errors(self.device, f"{len(tokens.ends):,} texts for '{self.spec.name}'", advice):
             return _encode(self._model(side), tokens)
 
     def _tokenizer(self, side: Side) -> Tokenizer:
@@ -73,7 +74,7 @@ class TransformerEncoder:
     def _model(self, side: Side) -> Model:
         checkpoint = self.spec.checkpoint(side)
         if checkpoint not in self._models:
-            self._models[checkpoint] = Model(self.spec, side, self._device)
+            self._models[checkpoint] = Model(self.spec, side, self.device)
         return self._models[checkpoint]
 
 

@@ -13,7 +13,7 @@ from wikidx.indexer.base import Placement
 
 from .failures import first_line
 
-_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # drivers of NVIDIA, WSL and AMD
+_SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg")  # drivers of NVIDIA and WSL
 _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 
 
@@ -121,16 +121,16 @@ def free_memory(number: int, *, is_named: bool) -> int:
 
 
 def count_gpus() -> int:
-    """Return the number of GPUs that torch can use; 0 without torch."""
+    """Return the number of NVIDIA's GPUs that torch can use; 0 without torch. On those of others a product lacks that search needs."""
     try:
         import torch
     except ImportError:  # loading the model reports the error
         return 0
-    return torch.cuda.device_count()
+    return torch.cuda.device_count() if torch.cuda.is_available() and torch.version.hip is None else 0  # the driver may be broken
 
 
 def has_gpu_driver() -> bool:
-    """Return whether a driver of NVIDIA, WSL or AMD is there, without importing torch."""
+    """Return whether a driver of NVIDIA or WSL is there, without importing torch."""
     return any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)
 
 
@@ -174,8 +174,8 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
 
     Args:
         load: size of the load, and texts for messages.
-        device: "auto" (the fewest GPUs on which the load fits, else the CPU), "cpu", "mps" (means the CPU), "cuda", "cuda:1", several
-            GPUs as "cuda:0,1", or "all" GPUs.
+        device: "auto" (the fewest of these GPUs on which the load fits, else the CPU), "cpu", "mps" (means the CPU), "cuda", "cuda:1",
+            several GPUs as "cuda:0,1", or "all" GPUs.
         free: free memory of each GPU.
 
     Raises:
@@ -202,15 +202,17 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
     )
 
 
-def free_memory_of_gpus(device: str, n_gpus: int, library: str = "torch", advice: str = "use cpu, or auto") -> list[int]:
-    """Return the free memory of each GPU that ``device`` names, which must not fail, and 0 of the others; of "auto" that of all GPUs.
+def free_memory_of_gpus(load: SearchLoad, device: str, n_gpus: int) -> list[int]:
+    """Return the free memory of each GPU that ``device`` names, which must not fail, and 0 of the others.
 
-    A GPU that is asked has some hundred MB less until the process ends.
+    A GPU that is asked has some hundred MB less until the process ends. For "auto", GPUs are asked up to the first on which the load fits.
     """
-    if device == "auto":
-        return [free_memory(number, is_named=False) for number in range(n_gpus)]
-    named = resolve_gpus(device, n_gpus, library, advice)
-    return [free_memory(number, is_named=True) if number in named else 0 for number in range(n_gpus)]
+    named, free = resolve_gpus(device, n_gpus, load.library, load.without_gpus), list[int]()
+    if device != "auto":
+        return [free_memory(number, is_named=True) if number in named else 0 for number in range(n_gpus)]
+    while len(free) < n_gpus and not load.fits(free[-1:]):
+        free.append(free_memory(len(free), is_named=False))
+    return free
 
 
 def _format_sizes(n_bytes: Sequence[int]) -> str:

@@ -17,27 +17,30 @@ _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder"
 
 
 def open_reranker(name: str, *, device: str = "auto") -> Reranker:
-    """Open a reranker.
+    """Open a reranker; arguments and errors are those of ``find_reranker``."""
+    return find_reranker(name)(device)
+
+
+def find_reranker(name: str) -> Callable[[str], Reranker]:
+    """Return the function that opens a reranker on a device, or on the first of several.
 
     Args:
         name: one of ``RERANKERS``; ``KIND:LOCATION`` with one of ``KINDS``; or a location whose kind is recognised. A location is the path
             of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a repository of the hub.
-        device: device of the reranker; of several, the first.
 
     Raises:
         UnknownNameError: no reranker has this name.
         InputError: the checkpoint is of no known kind.
-        MissingExtraError, ArtifactError, DownloadError: see ``Network``.
+        MissingExtraError, ArtifactError, DownloadError: see ``Network``; the function raises them, too.
     """
-    device = encoder_device(device)
     kind, _, location = name.partition(":")
     if kind not in KINDS and "/" not in name:
         open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
-        return open_named(device)
+        return lambda device: open_named(encoder_device(device))
     if kind not in KINDS:
         kind, location = _recognize(name), name
     open_kind: Callable[[str, str], Reranker] = load("kind of reranker", kind, KINDS)
-    return open_kind(location, device)
+    return lambda device: open_kind(location, encoder_device(device))
 
 
 def _recognize(location: str) -> str:

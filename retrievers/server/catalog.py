@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from wikidx.corpora.registry import unknown_name_error
-from wikidx.retrievers.base import Reranker, Searcher
+from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.errors import NotReady, Overloaded
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenRetriever
-from wikidx.retrievers.rerankers.opening import open_reranker
 
 from .batcher import Batcher
 from .metrics import Metrics
@@ -78,7 +77,6 @@ class Catalog:
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._served = OpenSearchers(settings, shared, self._open_retriever)
-        self._reranker: Reranker | None = None
         owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
         self._names: dict[Name, RetrieverName] = {}
@@ -95,8 +93,6 @@ class Catalog:
             IdxError: a corpus or retriever cannot be opened.
         """
         started = time.monotonic()
-        if self._settings.reranker is not None:
-            self._reranker = open_reranker(self._settings.reranker, device=self._settings.device)
         self.reload()
         self._metrics.ready.set(1)
         if self.readiness()["ready"]:
@@ -111,9 +107,10 @@ class Catalog:
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
             shared = SharedIdentities(self._settings) if self.cluster else self._shared
             searchers = OpenSearchers(self._settings, shared, open_retriever)
+            searchers.corpora.rerankers.update(self._served.corpora.rerankers)
             if not self._served.searchers:
                 self._served = searchers  # each searcher serves once it is open
-            searchers.open(self._reranker)
+            searchers.open()
         self._served = searchers
 
     def find(self, corpus: str | None, retriever: str | None) -> Served:
@@ -147,8 +144,7 @@ class Catalog:
         """Return a pipeline over served retrievers, once all are open. The thread of the dense ones calls it if it has one of them."""
         for retriever in self._settings.retrievers:
             self._searcher(corpus, retriever)
-        rerankers = {self._settings.reranker: self._reranker} if self._settings.reranker and self._reranker else {}
-        searcher = self._served.compose(corpus, name, rerankers)
+        searcher = self._served.compose(corpus, name)
         owner = min(self._settings.retrievers, key=lambda retriever: self._names[corpus, retriever].is_lexical != name.is_lexical)
         return Served((corpus, PIPELINE), self._batchers[corpus, owner], searcher, name)
 

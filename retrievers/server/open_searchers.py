@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -25,7 +25,7 @@ from wikidx.indexer.encoders.none import TextRefused, vector_query
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.naming import parse_index_name
-from wikidx.retrievers.base import Reranker, Searcher
+from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
 from wikidx.retrievers.options import SearchOptions
@@ -133,7 +133,7 @@ class OpenSearchers:
     """
 
     def __init__(self, settings: Settings, shared: SharedIdentities, open_retriever: OpenRetriever | None) -> None:
-        self._served_pairs, self._shared = settings.served_pairs, shared
+        self._served_pairs, self._reranker, self._shared = settings.served_pairs, settings.reranker, shared
         self._artifacts: dict[Name, OpenArtifact] = {}
         self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
         device, cache_bytes = settings.device, settings.cache_bytes
@@ -141,11 +141,11 @@ class OpenSearchers:
         self.searchers: dict[Name, Searcher] = {}
         self._composed = OrderedDict[Name, LocalSearcher]()
 
-    def open(self, reranker: Reranker | None) -> None:
+    def open(self) -> None:
         """Open the searchers one after the other, and search once with each, to load models and compile kernels."""
         compile_always()
         for corpus, retriever in self._served_pairs:
-            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever, corpus), reranker)
+            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever, corpus), self._reranker)
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
             try:
                 searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
@@ -153,13 +153,8 @@ class OpenSearchers:
                 searcher.search_groups([[vector_query(np.ones(error.dim))]], SearchOptions(k=1, depth=10))
             self.searchers[corpus, retriever] = searcher
 
-    def compose(self, corpus: str, name: RetrieverName, rerankers: Mapping[str, Reranker]) -> LocalSearcher:
+    def compose(self, corpus: str, name: RetrieverName) -> LocalSearcher:
         """Return a searcher with a pipeline over open retrievers and rerankers; the latest are kept, so that their searches share batches.
-
-        Args:
-            corpus: the corpus.
-            name: the pipeline.
-            rerankers: rerankers in addition to those of served pipelines.
 
         Raises:
             UnknownNameError: a retriever or reranker of the pipeline is not open.
@@ -167,7 +162,7 @@ class OpenSearchers:
         text = str(name.pipeline)
         if (corpus, text) not in self._composed:
             open_retrievers = {part: retriever for (of, part), retriever in self.corpora.retrievers.items() if of == corpus}
-            rerankers = {**self.corpora.rerankers, **rerankers}
+            rerankers = self.corpora.rerankers
             for kind, named, known in (
                 ("retriever", (*name.parts, *name.remotes), open_retrievers),
                 ("reranker", name.rerankers, rerankers),

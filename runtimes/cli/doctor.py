@@ -69,7 +69,7 @@ def _describe_machine() -> Section:
 
 
 def _describe_gpus() -> str:
-    from wikidx.indexer.machine.devices import free_memory
+    from wikidx.indexer.machine.devices import free_memory, has_gpu_driver
     from wikidx.indexer.machine.failures import first_line
 
     try:
@@ -80,7 +80,8 @@ def _describe_gpus() -> str:
             f"cuda:{n} {torch.cuda.get_device_name(n)}, {format_bytes(free_memory(n, is_named=False))} free, CUDA {torch.version.cuda}"
             for n in numbers
         ]
-        return "; ".join([*gpus, *["mps"] * torch.backends.mps.is_available()]) or "none that torch can use"
+        none = f"none that torch can use{' with this driver: CUDA 13 needs 580 or later' * has_gpu_driver()}"
+        return "; ".join([*gpus, *["mps"] * torch.backends.mps.is_available()]) or none
     except ModuleNotFoundError:
         return "not looked for: torch is not installed"
     except Exception as error:  # a broken torch or driver is what a report is about

@@ -24,7 +24,7 @@ from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 if TYPE_CHECKING:
     from wikidx.retrievers.client import ServerClient
 
-PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu pyserini".split()
+PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu faiss-gpu-cuvs pyserini".split()
 
 
 def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:

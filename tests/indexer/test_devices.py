@@ -10,7 +10,7 @@ import torch
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
-from wikidx.indexer.machine.devices import free_memory, free_memory_of_gpus, resolve_device
+from wikidx.indexer.machine.devices import SearchLoad, count_gpus, free_memory, free_memory_of_gpus, resolve_device
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 
@@ -129,9 +129,23 @@ def test_only_named_gpus_are_asked_for_their_memory(monkeypatch: pytest.MonkeyPa
         return 7 * number, 80
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", ask)
-    assert free_memory_of_gpus("cuda:3,1", 8) == [0, 7, 0, 21, 0, 0, 0, 0]
+    load = SearchLoad("search", "12 bytes of vectors", 12, 1)
+    assert free_memory_of_gpus(load, "cuda:3,1", 8) == [0, 7, 0, 21, 0, 0, 0, 0]
     assert sorted(asked) == [1, 3]
-    assert free_memory_of_gpus("auto", 3) == [0, 7, 14]
+    asked.clear()
+    assert free_memory_of_gpus(load, "auto", 8) == [0, 7, 14]  # which has room: those after it are not touched
+    assert asked == [0, 1, 2]
+    assert free_memory_of_gpus(load._replace(n_bytes=99), "auto", 3) == [0, 7, 14]
+    assert free_memory_of_gpus(load, "auto", 0) == []
+
+
+@pytest.mark.parametrize(("is_available", "hip", "expected"), [(True, None, 4), (False, None, 0), (True, "6.4", 0)])
+def test_gpus_are_those_that_cuda_can_use(is_available: bool, hip: str | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of devices comes from the driver's files, even if CUDA cannot start; ROCm calls its own devices cuda."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_available)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    assert count_gpus() == expected
 
 
 def test_memory_that_torch_keeps_unused_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,11 +117,15 @@ def test_an_inverted_file_is_placed_by_the_memory_of_its_lists(tmp_path: Path, m
     assert f"{N}.0 GB of vectors" in opened.placement.reason
 
 
-@pytest.mark.parametrize("device", ["cpu", "mps", "auto"])
+@pytest.mark.parametrize("device", ["cpu", "mps", "auto", "cuda:0"])
 def test_faiss_is_not_asked_for_gpus_where_none_can_be_meant(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken driver would end the process there."""
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 0)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: pytest.fail("asked"))
+    if device == "cuda:0":
+        with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
+            _choose_gpus(OpenOptions(name="contriever-ivf", device=device), 1e9)
+        return
     assert _choose_gpus(OpenOptions(name="contriever-ivf", device=device), 1e9)[0] == ()
 
 

@@ -55,11 +55,13 @@ def test_no_texts_give_no_vectors(encoder: TransformerEncoder) -> None:
     assert encoder.encode_queries([]).shape == (0, 384)
 
 
-def test_too_little_memory_for_queries_is_one_line(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_for_queries_is_one_line_with_the_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
 
     monkeypatch.setattr(Model, "forward", fail)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    encoder = TransformerEncoder(encoder_spec("minilm"), "auto")
     with pytest.raises(IdxError, match="^cpu has too little memory for 2 texts for 'minilm': end what else uses it, or name another one"):
         encoder.encode_queries(["a", "b"])
 

@@ -113,6 +113,7 @@ def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", free)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("wikidx.indexer.machine.devices._SIGNS_OF_A_GPU", ("/",))
     assert choose_placement(WIKI16, "auto").devices == ("cuda:0",)
     assert choose_placement(WIKI16, "cuda:0").devices == ("cuda:0",)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,39 @@ def test_a_weight_may_name_an_encoder_by_its_other_name(store: PassageStore) -> 
     (ranking,) = searcher.search(["blue whale"], SearchOptions(fuse="weighted", weights={"gtr-base": 2.0}))
     (bm25_alone,) = LocalSearcher(store, {"bm25": bm25}).search(["blue whale"])
     assert ranking[0].score == pytest.approx(3 * bm25_alone[0].score)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("auto", "cuda:1"), ("cuda:0,1", "cuda:0,1"), ("cpu", "cpu")])
+def test_a_reranker_is_opened_once_and_by_auto_on_the_device_of_an_encoder(
+    device: str, expected: str, store: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_index("made", "bm25", store)
+    steps = list[str]()
+
+    def open_on(name: str) -> Callable[[str], Any]:
+        def open_here(device: str) -> object:
+            steps.append(f"{name} on {device}")
+            return SimpleNamespace()
+
+        return open_here
+
+    def opener(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        opened: Any = open_retriever(corpus, "bm25", store)
+        opened.encoder = SimpleNamespace(device="cuda:1")
+        steps.append(name)
+        return opened  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(opening, "find_reranker", open_on)
+    corpora = OpenCorpora(device=device, opener=opener)
+    for _ in range(2):
+        corpora.searcher("made", RetrieverName.parse("gtr >> simlm"), "simlm")
+    assert steps == ["gtr", f"simlm on {expected}"]
+
+
+def test_an_unknown_reranker_is_refused_before_an_index_is_opened(store: PassageStore) -> None:
+    corpora = OpenCorpora(opener=lambda *arguments, device: pytest.fail("opened"))
+    with pytest.raises(UnknownNameError, match="simml"):
+        corpora.searcher("made", RetrieverName.parse("bm25"), "simml")
 
 
 @pytest.mark.parametrize("is_large", [False, True])

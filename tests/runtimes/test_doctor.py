@@ -95,6 +95,15 @@ def test_a_home_that_is_not_there_yet_is_no_error(idx: Command, home: Path) -> N
     assert not home.exists()
 
 
+def test_a_driver_without_a_usable_gpu_is_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for signs, expected in (("", "none that torch can use"), ("/", "none that torch can use with this driver: CUDA 13 needs 580 or later")):
+        monkeypatch.setattr("wikidx.indexer.machine.devices._SIGNS_OF_A_GPU", (signs or "/no/such/device",))
+        assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == expected
+
+
 def test_a_broken_torch_is_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
 

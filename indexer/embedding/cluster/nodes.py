@@ -201,7 +201,7 @@ def check_versions(expected: Versions | None = None) -> None:
 
         installed: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(names)}
         for name in names:
-            for distribution in ("faiss-cpu", "faiss-gpu") if name == "faiss" else (name,):
+            for distribution in ("faiss-cpu", "faiss-gpu", "faiss-gpu-cuvs") if name == "faiss" else (name,):
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                     installed[name] = importlib.metadata.version(distribution)
         try:

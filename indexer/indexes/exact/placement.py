@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -42,18 +43,14 @@ def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] |
     description = f"{format_bytes(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
     smaller = (f"build the vectors with --dtype float16 ({size.n_bytes / 2e9:.1f} GB)",) if size.dtype == "float32" else ()
     load = devices.SearchLoad("exact search", description, size.n_bytes, WORK_BYTES, (*smaller, "use an index of kind ivfpq"))
-    return devices.choose_placement(load, device, _free_bytes(device) if free_bytes is None else free_bytes)
+    return devices.choose_placement(load, device, _free_bytes(load, device) if free_bytes is None else free_bytes)
 
 
-def _free_bytes(device: str) -> list[int]:
-    """Return the free memory of each GPU that torch can use. With "auto", torch is imported only if a GPU driver is found."""
+def _free_bytes(load: devices.SearchLoad, device: str) -> list[int]:
+    """Return the free memory of the GPUs to choose from. With "auto", torch is imported only if a GPU driver is found."""
     devices.check_devices(device)
     if device in ("cpu", "mps") or (device == "auto" and not devices.has_gpu_driver()):
         return []
-    try:
-        import torch
-    except ImportError as error:
-        if device == "auto":
-            return []
-        raise MissingExtraError("exact search on a GPU", "gpu") from error
-    return devices.free_memory_of_gpus(device, torch.cuda.device_count())
+    if device != "auto" and importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("exact search on a GPU", "gpu")
+    return devices.free_memory_of_gpus(load, device, devices.count_gpus())

@@ -155,19 +155,23 @@ _WITHOUT_GPUS = (
 def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
     n_gpus = _count_gpus(options.device)
-    if n_gpus and options.device not in ("cpu", "mps") and importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("a FAISS index on a GPU", "gpu")
-    seen_by = ("this FAISS", _WITHOUT_GPUS)
-    free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(options.device, n_gpus, *seen_by)
-    load = SearchLoad("FAISS", f"{format_bytes(n_bytes)} of '{options.name}'", n_bytes, _WORK_BYTES, (), *seen_by)
+    load = SearchLoad("FAISS", f"{format_bytes(n_bytes)} of '{options.name}'", n_bytes, _WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS)
+    free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(load, options.device, n_gpus)
     placement = choose_placement(load, options.device, free)
     return gpu_numbers(",".join(placement.devices).replace(",cuda:", ","), n_gpus), placement
 
 
 def _count_gpus(device: str) -> int:
-    """Return the number of GPUs that FAISS can use if ``device`` may be one. FAISS ends the process if the driver is broken."""
-    is_asked = device not in ("cpu", "mps") and (device != "auto" or count_gpus() > 0)
-    n_gpus: int = load_faiss().get_num_gpus() if is_asked else 0
+    """Return the number of GPUs that FAISS can use if ``device`` may be one.
+
+    torch is asked first, because FAISS ends the process if the driver is broken.
+
+    Raises:
+        MissingExtraError: a GPU is named, and torch is not installed.
+    """
+    if device not in ("auto", "cpu", "mps") and importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("a FAISS index on a GPU", "gpu")
+    n_gpus: int = load_faiss().get_num_gpus() if device not in ("cpu", "mps") and count_gpus() else 0
     return n_gpus
 
 

@@ -39,13 +39,13 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Model:
 def test_a_mask_on_a_gpu_is_aligned(device: str, lengths: tuple[int, ...], width: int, tmp_path: Path) -> None:
     spec = dataclasses.replace(simlm.SPEC, max_passage_tokens=191) if 191 in lengths else simlm.SPEC
     model = Model(with_checkpoint(spec, tiny.save_bert(tmp_path)), "passage")
-    model._device = torch.device(device)
+    model.device = torch.device(device)
     assert model._width(np.array(lengths)) == width
 
 
 def test_passages_are_aligned_by_a_model_that_queries_share(tmp_path: Path) -> None:
     model = Model(with_checkpoint(simlm.SPEC, tiny.save_bert(tmp_path)), "query")
-    model._device = torch.device("cuda")
+    model.device = torch.device("cuda")
     assert model._width(np.array([3, 180])) == 184  # queries have 32 tokens
 
 
