@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -189,7 +191,7 @@ def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> Non
     assert said.stdout == "(True, True) (False, False)\n"
 
 
-def test_a_tile_is_released_before_the_next_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tile_is_released_before_the_one_after_the_next_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, compute, n_alive = shard_of("float16"), DeviceShard._scores, list[int]()
     tiles = weakref.WeakSet[Any]()
 
@@ -202,4 +204,58 @@ def test_a_tile_is_released_before_the_next_one_is_computed(monkeypatch: pytest.
     monkeypatch.setattr(DeviceShard, "_scores", watch)
     monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
     shard.search(np.random.default_rng(1).normal(size=(2, 24)).astype(np.float32), 5)
-    assert n_alive == [0, 0, 0]
+    assert n_alive == [0, 1, 1]
+
+
+class FakeStream:
+    """A stream of a GPU that records what it is given."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self._log = name, log
+
+    def wait_stream(self, other: FakeStream) -> None:
+        self._log.append(f"{self.name} waits for all of {other.name}")
+
+    def record_event(self) -> str:
+        self._log.append(f"event in {self.name}")
+        return f"event {sum(entry.startswith('event') for entry in self._log)}"
+
+    def wait_event(self, event: str) -> None:
+        self._log.append(f"{self.name} waits for {event}")
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_the_next_product_runs_in_a_stream_of_its_own_while_scores_are_picked(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
+    queries = np.random.default_rng(1).normal(size=(2, 24)).astype(np.float16).astype(np.float32)
+    expected = best_hits(shard_of(stored).search(queries, 5), 5)
+    shard, log = shard_of(stored), list[str]()
+    compute, offer = DeviceShard._scores, TopK.offer
+    main, products = FakeStream("main", log), FakeStream("products", log)
+    streams = [main]
+
+    @contextlib.contextmanager
+    def enter(stream: FakeStream) -> Iterator[None]:
+        streams.append(stream)
+        yield
+        streams.pop()
+
+    def log_product(self: DeviceShard, terms: Any, start: int, stop: int) -> Any:  # noqa: ANN401 - torch may be absent
+        log.append(f"product of {start} in {streams[-1].name}")
+        return compute(self, terms, start, stop)
+
+    def log_offer(self: TopK, scores: Any, first_row: int) -> None:  # noqa: ANN401
+        log.append(f"pick from {first_row} in {streams[-1].name}")
+        offer(self, scores, first_row)
+
+    monkeypatch.setattr(shard, "_stream", products)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: streams[-1])
+    monkeypatch.setattr(torch.cuda, "stream", enter)
+    monkeypatch.setattr(DeviceShard, "_scores", log_product)
+    monkeypatch.setattr(TopK, "offer", log_offer)
+    found = best_hits(shard.search(queries, 5), 5)
+    launches = [["products waits for all of main", f"product of {row} in products", "event in products"] for row in (0, 128, 256)]
+    picks = [[f"main waits for event {tile + 1}", f"pick from {tile * 128} in main"] for tile in range(3)]
+    assert log == [*launches[0], *launches[1], *picks[0], *launches[2], *picks[1], *picks[2]]
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.scores, expected.scores)

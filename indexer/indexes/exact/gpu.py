@@ -4,6 +4,8 @@ float16 vectors are multiplied in float16, with float32 scores. For this, a floa
 have the query's 22 leading bits. The first terms rank the rows; the best rows, more than asked for, are scored again in float32. A score
 by the first term errs by at most a known bound: if the worst of these rows could still be among the k best, more could, and the query is
 ranked again by both terms. If the first terms represent all queries exactly, their scores are final.
+
+A GPU computes the product of the next tile, in a stream of its own, while the best scores of a tile are picked, which waits for the host.
 """
 
 from __future__ import annotations
@@ -106,6 +108,14 @@ class SplitQueries(NamedTuple):
     scales: torch.Tensor
 
 
+class _LaunchedTile(NamedTuple):
+    """The first row of a tile, its scores, and the event of a GPU after which they are there; None: they are."""
+
+    start: int
+    scores: torch.Tensor
+    is_done: torch.cuda.Event | None = None
+
+
 class DeviceShard:
     """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped."""
 
@@ -113,6 +123,8 @@ class DeviceShard:
         self.vectors = vectors
         self._first_row, self._missing = first_row, missing
         self._device = vectors.device
+        self._missing_there = torch.from_numpy(missing).to(self._device)  # a copy during a search would wait for the product under way
+        self._stream = torch.cuda.Stream(self._device) if vectors.is_cuda else None
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32).max() for rows in torch.split(vectors, _COPIED_ROWS)]
         self._largest_norm = torch.stack(norms).max()
 
@@ -170,24 +182,55 @@ class DeviceShard:
         best = TopK(k, scales)
         for start, scores in self.tiles(terms):
             best.offer(scores, self._first_row + start)
-            del scores  # before the next tile is computed
+            del scores  # before the tile after the next is computed
         return best.keys()
 
     def tiles(self, terms: Sequence[torch.Tensor]) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the first row of each tile, counted in the shard, and the tile's scores, given terms of the queries, each (Q, dim)."""
-        n_queries, most_rows = len(terms[0]), _round_to_blocks(_MAX_PRODUCT // self.vectors.shape[1])
+        """Yield the first row of each tile, counted in the shard, and the tile's scores, given terms of the queries, each (Q, dim).
+
+        The product of the next tile is launched before a tile is yielded.
+        """
+        launched: _LaunchedTile | None = None
+        for start, stop in self._tile_ranges(len(terms[0])):
+            following = self._launch(terms, start, stop)
+            if launched is not None:
+                yield launched.start, self._await(launched)
+            launched = following
+        if launched is not None:
+            yield launched.start, self._await(launched)
+
+    def _tile_ranges(self, n_queries: int) -> Iterator[tuple[int, int]]:
+        """Yield the first row of each tile and the row after its last one."""
+        most_rows = _round_to_blocks(_MAX_PRODUCT // self.vectors.shape[1])
         start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
         while start < len(self.vectors):
             stop = min(start + min(n_rows, most_rows), len(self.vectors))
-            yield start, self._scores(terms, start, stop)
+            yield start, stop
             start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
+
+    def _launch(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> _LaunchedTile:
+        """Start the product of a tile. On a GPU it begins when all that the current stream was given is done.
+
+        The memory of earlier tiles is then free to be used again, although they were picked from in another stream.
+        """
+        if self._stream is None:
+            return _LaunchedTile(start, self._scores(terms, start, stop))
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            return _LaunchedTile(start, self._scores(terms, start, stop), self._stream.record_event())
+
+    def _await(self, tile: _LaunchedTile) -> torch.Tensor:
+        """Return the scores of a tile. Work that the current stream is given from now on waits for them."""
+        if tile.is_done is not None:
+            torch.cuda.current_stream(self._device).wait_event(tile.is_done)
+        return tile.scores
 
     def _scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
         """Return the unscaled scores of some rows, float32 (Q, rows padded to whole blocks); -inf for padding and missing rows."""
         scores = _product(terms, self.vectors[start:stop])
         low, high = np.searchsorted(self._missing, (start, stop))
         if low < high:
-            scores[:, torch.tensor(self._missing[low:high] - start, device=self._device)] = -torch.inf
+            scores.index_fill_(1, self._missing_there[low:high] - start, -torch.inf)
         n_more = -scores.shape[1] % BLOCK
         return torch.nn.functional.pad(scores, (0, n_more), value=-torch.inf) if n_more else scores
 
