@@ -102,8 +102,8 @@ class OpenCorpora:
         with self._lock:
             if name not in self.rerankers:
                 encoders = (getattr(retriever, "encoder", None) for retriever in self.retrievers.values())
-                devices = [encoder.device for encoder in encoders if hasattr(encoder, "device")] if self._device == "auto" else []
-                self.rerankers[name] = find_reranker(name)(devices[0] if devices else self._device)
+                devices = filter(None, (getattr(encoder, "device", None) for encoder in encoders))
+                self.rerankers[name] = find_reranker(name)(next(devices, "auto") if self._device == "auto" else self._device)
             return self.rerankers[name]
 
     def retriever(self, corpus: str, name: str) -> Retriever:

@@ -124,7 +124,7 @@ class DeviceShard:
         self._first_row, self._missing = first_row, missing
         self._device = vectors.device
         self._missing_there = torch.from_numpy(missing).to(self._device)  # a copy during a search would wait for the product under way
-        self._stream = torch.cuda.Stream(self._device) if vectors.is_cuda else None
+        self._stream = torch.cuda.Stream(self._device) if vectors.is_cuda else None  # type: ignore[no-untyped-call]
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32).max() for rows in torch.split(vectors, _COPIED_ROWS)]
         self._largest_norm = torch.stack(norms).max()
 
