@@ -12,7 +12,7 @@ from wikidx.corpora.errors import InputError
 UNNAMED = re.compile("unnamed-[0-9a-f]{8}")
 """Pattern of the generated names of unnamed corpora, which lists omit; see ``unnamed``."""
 
-RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints", "encoders"})
+RESERVED_NAMES = frozenset({"passages", "vectors", "indexes", "downloads", "checkpoints", "encoders", "questions"})
 
 _MAX_NAME = 100  # characters; with the suffixes that idx adds, a name must fit into the 255 bytes that file systems allow
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")

@@ -24,6 +24,7 @@ COMMANDS = {
     "build": ("build:build", "Build a corpus and its indexes."),
     "check": ("check:check", "Verify the files of a corpus by their checksums."),
     "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
+    "questions": ("questions:questions", "List and fetch published sets of questions."),
     "search": ("search:search", "Search a corpus."),
     "tune": ("tune:tune", "Choose a pipeline of retrievers on questions."),
     "serve": ("serve:serve", "Serve searches over HTTP."),
@@ -51,6 +52,7 @@ EXAMPLES = {
     ),
     "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt"),
     "remove": ("idx remove sample --index minilm-ivfpq",),
+    "questions": ("idx questions", "idx questions nq hotpotqa:train", "idx questions halluqa --mirror https://mirror.example.org"),
     "search": (
         'idx search sample "Which metal is liquid at room temperature?" -k 3',
         'idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm',
@@ -68,12 +70,12 @@ EXAMPLES = {
     ),
     "run": (
         "idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag",
-        "idx run refeed --questions nq-test.jsonl --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
+        "idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
     ),
     "view": ("idx view runs/rag", "idx view runs/direct runs/rag"),
     "train-data": (
         "idx train-data ra_isf",
-        "idx train-data ra_isf --questions nq-train.jsonl --against nq-test.jsonl --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",
+        "idx train-data ra_isf --questions nq:train --against nq --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",
     ),
     "mcp": ("idx mcp sample --retriever bm25",),
     "doctor": ("idx doctor", "idx doctor --json"),

@@ -63,6 +63,13 @@ def encoder(incomplete: str) -> list[str]:
     return _matching(incomplete, encoder_names())
 
 
+def questions(incomplete: str) -> list[str]:
+    """Return the matching published sets of questions; if there are none, the shell completes file names."""
+    from wikidx.runtimes.questions import published_sets
+
+    return _matching(incomplete, [name for entry in published_sets() for name in (entry.name, entry.key)])
+
+
 def words(*choices: str) -> Callable[[str], list[str]]:
     """Return a completer of given words."""
     return lambda incomplete: _matching(incomplete, choices)

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .completion import questions
+
 if TYPE_CHECKING:
     from wikidx.runtimes.questions import Question, Selection
 
 Questions = Annotated[
     str,
     typer.Option(
-        help='A file of questions, such as JSON Lines of {"id", "question", "golden_answers"}; "sample": those of the sample corpus.'
+        help='A file of questions, such as JSON Lines of {"id", "question", "golden_answers"}; or a set that "idx questions" has fetched, '
+        'such as nq or nq:train; "sample": those of the sample corpus.',
+        autocompletion=questions,
     ),
 ]
 _FORMAT_HELP = "The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; default: detected from its content."
@@ -40,7 +44,7 @@ class QuestionOptions:
         return Selection(self.protocol, self.sample, self.sample_seed)
 
     def read(self, name: str) -> list[Question]:
-        """Return the selected questions of a file or of "sample"; raises as ``find_questions`` and ``select``."""
+        """Return the selected questions of a file, a fetched set or "sample"; raises as ``find_questions`` and ``select``."""
         from wikidx.runtimes.questions import find_questions, select
 
         return select(find_questions(name, self.question_format), self.selection())

@@ -126,10 +126,12 @@ def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]
 
 def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
     from wikidx.corpora.artifacts.durable import file_sha256
-    from wikidx.runtimes.questions import find_questions
+    from wikidx.runtimes.questions import SAMPLE, find_questions, question_file
     from wikidx.runtimes.training.sets import make_question_set
 
-    return make_question_set(name, find_questions(file, question_format), file_sha256(Path(file)) if Path(file).exists() else "")
+    questions = find_questions(file, question_format)
+    is_file = file != SAMPLE or Path(file).exists()
+    return make_question_set(name, questions, file_sha256(question_file(file)) if is_file else "")
 
 
 def _name_and_file(text: str) -> tuple[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.published import detect_dataset
 from wikidx.runtimes.execution.identity import questions_digest
-from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
+from wikidx.runtimes.questions import Question, Selection, find_questions, has_questions, select
 
 from . import normalizing
 
@@ -45,7 +45,7 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
 
     Args:
         predictions: the run's predictions.
-        name: a question file, or "sample"; None: no named file.
+        name: a question file, a published set, or "sample"; None: no named file.
         format: the format of the file; None: detected from the content of a named file, or as the run recorded.
 
     Raises:
@@ -59,7 +59,7 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
         (session["source"] for session in reversed(run_json.get("sessions") or ()) if session.get("source")), {}
     )
     file = source.get("file") or ""
-    if file and (file == SAMPLE or Path(file).is_file()):
+    if file and has_questions(file):
         selected = _select_own(find_questions(file, format or source.get("format")), run_json)
         if selected is None:
             raise InputError(f"{file} does not hold the questions of {predictions.path}: name their file with --questions")

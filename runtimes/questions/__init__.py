@@ -1,7 +1,7 @@
 """Questions and question files.
 
 base         Question: the text that a method sees, and the gold data
-reading      read_questions: questions of a file; find_questions: questions of a file or of the sample corpus
+reading      read_questions: questions of a file; find_questions: questions of a file, a fetched set or the sample corpus
 formats      table of the file formats
 open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
 multi_hop    parsers for HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA
@@ -13,7 +13,8 @@ json_text    incremental parsing of JSON
 fields       typed access to a record's fields
 sampling     select: questions of a paper's protocol, or a random sample
 protocols    table of the papers' protocols
-sets         table of the sets that are fetched by name
+sets         table of the published sets
+fetching     download and conversion of a published set
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from __future__ import annotations
 from .base import FEVER_LABELS, Question
 from .formats import FORMATS, Format
 from .protocols import PROTOCOLS, Protocol
-from .reading import SAMPLE, detect_format, find_questions, read_questions, sample_questions
+from .reading import SAMPLE, detect_format, find_questions, has_questions, question_file, read_questions, sample_questions
 from .sampling import Selection, sample, select
-from .sets import QuestionSet, find_set, question_sets
+from .sets import PublishedSet, converted_path, find_set, published_sets
 
 __all__ = [
     "FEVER_LABELS",
@@ -33,12 +34,15 @@ __all__ = [
     "Format",
     "Protocol",
     "Question",
-    "QuestionSet",
+    "PublishedSet",
     "Selection",
+    "converted_path",
     "detect_format",
     "find_questions",
     "find_set",
-    "question_sets",
+    "has_questions",
+    "published_sets",
+    "question_file",
     "read_questions",
     "sample",
     "sample_questions",

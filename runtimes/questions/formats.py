@@ -16,6 +16,7 @@ from .long_form import parse_asqa, parse_begin, parse_halluqa
 from .multi_hop import add_aliases, parse_hotpotqa, parse_musique, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
 from .open_domain import (
     parse_beir,
+    parse_converted,
     parse_dpr,
     parse_dpr_row,
     parse_list,
@@ -117,6 +118,12 @@ def _is_table_with_answers(record: Record) -> bool:
 
 _ALL = (
     Format(
+        "idx",
+        "what 'idx questions' writes: {id, question, golden_answers, gold}",
+        _has("question", "golden_answers", "gold"),
+        parse_converted,
+    ),
+    Format(
         "popqa",
         "PopQA, TSV or JSON: id, question, possible_answers (a JSON list in a field), prop, s_pop",
         _has("question", "possible_answers"),
@@ -183,7 +190,7 @@ _ALL = (
         parse_dpr_row,
     ),
     Format("topics", "TREC topics as TSV: id, tab, question; no answers", _is_topic, parse_topic),
-    Format("flashrag", "FlashRAG, idx: {id, question, golden_answers}", _has("question", "golden_answers"), parse_plain),
+    Format("flashrag", "FlashRAG: {id, question, golden_answers}", _has("question", "golden_answers"), parse_plain),
     Format("fid", "FiD: {id, question, answers, ctxs}", _has("question", "answers", "ctxs"), parse_plain),
     Format(
         "self-reasoning",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
+from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import id_from, objects_from, objects_of, record_id, text_from, text_of, texts_from, texts_of, unique
@@ -45,6 +47,15 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
         popularity=views if type(views) is int else None,
         hops=hops if type(hops) is int else None,
     )
+
+
+def parse_converted(record: Record) -> Question:
+    """Parse a question as ``idx questions`` writes it: all fields of ``Question``."""
+    gold_data = record.value.get("gold")
+    if not isinstance(gold_data, dict):
+        raise InputError(f"{record.location}: the field 'gold' is {gold_data!r:.40}, not an object")
+    gold_data = parse_json(replace_surrogates(json.dumps(gold_data, ensure_ascii=False)))
+    return Question(record_id(record), text_of(record, "question"), texts_of(record, "golden_answers"), gold(**gold_data))
 
 
 def parse_beir(record: Record) -> Question:

@@ -7,13 +7,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.registry import suggest, unknown_name_error
 
 from .base import Question, gold
 from .formats import FORMATS, Format
 from .open_domain import split_article
 from .records import Record, read_records
+from .sets import converted_path, find_set, published_sets
 
 SAMPLE = "sample"
 
@@ -55,17 +56,43 @@ def detect_format(path: Path) -> str:
 
 
 def find_questions(name: str, format: str | None = None) -> list[Question]:
-    """Return the questions of a file, or of the sample corpus if ``name`` is "sample" and no file has this name.
+    """Return the questions of a file, else of the published set ``name``, or of the sample corpus if ``name`` is "sample".
 
     Raises:
-        InputError: the file is refused by ``read_questions``, or a format is given for the sample corpus.
-        UnknownNameError: the format is unknown.
+        InputError: see ``question_file`` and ``read_questions``; or a format is given for the sample corpus.
+        UnknownNameError: the format or the split of a set is unknown.
     """
     if name != SAMPLE or Path(name).exists():
-        return read_questions(Path(name), format)
+        return read_questions(question_file(name), format)
     if format is not None:
         raise InputError(f"the format {format} is of a file, and there is none called '{SAMPLE}'")
     return sample_questions()
+
+
+def question_file(name: str) -> Path:
+    """Return the path of a file of questions, else of the published set ``NAME`` or ``NAME:SPLIT``.
+
+    Raises:
+        InputError: there is neither, or the set has not been fetched.
+        UnknownNameError: the set has no such split.
+    """
+    if Path(name).exists():
+        return Path(name)
+    entry = find_set(name)
+    if entry is None:
+        near = suggest(name, {one.name for one in published_sets()})
+        raise InputError(f"there is no file {name}" + (f", and no set of questions of this name: {near.strip()}" if near else ""))
+    path = converted_path(entry)
+    if not path.is_file():
+        raise InputError(f"the questions '{entry.key}' have not been fetched: run 'idx questions {name}'")
+    return path
+
+
+def has_questions(name: str) -> bool:
+    """Return whether a file, a fetched set, or the sample corpus has this name."""
+    with contextlib.suppress(InputError, UnknownNameError):
+        return name == SAMPLE or question_file(name).is_file()
+    return False
 
 
 def sample_questions() -> list[Question]:

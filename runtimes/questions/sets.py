@@ -14,13 +14,15 @@ from __future__ import annotations
 import csv
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
+from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.passage import SourceFile
 from wikidx.corpora.registry import unknown_name_error
 
 
-class QuestionSet(NamedTuple):
+class PublishedSet(NamedTuple):
     """One split of a set of questions, a line of the table.
 
     Attributes:
@@ -48,20 +50,20 @@ class QuestionSet(NamedTuple):
 
 
 @cache
-def question_sets() -> tuple[QuestionSet, ...]:
+def published_sets() -> tuple[PublishedSet, ...]:
     """Return the table."""
     text = resources.files(__package__).joinpath("sets.csv").read_text(encoding="utf-8")
     return tuple(map(_parse, csv.DictReader(text.splitlines())))
 
 
-def find_set(name: str) -> QuestionSet | None:
+def find_set(name: str) -> PublishedSet | None:
     """Return the split that ``NAME`` or ``NAME:SPLIT`` means; None if there is no such set.
 
     Raises:
         UnknownNameError: the set has no such split.
     """
     name, colon, split = name.partition(":")
-    splits = {entry.split: entry for entry in question_sets() if entry.name == name}
+    splits = {entry.split: entry for entry in published_sets() if entry.name == name}
     if not splits:
         return None
     if colon and split not in splits:
@@ -69,7 +71,12 @@ def find_set(name: str) -> QuestionSet | None:
     return splits[split] if colon else next(iter(splits.values()))
 
 
-def _parse(row: dict[str, str]) -> QuestionSet:
+def converted_path(entry: PublishedSet) -> Path:
+    """Return the path of a split's questions in the data home, fetched or not."""
+    return home() / "questions" / entry.name / f"{entry.split}.jsonl"
+
+
+def _parse(row: dict[str, str]) -> PublishedSet:
     url = row["url"]
     file = SourceFile(
         name=url.partition("?")[0].rpartition("/")[2],
@@ -77,4 +84,4 @@ def _parse(row: dict[str, str]) -> QuestionSet:
         n_bytes=int(row["bytes"]) if row["bytes"] else None,
         sha256=row["sha256"] or None,
     )
-    return QuestionSet(row["name"], row["split"], int(row["questions"]), row["format"], file, tuple(row["members"].split()), row["note"])
+    return PublishedSet(row["name"], row["split"], int(row["questions"]), row["format"], file, tuple(row["members"].split()), row["note"])

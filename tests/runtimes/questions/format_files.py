@@ -75,6 +75,12 @@ _SQUAD_QUESTIONS = [item("Whose?", "Egypt", id="a", titles=["Nile"]), item("Why?
 
 FORMAT_FILES = (
     FormatFile(
+        "idx",
+        "",
+        lines({"id": "q1", "question": "Who?", "golden_answers": ["A", "B"], "gold": {"titles": ["T"], "provenance": [[_PAGE], []]}}),
+        [item("Who?", "A", "B", id="q1", titles=["T"], provenance=[[_PAGE], []])],
+    ),
+    FormatFile(
         "flashrag", "", lines({"id": "test_0", "question": "Who?", "golden_answers": ["A", "B"]}), [item("Who?", "A", "B", id="test_0")]
     ),
     FormatFile(

@@ -9,13 +9,13 @@ import pytest
 
 from wikidx.corpora.errors import UnknownNameError
 from wikidx.runtimes.questions import FORMATS, PROTOCOLS
-from wikidx.runtimes.questions.sets import find_set, question_sets
+from wikidx.runtimes.questions.sets import find_set, published_sets
 
 
 def test_every_line_of_the_table_is_usable() -> None:
-    names = Counter(entry.key for entry in question_sets())
+    names = Counter(entry.key for entry in published_sets())
     assert max(names.values()) == 1
-    for entry in question_sets():
+    for entry in published_sets():
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]*:[a-z-]+", entry.key)
         assert entry.format in FORMATS
         assert re.fullmatch(r"https?://[a-z0-9.-]+/\S+", entry.file.url)

@@ -1,0 +1,93 @@
+"""``idx questions``: published sets of questions, listed, or fetched by name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from wikidx.corpora.progress import format_bytes
+from wikidx.corpora.progress_display import show_steps
+
+from . import completion
+from .screen import note, pluralize, print_json, print_line
+
+if TYPE_CHECKING:
+    from wikidx.runtimes.questions import PublishedSet
+
+
+def questions(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME[:SPLIT]]...", help="Sets to fetch; default: list all sets.", autocompletion=completion.questions),
+    ] = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="A server to download from: its address replaces the host of the published addresses.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List published sets of questions, or fetch sets: download, check and convert them.
+
+    A fetched set is read by its name: --questions nq, or nq:train.
+    """
+    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.runtimes.questions import find_set, published_sets
+
+    if mirror is not None:
+        os.environ["IDX_MIRROR"] = mirror
+    entries = [(name, find_set(name)) for name in names or ()]
+    for name, entry in entries:
+        if entry is None:
+            raise unknown_name_error("set of questions", name, {one.name for one in published_sets()})
+    fetched = {split.key: split for _, entry in entries if entry is not None for split in _fetch(entry)}
+    shown = list(fetched.values()) if names else list(published_sets())
+    if as_json:
+        print_json({"questions": list(map(_to_json, shown))})
+    elif names:
+        for entry in shown:
+            described = _to_json(entry)
+            print_line(f"{entry.key}: {pluralize(entry.n, 'question')} in {described['path']}")
+    else:
+        _print_table(shown)
+
+
+def _fetch(entry: PublishedSet) -> list[PublishedSet]:
+    from wikidx.runtimes.questions import converted_path
+    from wikidx.runtimes.questions.fetching import download_folder, fetch_set
+
+    if converted_path(entry).is_file():
+        return [entry]
+    size = "" if entry.file.n_bytes is None else f" ({format_bytes(entry.file.n_bytes)})"
+    note(f"{entry.key}: {entry.file.url}{size} to {download_folder(entry)}")
+    with show_steps() as step:
+        splits = fetch_set(entry, step(f"download {entry.file.name}", "B"))
+    if entry.file.sha256 is None:
+        note(f"note: no checksum of {entry.file.name} is known; a later download must equal this one")
+    return splits
+
+
+def _to_json(entry: PublishedSet) -> dict[str, Any]:
+    from wikidx.runtimes.questions import PROTOCOLS, converted_path
+
+    return {
+        "name": entry.key,
+        "questions": entry.n,
+        "url": entry.file.url,
+        "sha256": entry.file.sha256,
+        "protocols": [protocol.name for protocol in PROTOCOLS.values() if protocol.questions == entry.key],
+        "note": entry.note,
+        "path": str(converted_path(entry)) if converted_path(entry).is_file() else None,
+    }
+
+
+def _print_table(entries: list[PublishedSet]) -> None:
+    print_line(f"{'set':<23} {'questions':>9}  {'here':<4}  {'checksum':<8}  {'from':<26}  protocols; note")
+    for entry in entries:
+        described = _to_json(entry)
+        state, checksum = "yes" if described["path"] else "no", "known" if entry.file.sha256 else "first"
+        remarks = "; ".join(filter(None, (", ".join(described["protocols"]), entry.note)))
+        print_line(f"{entry.key:<23} {entry.n:>9,}  {state:<4}  {checksum:<8}  {urlsplit(entry.file.url).hostname:<26}  {remarks}".rstrip())
+    note("'idx questions NAME' fetches a set; a name without a split means the first. Checksum 'first': not verified here, a first")
+    note("download is trusted, and a later one must equal it.")

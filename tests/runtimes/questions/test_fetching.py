@@ -1,0 +1,291 @@
+"""Published sets of questions: fetched from a server on the loopback address, checked, converted, and read by name."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loopback import listening, serving
+from tests.runtimes.command_line import Command
+from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile, lines
+from wikidx.corpora.errors import DownloadError, InputError
+from wikidx.corpora.passage import SourceFile
+from wikidx.runtimes import questions as package
+from wikidx.runtimes.questions import PublishedSet, converted_path, fetching, find_questions, read_questions, reading, sets
+
+ABSENT = "http://127.0.0.1:1"
+HOST = "http://published.example"
+TWO = lines({"question": "who?", "answer": ["A"]}, {"question": "when?", "answer": ["now", "today"]}).encode()
+Table = Callable[..., None]
+
+
+def made(
+    name: str = "made",
+    url: str = f"{HOST}/files/made.jsonl",
+    *,
+    n: int = 2,
+    format: str = "nq-open",
+    sha256: str | None = None,
+    members: tuple[str, ...] = (),
+) -> PublishedSet:
+    """Return a line of a table."""
+    name, _, split = name.partition(":")
+    file = SourceFile(name=url.partition("?")[0].rpartition("/")[2], url=url, sha256=sha256)
+    return PublishedSet(name, split or "test", n, format, file, members, "")
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Replace the table of published sets, and do not wait between attempts."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def replace(*entries: PublishedSet) -> None:
+        for module in (package, sets, reading, fetching):
+            monkeypatch.setattr(module, "published_sets", lambda: entries)
+
+    return replace
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a generator
+    """Serve a folder in place of every host."""
+    folder = tmp_path / "site"
+    (folder / "files").mkdir(parents=True)
+    with serving(folder) as address:
+        monkeypatch.setenv("IDX_MIRROR", address)
+        yield folder / "files"
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return content.getvalue()
+
+
+def tarred(files: dict[str, bytes], mode: str = "w") -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("case", FORMAT_FILES, ids=lambda case: f"{case.format} {case.file}".strip())
+def test_every_format_is_converted_without_loss(case: FormatFile, site: Path, table: Table) -> None:
+    (site / "made.jsonl").write_bytes(gzip.compress(case.content.encode()))
+    entry = made(format=case.format, n=len(case.questions))
+    table(entry)
+    assert fetching.fetch_set(entry) == [entry]
+    assert find_questions("made") == find_questions("made:test") == case.questions
+    assert package.detect_format(converted_path(entry)) == "idx"
+
+
+def test_splits_in_one_file_come_together_and_are_recorded(site: Path, table: Table, home: Path) -> None:
+    both = next(case for case in FORMAT_FILES if case.format == "asqa")
+    (site / "made.jsonl").write_text(both.content, encoding="utf-8")
+    dev, train = made("asqa:dev", format="asqa", n=len(both.questions)), made("asqa:train", format="asqa-train", n=1)
+    table(dev, train)
+    assert fetching.fetch_set(train) == [dev, train]
+    assert find_questions("asqa") == both.questions
+    assert [one.id for one in find_questions("asqa:train")] == ["-1"]
+    sha256 = hashlib.sha256(both.content.encode()).hexdigest()
+    assert json.loads((home / "questions/asqa/train.json").read_text(encoding="utf-8")) == {
+        "url": dev.file.url,
+        "sha256": sha256,
+        "questions": 1,
+        "is_verified": False,
+    }
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"])
+def test_an_archive_writes_only_what_is_asked_for(
+    pack: Callable[[dict[str, bytes]], bytes], site: Path, table: Table, tmp_path: Path
+) -> None:
+    case = next(case for case in FORMAT_FILES if case.format == "2wikimultihopqa")
+    aliases = lines({"Q_id": "Q1", "aliases": ["EG"], "demonyms": []}).replace("Q1", json.loads(case.content)[0]["answer_id"]).encode()
+    files = {
+        "../../../evil.json": b"{}",
+        f"{tmp_path}/evil.json": b"{}",
+        "data/../../dev.json": case.content.encode(),
+        "data/id_aliases.json": aliases,
+        "__MACOSX/._dev.json": b"x",
+    }
+    (site / "made.zip").write_bytes(pack(files))
+    entry = made(url=f"{HOST}/files/made.zip", format=case.format, n=len(case.questions), members=("dev.json", "id_aliases.json"))
+    table(entry)
+    fetching.fetch_set(entry)
+    assert [one.text for one in find_questions("made")] == [one.text for one in case.questions]
+    assert "EG" in find_questions("made")[0].golden_answers
+    assert not list(tmp_path.rglob("*evil*"))
+    assert not list(tmp_path.rglob("dev.json"))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (zipped({"dev.json": TWO * 500})[:-30], "made.zip is corrupt"),
+        (tarred({"dev.json": TWO * 500})[:4_000], "made.zip is corrupt"),
+        (tarred({"dev.json": TWO * 500}, "w:gz")[:-20], "made.zip is corrupt"),
+        (b"not an archive", "made.zip is corrupt"),
+        (zipped({"other.json": TWO}), "made.zip has no file dev.json: not the published archive"),
+        (zipped({"a/dev.json": TWO, "b/dev.json": TWO}), "made.zip: a second 'dev.json'"),
+    ],
+    ids=["zip cut", "tar cut", "tar.gz cut", "text", "member missing", "two members"],
+)
+def test_a_bad_archive_is_refused(content: bytes, reason: str, site: Path, table: Table, home: Path) -> None:
+    (site / "made.zip").write_bytes(content)
+    entry = made(url=f"{HOST}/files/made.zip", members=("dev.json",))
+    table(entry)
+    with pytest.raises(InputError, match=reason):
+        fetching.fetch_set(entry)
+    assert not converted_path(entry).exists()
+    assert [path.name for path in (home / "downloads/questions/made").iterdir()] == ["made.zip", "made.zip.json"]
+
+
+def test_a_link_in_an_archive_is_no_file(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        link = tarfile.TarInfo("dev.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    (tmp_path / "a.tar").write_bytes(content.getvalue())
+    with pytest.raises(InputError, match=r"a\.tar has no file dev\.json"):
+        fetching.extract(tmp_path / "a.tar", ["dev.json"], tmp_path)
+
+
+def test_a_wrong_checksum_is_refused(site: Path, table: Table) -> None:
+    (site / "made.jsonl").write_bytes(TWO)
+    entry = made(sha256="0" * 64)
+    table(entry)
+    with pytest.raises(
+        DownloadError, match=r"made\.jsonl\.part is not made\.jsonl: expected sha256 0{64}, got .*; or put made\.jsonl into .*/made"
+    ):
+        fetching.fetch_set(entry)
+    with pytest.raises(InputError, match="the questions 'made:test' have not been fetched: run 'idx questions made'"):
+        find_questions("made")
+
+
+def test_another_number_of_questions_is_refused(site: Path, table: Table) -> None:
+    (site / "made.jsonl").write_bytes(TWO)
+    table(entry := made(n=3))
+    with pytest.raises(
+        InputError, match=r"made\.jsonl has 2 questions of 'made:test', expected 3: delete it and made\.jsonl\.json, and fetch it again"
+    ):
+        fetching.fetch_set(entry)
+    assert not converted_path(entry).exists()
+
+
+def test_a_later_file_must_be_the_first(site: Path, table: Table, home: Path) -> None:
+    (site / "made.jsonl").write_bytes(TWO)
+    table(entry := made())
+    fetching.fetch_set(entry)
+    (site / "made.jsonl").write_bytes(TWO.replace(b"now", b"yes"))
+    assert fetching.fetch_set(entry) == [entry]  # nothing is downloaded
+    first = home / "downloads/questions/made/made.jsonl"
+    first.unlink()
+    with pytest.raises(DownloadError, match=r"is not the made\.jsonl of the first download"):
+        fetching.fetch_set(entry)
+    for path in first.parent.iterdir():
+        path.unlink()
+    with pytest.raises(
+        DownloadError, match=r"made\.jsonl is not that of the first time: .*; delete .*/questions/made/test\.json to accept"
+    ):
+        fetching.fetch_set(entry)
+    assert find_questions("made")[1].golden_answers == ("now", "today")
+    converted_path(entry).with_suffix(".json").unlink()
+    fetching.fetch_set(entry)
+    assert find_questions("made")[1].golden_answers == ("yes", "today")
+
+
+def test_a_download_resumes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = lines(*({"question": f"q{n}?", "answer": ["a"]} for n in range(2_000))).encode()
+    ranges, is_cut = list[str | None](), threading.Event()
+
+    class Cutting(BaseHTTPRequestHandler):
+        """Sends half of the file first, then what is asked for."""
+
+        def do_GET(self) -> None:  # the name http.server looks for
+            ranges.append(self.headers["Range"])
+            start = int(ranges[-1].removeprefix("bytes=").removesuffix("-")) if ranges[-1] else 0
+            self.send_response(206 if start else 200)
+            self.send_header("ETag", '"v1"')
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.end_headers()
+            self.wfile.write(content[start:] if is_cut.is_set() else content[: len(content) // 2])
+            is_cut.set()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class's name
+
+    table(entry := made(n=2_000))
+    with listening(Cutting) as address:
+        monkeypatch.setenv("IDX_MIRROR", address)
+        fetching.fetch_set(entry)
+    assert ranges == [None, f"bytes={len(content) // 2}-"]
+    assert len(find_questions("made")) == 2_000
+
+
+def test_without_a_network_the_message_says_which_file_goes_where(
+    idx: Command, table: Table, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDX_MIRROR", ABSENT)
+    table(made())
+    folder = home / "downloads/questions/made"
+    message = idx("questions", "made", status=2)
+    assert message.startswith(f"error: {ABSENT}/files/made.jsonl: 5 attempts without progress")
+    assert message.endswith(f"; or put made.jsonl into {folder}, and repeat the command")
+    (folder / "made.jsonl").write_bytes(TWO)
+    assert idx("questions", "made") == f"made:test: 2 questions in {home}/questions/made/test.jsonl\n"
+    assert find_questions("made") == read_questions(folder / "made.jsonl")
+
+
+def test_a_mirror_stands_for_all_hosts(
+    idx: Command, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IDX_MIRROR", ABSENT)  # also restores the variable after the test
+    for name in ("a/one.jsonl", "b/two.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(TWO)
+    table(made("one", "http://first.example/a/one.jsonl"), made("two", "https://second.example/b/two.jsonl?dl=1"))
+    assert [one["path"] for one in json.loads(idx("questions", "--json"))["questions"]] == [None, None]
+    with serving(tmp_path) as address:
+        assert idx("questions", "one", "two", "--mirror", address).count("2 questions in") == 2
+    listed = json.loads(idx("questions", "--json"))["questions"]
+    assert [Path(one["path"]).read_bytes().count(b"\n") for one in listed] == [2, 2]
+    assert idx("questions").splitlines()[1].split()[:4] == ["one:test", "2", "yes", "first"]
+
+
+def test_runs_and_evaluations_find_a_set_by_its_name(
+    idx: Command, table: Table, site: Path, script: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "made.jsonl").write_bytes(TWO)
+    table(made("nq"))
+    out, model = tmp_path / "out", script({"match": "", "text": "today"})
+    run = ("run", "direct", "--questions", "nq", "--llm", model, "--out", out)
+    assert idx(*run, status=2) == "error: the questions 'nq:test' have not been fetched: run 'idx questions nq'"
+    assert idx("run", "direct", "--questions", "nqq", "--out", out, status=2).endswith("of this name: did you mean 'nq'?")
+    idx("questions", "nq")
+    idx(*run, "--protocol", "flashrag")
+    assert json.loads((out / "run.json").read_text(encoding="utf-8"))["sessions"][0]["source"]["file"] == "nq"
+    scored = json.loads(idx("eval", "answers", out, "--metrics", "squad_em", "--format", "json"))
+    assert "NQ" in json.dumps(scored)
+    assert json.dumps(scored).count('"squad_em"') >= 1
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nq").write_bytes(lines({"question": "mine?", "answer": ["x"]}).encode())
+    assert [one.text for one in find_questions("nq")] == ["mine?"]
