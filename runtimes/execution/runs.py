@@ -82,7 +82,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
             raise LockedError(f"another process is at work on the run in {folder}: wait for it or end it") from None
         earlier = check_settings(folder, settings)
         done, n_whole = dict[str, str | None](), 0
-        for record, n_whole in _complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
+        for record, n_whole in complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
             done[record["id"]] = record["error"]
         if n_cut := os.fstat(file.fileno()).st_size - n_whole:
             logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{n_cut:,}")
@@ -106,7 +106,7 @@ def read_predictions(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError(f"there is no run in {folder}: 'idx run METHOD --questions FILE --out {folder}' makes one")
-    yield from ((record["id"], record) for record, _ in _complete_lines(path))
+    yield from ((record["id"], record) for record, _ in complete_lines(path))
 
 
 def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def _abbreviate(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+def complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the record and the end offset of each complete line."""
     end = 0
     with path.open("rb") as file:

@@ -25,7 +25,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.store import PassageStore
@@ -39,7 +38,7 @@ from wikidx.runtimes.evaluation.outcomes import PROBLEMS, problems
 from wikidx.runtimes.evaluation.predictions import load_predictions
 from wikidx.runtimes.evaluation.run_questions import run_questions
 from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
-from wikidx.runtimes.execution.runs import PREDICTIONS
+from wikidx.runtimes.execution.runs import PREDICTIONS, complete_lines
 
 from . import FILES
 
@@ -62,6 +61,7 @@ class ViewedRun:
 
     Raises:
         InputError: the folder has no run, or its questions cannot be found.
+        ArtifactCorrupt: a line cannot be read.
     """
 
     def __init__(self, folder: Path, questions: str | None = None) -> None:
@@ -124,11 +124,9 @@ class ViewedRun:
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
     offset = 0
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):  # an unfinished last line is no prediction
-                yield parse_json(line)["id"], Line(offset, len(line))
-            offset += len(line)
+    for record, end in complete_lines(path):
+        yield record["id"], Line(offset, end - offset)
+        offset = end
 
 
 class Viewer:

@@ -37,7 +37,8 @@ def _answers(record: Record) -> tuple[str, ...]:
 
 def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     supporting = supporting_facts(record, metadata.get("supporting_facts"))
-    kind, views, hops = metadata.get("type"), metadata.get("s_pop"), record.value.get("hops", metadata.get("hops"))
+    kind, hops = (record.value.get(name, metadata.get(name)) for name in ("type", "hops"))
+    views = metadata.get("s_pop")
     return gold(
         label=answers[0] if len(answers) == 1 and answers[0] in FEVER_LABELS else None,
         titles=list(unique(fact[0] for fact in supporting)),

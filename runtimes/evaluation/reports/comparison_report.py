@@ -173,9 +173,9 @@ def seed_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     names, rows = metric_names(runs), list[list[Cell]]()
     for group, spreads in seed_spreads(runs):
         first = group[0]
-        seeds = ", ".join(run.facts.seed for run in group)
-        rows.append([", ".join(run.name for run in group), first.dataset, seeds, len(group), *map(spreads.get, names)])
-    columns = [Column("runs"), Column("data set"), Column("seeds"), Column("number"), *(Column(name, percent) for name in names)]
+        seeds, shares = ", ".join(run.facts.seed for run in group), ", ".join(dict.fromkeys(map(answered, group)))
+        rows.append([", ".join(run.name for run in group), first.dataset, seeds, len(group), shares, *map(spreads.get, names)])
+    columns = [*map(Column, ("runs", "data set", "seeds", "number", "answered")), *(Column(name, percent) for name in names)]
     note = "mean ± sample standard deviation of the runs' means"
     return [Table(columns, rows, "Several seeds, mean in %", [note])] if rows else []
 
@@ -224,6 +224,7 @@ def _differences(comparison: Comparison) -> list[Table]:
         )
         for difference in comparison.differences
     ]
+    unfinished = [run for run in comparison.runs if run.n_answered < len(run.questions)]
     names = ("questions", "wins", "losses", "ties", "not in both")
     columns = (
         Column("data set"),
@@ -237,6 +238,7 @@ def _differences(comparison: Comparison) -> list[Table]:
         "questions: those of both runs on which the metric is defined; wins: questions on which the first run scores higher",
         f"p: two-sided paired randomisation test, not corrected for the {len(rows)} comparisons of this table",
         "not in both: questions of only one run, and different questions under the same id",
+        *(f"{run.name} has answered {answered(run)} questions: the others count 0" for run in unfinished),
     ]
     return [Table(columns, rows, "Differences, paired by question", notes)] if rows else []
 

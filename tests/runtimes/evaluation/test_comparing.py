@@ -195,7 +195,16 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_a_deviation() -> No
     means = [0.25, 0.5, 1]
     assert (found["runs"], found["seeds"]) == (["s0", "s1", "s2"], ["0", "1", "2"])
     assert found["metrics"] == {"dpr_em": {"mean": pytest.approx(fmean(means)), "deviation": pytest.approx(stdev(means)), "n": 3}}
-    assert "s0, s1, s2  NQ        0, 1, 2       3  58.3 ± 38.2" in to_text(comparison_report(comparison))
+    assert "s0, s1, s2  NQ        0, 1, 2       3  4 of 4    58.3 ± 38.2" in to_text(comparison_report(comparison))
+
+
+def test_an_unfinished_run_is_marked_where_it_is_compared() -> None:
+    whole, killed = of_seed("whole", [1, 1, 0, 0], 0), of_seed("killed", [1, 0, 0, 0], 1)
+    rows = (*killed.rows[:1], *(row._replace(answer=None) for row in killed.rows[1:]))
+    report = to_text(comparison_report(compare([whole, killed._replace(rows=rows)], Bootstrap())))
+    assert "4 of 4, 1 of 4  37.5 ± 17.7" in report
+    assert "killed has answered 1 of 4 questions: the others count 0" in report
+    assert "whole has answered" not in report
 
 
 ALL = 3610  # NQ's test questions, as ReFeed has them

@@ -178,6 +178,10 @@ def test_foreign_pages_and_unknown_runs_are_refused(odd_run: Path, tmp_path: Pat
         assert ask(url, "/page/runs/../../viewing.py").status == 404
     assert "holds no predictions.jsonl: name the folder" in idx("view", tmp_path, status=2)
     assert "3 runs are given" in idx("view", *[odd_run] * 3, status=2)
+    broken = write_run(tmp_path / "broken", line("right", ""))
+    with (broken / "predictions.jsonl").open("a", encoding="utf-8") as file:
+        file.write("no JSON\n")
+    assert "line 2 is no prediction" in idx("view", broken, status=2)
 
 
 @pytest.mark.slow  # a process of its own

@@ -101,6 +101,12 @@ FORMAT_FILES = (
         [item("Where?", "Egypt", id="dev_0", **_HOP_GOLD, popularity=3)],
     ),
     FormatFile(
+        "flashrag",
+        "type and hops",
+        lines({"id": "1", "question": "Who?", "golden_answers": ["A"], "type": "bridge", "hops": 2}),
+        [item("Who?", "A", id="1", type="bridge", hops=2)],
+    ),
+    FormatFile(
         "nq-open",
         "",
         lines({"question": "Who?", "answer": ["A", "B"]}, {"question": "When?", "answer": "now"}),
