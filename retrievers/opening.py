@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from .rerankers.opening import find_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
+    from wikidx.indexer.encoders.spec import Dtype
 
     from .searcher import LocalSearcher
 
@@ -48,6 +50,7 @@ class OpenCorpora:
 
     Args:
         device: device of encoders and vector indexes; see ``indexer.machine.devices.check_devices``.
+        query_dtype: precision in which queries are encoded; None: by the size of the encoder, see ``Model``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
         opener: function that opens retrievers; None: ``open_retriever``.
         before_open: called with (corpus, index name) before an index is opened, with (corpus, None) before a store is opened.
@@ -63,12 +66,13 @@ class OpenCorpora:
         self,
         *,
         device: str = "cpu",
+        query_dtype: Dtype | None = None,
         cache_bytes: int = 0,
         opener: OpenRetriever | None = None,
         before_open: Callable[[str, str | None], None] = lambda corpus, index: None,
     ) -> None:
         self._device, self._cache_bytes, self._before_open = device, cache_bytes, before_open
-        self._opener = opener or open_retriever
+        self._opener = opener or partial(open_retriever, query_dtype=query_dtype)
         self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
@@ -126,7 +130,13 @@ class OpenCorpora:
 
 
 def open_searcher(
-    corpus: str, retriever: str = "bm25", *, device: str = "auto", reranker: str | None = None, cache_bytes: int = 0
+    corpus: str,
+    retriever: str = "bm25",
+    *,
+    device: str = "auto",
+    query_dtype: Dtype | None = None,
+    reranker: str | None = None,
+    cache_bytes: int = 0,
 ) -> LocalSearcher:
     """Open a built corpus for searching.
 
@@ -137,6 +147,7 @@ def open_searcher(
         corpus: name of the corpus.
         retriever: an index name, several joined with "+", whose results are fused, or a pipeline or the name of one; see ``pipelines``.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
+        query_dtype: precision in which queries are encoded; None: float32, or bfloat16 for large encoders on a GPU.
         reranker: the reranker for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
 
@@ -153,7 +164,7 @@ def open_searcher(
     check_devices(device)
     require_built(corpus)
     _require_indexes(corpus, name.parts)
-    opened = OpenCorpora(device=device, cache_bytes=cache_bytes)
+    opened = OpenCorpora(device=device, query_dtype=query_dtype, cache_bytes=cache_bytes)
     return opened.searcher(corpus, name, reranker)
 
 
@@ -168,7 +179,7 @@ def _require_indexes(corpus: str, names: Sequence[str]) -> None:
         raise ArtifactMissing(f"{error}; '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}") from None
 
 
-def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> Retriever:
+def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu", query_dtype: Dtype | None = None) -> Retriever:
     """Open the retriever of one index over a store; raises as ``open_searcher`` does."""
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
 
@@ -177,11 +188,11 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
     index = open_vector_index(corpus, name, store, device=device)
     logger.log(logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG, "%s: %s", name, index.placement.reason)
     gpu = index.placement.devices[0] if device == "auto" else "cpu"  # "auto" takes the emptiest, which need not be the first
-    encoder = open_query_encoder(corpus, name, device=device if gpu == "cpu" else gpu)
+    encoder = open_query_encoder(corpus, name, device=device if gpu == "cpu" else gpu, dtype=query_dtype)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 
 
-def open_query_encoder(corpus: str, name: str, *, device: str) -> Encoder:
+def open_query_encoder(corpus: str, name: str, *, device: str, dtype: Dtype | None = None) -> Encoder:
     """Open the query encoder of a vector index; vectors without an encoder are searched by vectors.
 
     A server is asked for the vector of a passage, to be compared with the stored one.
@@ -201,7 +212,7 @@ def open_query_encoder(corpus: str, name: str, *, device: str) -> Encoder:
     spec = encoder_spec(parse_index_name(name).encoder)
     if isinstance(spec.query_checkpoint, NoCheckpoint):
         return GivenVectors(index_ref(corpus, name).manifest(None).count("dim"))
-    encoder = open_encoder(spec, encoder_device(device))
+    encoder = open_encoder(spec, encoder_device(device), dtype)
     check_query_weights(corpus, spec)
     if spec.is_served:
         _check_server(corpus, spec.name, encoder)

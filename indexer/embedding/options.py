@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Stored
-from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.encoders.spec import Dtype, parse_dtype
 from wikidx.indexer.machine.devices import check_devices
-
-DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,7 @@ class EmbedOptions:
             raise InputError(f"--ray-cpus {self.ray_cpus} is for work on a Ray cluster: add --ray")
         if self.ray_cpus is not None and self.ray_cpus < 1:
             raise InputError(f"--ray-cpus {self.ray_cpus}: an encoder needs at least one")
-        if self.dtype not in (None, *DTYPES):
-            raise InputError(f"--dtype {self.dtype}: use one of {', '.join(DTYPES)}")
+        parse_dtype("--dtype", self.dtype)
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise InputError(f"--batch-tokens {self.batch_tokens}: at least one token is needed")
 

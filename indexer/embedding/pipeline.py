@@ -23,6 +23,7 @@ from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.batching import CHUNK_ROWS, batches, tokenizing_chunks
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
@@ -30,7 +31,6 @@ from wikidx.indexer.machine.failures import device_errors
 from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS
 
-from .batching import CHUNK_ROWS, batches, tokenizing_chunks
 from .options import Resources
 
 if TYPE_CHECKING:

@@ -9,4 +9,5 @@ served       vectors that a server computes
 registered   recipes under the user's names    pooling       vectors of tokens -> vector of the text
 tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
+batching     texts of similar length
 """

@@ -207,6 +207,13 @@ def list_shards(index: Path, name: str) -> list[Path]:
     return [index.parent / file for file in sorted(files)]
 
 
+def weights_bytes(folder: Path, name: str) -> int:
+    """Return the size of a checkpoint's weights; raises ``ArtifactCorrupt`` as ``list_shards`` does."""
+    path = find_file(folder, WEIGHTS) or folder / WEIGHTS[0]
+    files = list_shards(path, name) if path.name.endswith(".index.json") else [path]
+    return sum(file.stat().st_size for file in files)
+
+
 def checksums(folder: Path, required: RequiredFiles, name: str, patterns: Sequence[str] = ()) -> dict[str, str]:
     """Return the sha256 of each file that affects the vectors, by its name in the directory: also of weight shards, and of patterns."""
     files = [file for group in required if (file := find_file(folder, group))]

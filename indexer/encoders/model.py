@@ -14,7 +14,7 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 
-from .checkpoints import CONFIG, DENSE_WEIGHTS, WEIGHTS, checksum, find_file, read_json_object
+from .checkpoints import CONFIG, DENSE_WEIGHTS, WEIGHTS, checksum, find_file, read_json_object, weights_bytes
 from .loading import encoder_class, load_network, strip_heads
 from .pooling import pool
 from .spec import Dtype, EncoderSpec, Side, Tokens
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 
+_LARGE = 0.5e9  # number of weights from which a GPU computes with 16 bits by default
 _ALIGNED = 8  # alignment of the mask's rows, in elements
 # oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch. Its default of up to 1,024
 # primitives fills a server's memory over hours. Encoding is as fast with this small cache.
@@ -52,11 +53,13 @@ class Model:
         spec: the encoder.
         side: query or passage.
         device: "auto" (the first GPU, else the CPU) or a device that torch knows.
-        dtype: precision of the forward pass, independent of the checkpoint's; pooling and later steps are in float32.
+        dtype: precision of the forward pass, independent of the checkpoint's; pooling and later steps are in float32. None: float32, or
+            bfloat16 for more than half a billion weights on a GPU.
 
     Attributes:
         dim: components of a vector.
         device: torch's device.
+        dtype: precision of the forward pass.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -69,7 +72,7 @@ class Model:
 
     dim: int
 
-    def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype = "float32") -> None:
+    def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype | None = "float32") -> None:
         try:
             import torch
             import transformers  # noqa: F401
@@ -81,8 +84,9 @@ class Model:
         self._max_tokens = max(spec.max_tokens(other) for other in sides if spec.checkpoint(other) == spec.checkpoint(side))
         self.device = torch.device(resolve_device(device))
         _check_checksum(spec, folder)
+        self.dtype: Dtype = dtype or default_dtype(folder, spec.name, on_gpu=self.device.type == "cuda")
         model_class = spec.model_class(side) or encoder_class(read_json_object(folder / CONFIG, spec.name))
-        network = strip_heads(load_network(model_class, folder, spec.name, dtype, trusts_code=spec.trusts_code), folder)
+        network = strip_heads(load_network(model_class, folder, spec.name, self.dtype, trusts_code=spec.trusts_code), folder)
         hidden, self._padding = int(network.config.hidden_size), int(network.config.pad_token_id or 0)
         layers = torch.nn.Sequential()
         dim = hidden * (1 + spec.pooling.count("+"))
@@ -169,6 +173,13 @@ class Model:
     def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
         """Return one float32 vector per text; see ``pool``."""
         return pool(hidden, is_pooled, self._spec.pooling)
+
+
+def default_dtype(folder: Path, name: str, *, on_gpu: bool) -> Dtype:
+    """Return the precision in which a checkpoint encodes queries by default, by the size of its files."""
+    config = read_json_object(folder / CONFIG, name)
+    weight_bytes = 2 if str(config.get("dtype") or config.get("torch_dtype")).endswith("float16") else 4
+    return "bfloat16" if on_gpu and weights_bytes(folder, name) / weight_bytes > _LARGE else "float32"
 
 
 def _check_checksum(spec: EncoderSpec, folder: Path) -> None:

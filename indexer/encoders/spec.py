@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 
 from .checkpoints import Checkpoint, RequiredFiles, ServedModel, checksums, locate, required_files
@@ -39,6 +40,15 @@ class Tokens(NamedTuple):
     def lengths(self) -> NDArray[np.int64]:
         """Return the number of tokens of each text, shape (n,)."""
         return np.diff(self.ends, prepend=0)
+
+
+def parse_dtype(option: str, text: str | None) -> Dtype | None:
+    """Return the precision that a user names, None for None; ``option`` is for the message of ``InputError``."""
+    dtypes: tuple[Dtype, ...] = get_args(Dtype)
+    found = next((dtype for dtype in dtypes if dtype == text), None)
+    if text is not None and found is None:
+        raise InputError(f"{option} {text}: use one of {', '.join(dtypes)}")
+    return found
 
 
 def identity(query: str) -> str:

@@ -11,14 +11,16 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.machine.failures import device_errors
 
+from .batching import batches
 from .checkpoints import Checkpoint
 from .model import Model
 from .served import ServedEncoder
-from .spec import EncoderSpec, Side, Tokens
+from .spec import Dtype, EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
 _SERVER_TIMEOUT_S = 30.0
-_BATCH = 32  # texts per forward pass; larger batches gain nothing on a CPU
+_BATCH = 32  # texts per forward pass on a CPU, where larger batches gain nothing
+_GPU_BATCH_TOKENS = 16_384  # per forward pass on a GPU, padding included: as many queries as exact search takes at a time
 
 
 class TransformerEncoder:
@@ -27,11 +29,13 @@ class TransformerEncoder:
     Args:
         spec: the encoder.
         device: see ``Model``.
+        dtype: see ``Model``.
 
     Attributes:
         spec: the encoder.
         dim: components of a vector.
         device: name of the device.
+        dtype: precision of the forward pass.
 
     Raises:
         MissingExtraError, InputError, ArtifactMismatch, ArtifactCorrupt, DownloadError: see ``Tokenizer`` and ``Model``.
@@ -40,12 +44,13 @@ class TransformerEncoder:
 
     dim: int
 
-    def __init__(self, spec: EncoderSpec, device: str = "cpu") -> None:
-        self.spec, self.device = spec, device
+    def __init__(self, spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = None) -> None:
+        self.spec, self.device, self.dtype = spec, device, dtype
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
-        self.dim, self.device = self._model("query").dim, str(self._model("query").device)
+        model = self._model("query")
+        self.dim, self.device, self.dtype = model.dim, str(model.device), model.dtype
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
@@ -74,17 +79,19 @@ class TransformerEncoder:
     def _model(self, side: Side) -> Model:
         checkpoint = self.spec.checkpoint(side)
         if checkpoint not in self._models:
-            self._models[checkpoint] = Model(self.spec, side, self.device)
+            self._models[checkpoint] = Model(self.spec, side, self.device, self.dtype)
         return self._models[checkpoint]
 
 
-def open_encoder(spec: EncoderSpec, device: str = "cpu") -> TransformerEncoder | ServedEncoder:
+def open_encoder(spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = None) -> TransformerEncoder | ServedEncoder:
     """Return the encoder of a spec for queries: its network on a device, or its server, which is not waited for as long as by a build.
+
+    The precision of a server is its own.
 
     Raises:
         IdxError: see ``TransformerEncoder`` and ``ServedEncoder``.
     """
-    return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1) if spec.is_served else TransformerEncoder(spec, device)
+    return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1) if spec.is_served else TransformerEncoder(spec, device, dtype)
 
 
 def _encode(model: Model, tokens: Tokens) -> Vectors:
@@ -92,7 +99,7 @@ def _encode(model: Model, tokens: Tokens) -> Vectors:
     lengths = tokens.lengths()
     vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
     order = np.argsort(-lengths, kind="stable")
-    for start in range(0, len(order), _BATCH):
-        numbers = order[start : start + _BATCH]
+    by_number = (order[start : start + _BATCH] for start in range(0, len(order), _BATCH))
+    for numbers in batches(lengths, _GPU_BATCH_TOKENS) if model.device.type == "cuda" else by_number:
         vectors[numbers] = model.encode(tokens, numbers)
     return vectors

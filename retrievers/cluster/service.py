@@ -24,6 +24,7 @@ from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, ArtifactMissi
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity
 from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, load_ray
+from wikidx.indexer.encoders.spec import Dtype
 from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Retriever
@@ -75,6 +76,7 @@ class Generation:
     Args:
         identities: identities of the indexes.
         observe: called after each search; see ``sharded.Observe``.
+        query_dtype: precision in which queries are encoded.
 
     Attributes:
         shards: the shards with their processes.
@@ -82,8 +84,8 @@ class Generation:
         stop_at: time to end the processes, on the clock of ``time.monotonic``; infinity while they serve.
     """
 
-    def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe) -> None:
-        self.identities, self._observe = identities, observe
+    def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe, query_dtype: Dtype | None) -> None:
+        self.identities, self._observe, self._query_dtype = identities, observe, query_dtype
         self.shards: list[ReplicatedShard] = []
         self.descriptions: Mapping[str, Description] = {}
         self.stop_at = math.inf
@@ -106,7 +108,7 @@ class Generation:
         check_identity(corpus, name, identity)
         key = index_key(corpus, name)
         index = ShardedIndex(key, self.shards, self.descriptions[key], self._observe)
-        return DenseRetriever(open_query_encoder(corpus, name, device=device), index, index)
+        return DenseRetriever(open_query_encoder(corpus, name, device=device, dtype=self._query_dtype), index, index)
 
     def stop(self) -> None:
         """End the processes."""
@@ -152,7 +154,7 @@ class ShardService:
         with self._exchange_lock:
             if self._is_stopping.is_set():
                 raise IdxError("the server is being ended: no shard is started any more")
-            new = Generation(self._read_identities(), self.observe)
+            new = Generation(self._read_identities(), self.observe, self._settings.query_dtype)
             try:
                 if new.identities:
                     new.shards = self._start(new.identities)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.embedding.batching import batches
+from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
 from wikidx.indexer.machine.devices import resolve_device

@@ -136,8 +136,13 @@ class OpenSearchers:
         self._served_pairs, self._reranker, self._shared = settings.served_pairs, settings.reranker, shared
         self._artifacts: dict[Name, OpenArtifact] = {}
         self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
-        device, cache_bytes = settings.device, settings.cache_bytes
-        self.corpora = OpenCorpora(device=device, cache_bytes=cache_bytes, opener=open_retriever, before_open=self._record)
+        self.corpora = OpenCorpora(
+            device=settings.device,
+            query_dtype=settings.query_dtype,
+            cache_bytes=settings.cache_bytes,
+            opener=open_retriever,
+            before_open=self._record,
+        )
         self.searchers: dict[Name, Searcher] = {}
         self._composed = OrderedDict[Name, LocalSearcher]()
 

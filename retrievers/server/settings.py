@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wikidx.corpora.errors import InputError
+from wikidx.indexer.encoders.spec import Dtype
 from wikidx.retrievers.naming import RetrieverName
 
 from .api_key import ApiKey
@@ -26,6 +27,7 @@ class Settings:
         corpora: names of the corpora; the first is the default.
         retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
         device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
+        query_dtype: precision in which queries are encoded; see ``opening.open_searcher``.
         reranker: the reranker for searches that request it; see ``rerankers.opening.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
@@ -42,6 +44,7 @@ class Settings:
     corpora: tuple[str, ...]
     retrievers: tuple[str, ...] = ("bm25",)
     device: str = "cpu"
+    query_dtype: Dtype | None = None
     reranker: str | None = None
     cache_bytes: int = 0
     host: str = "127.0.0.1"

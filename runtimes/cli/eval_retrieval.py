@@ -15,7 +15,7 @@ from wikidx.corpora.progress_display import show_steps
 
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
-from .method_options import Reranker, Search
+from .method_options import QueryDtype, Reranker, Search
 from .option_groups import flatten
 from .question_options import QuestionOptions, Questions, ScoredQuestionFormat
 
@@ -96,12 +96,14 @@ def retrieval(
     search: Search = None,
     reranker: Reranker = None,
     device: Device = "auto",
+    query_dtype: QueryDtype = None,
     level: Level = 0.95,
     seed: Seed = 0,
     output: Output,
 ) -> None:
     """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k."""
     from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions
     from wikidx.runtimes.assignments import parse_assignments
@@ -111,6 +113,7 @@ def retrieval(
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
+    dtype = parse_dtype("--query-dtype", query_dtype)
     require_built(corpus)
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
@@ -120,9 +123,9 @@ def retrieval(
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
     for name in retriever or ([] if run else ["bm25"]):
-        searcher = open_searcher(corpus, name, device=device, reranker=reranker)
+        searcher = open_searcher(corpus, name, device=device, query_dtype=dtype, reranker=reranker)
         scored += _search(searcher, name, options, task)
-    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed))
+    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed), dtype)
     finish(retrieval_report(evaluation), output, lambda: retrieval_json(evaluation), records=question_records(evaluation))
 
 

@@ -31,6 +31,10 @@ Search = Annotated[
     typer.Option("--search", metavar="OPTION=VALUE", help="A search option, such as depth=50 or rerank=primary; may be repeated."),
 ]
 Reranker = Annotated[str | None, typer.Option(help="The model of --search rerank=cross-encoder; default: simlm.")]
+QueryDtype = Annotated[
+    str | None,
+    typer.Option(help="Precision in which queries are encoded: float32, float16, bfloat16; default: by the encoder's size and the device."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached replies; default: replies.sqlite in the output folder.")]
 InFlight = Annotated[
@@ -109,6 +113,7 @@ class PlanOptions:
         float, typer.Option(min=0.1, help="Maximum time until the server at --url has answered a batch of searches, in seconds.")
     ] = 60.0
     device: Annotated[str, typer.Option(help="Device of local models, encoders and indexes: auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    query_dtype: QueryDtype = None
     concurrency: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum number of concurrent requests to an endpoint; default: the number of its slots, at most 16."),
@@ -162,6 +167,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
     """
     from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
@@ -193,6 +199,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
             extra_body=parse_extra_body(options.extra_body or ()),
         ),
         device=options.device,
+        query_dtype=parse_dtype("--query-dtype", options.query_dtype),
         thinking=parse_thinking(options.thinking),
         is_dry=dry_run,
     )

@@ -14,6 +14,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.retrievers.options import SearchOptions
 
 from . import completion
+from .method_options import QueryDtype
 from .option_groups import flatten
 from .screen import is_unicode, note, print_json, print_line, print_passage
 
@@ -77,6 +78,7 @@ def search(
     query_file: QueryFile = None,
     reranker: Reranker = None,
     device: Device = "auto",
+    query_dtype: QueryDtype = None,
     url: Annotated[str | None, typer.Option(help="Search on the 'idx serve' server at this URL.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="API key of the server.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of the server in seconds.")] = 30.0,
@@ -86,11 +88,13 @@ def search(
     """Search a corpus."""
     from wikidx.corpora.reading.queries import read_queries
     from wikidx.corpora.resolving import require_built
+    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
 
     check_devices(device)
+    dtype = parse_dtype("--query-dtype", query_dtype)
     if bool(queries) == bool(query_file):
         raise InputError(f"give one query or several, or a file of queries with --queries{', not both' if queries else ''}")
     for number, query in enumerate(queries or (), 1):
@@ -101,7 +105,7 @@ def search(
         searcher: LocalSearcher | RemoteSearcher
         if url is None:
             require_built(corpus)
-            searcher = open_searcher(corpus, retriever, device=device, reranker=reranker)
+            searcher = open_searcher(corpus, retriever, device=device, query_dtype=dtype, reranker=reranker)
         else:
             remote = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
             searcher = stack.enter_context(remote)

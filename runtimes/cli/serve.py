@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
+from .method_options import QueryDtype
 from .ray_option import RayAddress
 from .screen import note
 
@@ -46,6 +47,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share memory-mapped indexes.")] = 1,
     device: Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")] = "auto",
+    query_dtype: QueryDtype = None,
     reranker: Annotated[str | None, typer.Option(help="The model of requests with rerank cross-encoder.")] = None,
     cache: Annotated[int, typer.Option(min=0, help="Size of each retriever's cache of recent results, in megabytes.", metavar="MB")] = 0,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key required of every request.")] = None,
@@ -65,6 +67,7 @@ def serve(
 ) -> None:
     """Serve searches over HTTP, and with --llm answers to questions."""
     from wikidx.corpora.resolving import require_built_names
+    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings
@@ -76,6 +79,7 @@ def serve(
         corpora=names,
         retrievers=_retriever_names(retriever or ["bm25"], names),
         device=device,
+        query_dtype=parse_dtype("--query-dtype", query_dtype),
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
         host=host,

@@ -12,6 +12,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.encoders.spec import Dtype
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
@@ -63,6 +64,7 @@ class Plan:
         target: the search target; None: no search.
         connection: options of endpoints.
         device: device of local models, encoders and indexes.
+        query_dtype: precision in which queries are encoded; see ``open_searcher``.
         thinking: whether the models think before they answer, or for how many tokens.
         is_dry: whether stand-ins replace all models except scripted ones, and the searcher if there is no target.
     """
@@ -74,6 +76,7 @@ class Plan:
     target: SearchTarget | None = None
     connection: ConnectionOptions = ConnectionOptions()
     device: str = "auto"
+    query_dtype: Dtype | None = None
     thinking: Thinking = "off"
     is_dry: bool = False
 
@@ -142,19 +145,20 @@ def describe(plan: Plan) -> dict[str, Any]:
         },
         "prompts": prompt_hashes([plan.method.name], plan.method.prompts),
         "models": models,
-        "search": None if plan.target is None else _describe_search(plan.target, plan.device),
+        "search": None if plan.target is None else _describe_search(plan.target, plan),
         "context": plan.connection.context,
         **({"thinking": plan.thinking} if plan.thinking != "off" else {}),
         **({"extra_body": dict(plan.connection.extra_body)} if plan.connection.extra_body else {}),
     }
 
 
-def _describe_search(target: SearchTarget, device: str) -> dict[str, Any]:
+def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
     options = {name: value for name, value in dataclasses.asdict(target.options).items() if name != "k"}
     if target.url is not None:
         return {**_describe_server(target), "options": options}
     reranker = target.reranker and strip_credentials(target.reranker)
-    names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": device}
+    names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": plan.device}
+    names |= {"query_dtype": plan.query_dtype} if plan.query_dtype else {}
     return {**names, "fingerprints": local_fingerprints(target.corpus, target.retriever), "options": options}
 
 
@@ -218,6 +222,6 @@ def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | No
     from wikidx.corpora.build import open_store
     from wikidx.retrievers.opening import open_searcher
 
-    searcher = open_searcher(target.corpus, target.retriever, device=plan.device, reranker=target.reranker)
+    searcher = open_searcher(target.corpus, target.retriever, device=plan.device, query_dtype=plan.query_dtype, reranker=target.reranker)
     store = open_store(target.corpus)
     return searcher, lambda title: store.get_many(store.rows_with_title(title))

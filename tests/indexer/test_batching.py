@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wikidx.indexer.embedding import batching
-from wikidx.indexer.embedding.batching import batches, tokenizing_chunks
+from wikidx.indexer.encoders.batching import batches, tokenizing_chunks
 
 
 def made(n: int) -> np.typing.NDArray[np.int64]:

@@ -141,7 +141,13 @@ def test_queries_are_encoded_where_the_vectors_are(
     devices = list[str]()
     monkeypatch.setattr("wikidx.indexer.build.open_vector_index", lambda *arguments, device: index)
     monkeypatch.setattr("wikidx.indexer.build.open_vectors", lambda *arguments: None)
-    monkeypatch.setattr(opening, "open_query_encoder", lambda corpus, name, *, device: devices.append(device))
+    monkeypatch.setattr(opening, "open_query_encoder", lambda corpus, name, *, device, dtype: devices.append(f"{device} {dtype}"))
     monkeypatch.setattr(opening, "DenseRetriever", lambda *arguments: None)
-    opening.open_retriever("sample", "contriever", [], device=device)  # type: ignore[arg-type]
-    assert devices == [expected]
+    opening.open_retriever("sample", "contriever", [], device=device, query_dtype="bfloat16")  # type: ignore[arg-type]
+    assert devices == [f"{expected} bfloat16"]
+
+
+def test_queries_are_encoded_in_the_precision_that_is_chosen(store: PassageStore) -> None:
+    build_index("made", "minilm", store)
+    found = [OpenCorpora(query_dtype=dtype).retriever("made", "minilm").encoder.dtype for dtype in (None, "bfloat16")]  # type: ignore[arg-type, attr-defined]
+    assert found == ["float32", "bfloat16"]

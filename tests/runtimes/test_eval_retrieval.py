@@ -66,7 +66,12 @@ def test_queries_and_qrels_of_beir(idx: Command, tmp_path: Path) -> None:
     judged = [f"{one.id}\t{gold}\t1\n" for one in questions[:60] for gold in one.gold_ids]
     (tmp_path / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
     files = ("--questions", tmp_path / "queries.jsonl", "--qrels", tmp_path / "test.tsv")
-    report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *files, "--json", "--run-out", tmp_path / "out"))
+    options = (*files, "--json", "--run-out", tmp_path / "out", "--query-dtype")
+    assert "--query-dtype half: use one of float32, float16, bfloat16" in idx(
+        "eval", "retrieval", "--corpus", "sample", *options, "half", status=2
+    )
+    report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *options, "float16"))
+    assert report["query_dtype"] == "float16"
     assert report["retrievers"][0]["figures"].keys() >= {"nDCG@10", "Success@5"}
     assert report["retrievers"][0]["figures"]["nDCG@10"]["n"] == 60
     assert report["data_issues"][0]["n"] == len(questions) - 60

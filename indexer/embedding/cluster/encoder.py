@@ -11,7 +11,6 @@ from pathlib import Path
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.embedding.batching import tokenizing_chunks
 from wikidx.indexer.embedding.options import RayResources, Resources
 from wikidx.indexer.embedding.pipeline import (
     PassageEncoder,
@@ -20,6 +19,7 @@ from wikidx.indexer.embedding.pipeline import (
     explain_device_errors,
 )
 from wikidx.indexer.embedding.timing import Measurement, measure_encoder
+from wikidx.indexer.encoders.batching import tokenizing_chunks
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from wikidx.corpora.errors import ArtifactMismatch, InputError, MissingExtraError
-from wikidx.indexer.embedding.batching import batches
+from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.loading import check_weights, n_positions, silent_transformers
 from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line

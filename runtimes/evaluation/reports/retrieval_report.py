@@ -50,6 +50,7 @@ class Evaluation(NamedTuple):
         scored: the retrievers, at least one, all with the same metrics.
         data_issues: the data issues of questions, groups, qrels and runs.
         bootstrap: the parameters of intervals and paired tests.
+        query_dtype: the precision chosen for encoding queries; None: the default.
     """
 
     corpus: str
@@ -58,6 +59,7 @@ class Evaluation(NamedTuple):
     scored: Sequence[ScoredRetriever]
     data_issues: Sequence[DataIssue]
     bootstrap: Bootstrap
+    query_dtype: str | None = None
 
     def mean(self, result: ScoredRetriever, name: str) -> Interval:
         """Return the mean of a retriever's metric."""
@@ -126,6 +128,7 @@ def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
         "questions": len(evaluation.questions),
         **evaluation.scoring._asdict(),
         "interval": evaluation.bootstrap.to_json(),
+        **({"query_dtype": evaluation.query_dtype} if evaluation.query_dtype else {}),
         "retrievers": [
             {
                 "retriever": result.retriever,

@@ -1,0 +1,90 @@
+"""Precision and batches of queries; a GPU's are tested on the CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from tests.indexer.encoders import tiny
+from tests.indexer.encoders.folders import with_checkpoint
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders import contriever, transformer
+from wikidx.indexer.encoders.model import Model, default_dtype
+from wikidx.indexer.encoders.spec import Tokens
+from wikidx.indexer.encoders.transformer import TransformerEncoder
+
+QUERIES = ["the river " * (1 + number % 7) + "of the nile" * (number % 3) for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stored", "on_gpu", "expected"),
+    [
+        ({"model.safetensors": 2_010_000_000}, "float32", True, "bfloat16"),
+        ({"model.safetensors": 2_010_000_000}, "float32", False, "float32"),
+        ({"model.safetensors": 1_990_000_000}, "float32", True, "float32"),
+        ({"model.safetensors": 1_010_000_000}, "bfloat16", True, "bfloat16"),
+        ({"model.safetensors": 990_000_000}, "float16", True, "float32"),
+        ({"a.safetensors": 1_500_000_000, "b.safetensors": 600_000_000}, None, True, "bfloat16"),
+    ],
+)
+def test_large_encoders_take_16_bits_on_a_gpu(
+    sizes: dict[str, int], stored: str | None, on_gpu: bool, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"torch_dtype": stored} if stored else {}))
+    for name, n_bytes in sizes.items():
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(n_bytes)  # takes no disk
+    if "model.safetensors" not in sizes:
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {name: name for name in sizes}}))
+    assert default_dtype(tmp_path, "made", on_gpu=on_gpu) == expected
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_queries_at_half_precision_are_those_of_the_network_at_that_precision(dtype: str, tmp_path: Path) -> None:
+    folder = tiny.save_bert(tmp_path)
+    spec = with_checkpoint(contriever.SPEC, folder)
+    encoder = TransformerEncoder(spec, dtype=dtype)  # type: ignore[arg-type]
+    assert encoder.dtype == dtype
+    network = transformers.AutoModel.from_pretrained(folder, dtype=dtype).eval()
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    for query in QUERIES[:7]:
+        with torch.inference_mode():
+            hidden = network(**read(query, return_tensors="pt")).last_hidden_state
+        assert hidden.dtype == getattr(torch, dtype)
+        np.testing.assert_allclose(encoder.encode_queries([query])[0], hidden[0].float().mean(dim=0).numpy(), rtol=0, atol=1e-6)
+    full = TransformerEncoder(spec)
+    assert full.dtype == "float32"
+    exact, rounded = full.encode_queries(QUERIES), encoder.encode_queries(QUERIES)
+    cosines = (exact * rounded).sum(axis=1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(rounded, axis=1)
+    assert cosines.min() > 0.999
+    assert np.abs(exact - rounded).max() > 1e-5
+
+
+@pytest.mark.parametrize(("budget", "n_batches"), [(16_384, 1), (64, None)])
+def test_a_gpu_encodes_queries_in_one_batch_by_tokens(
+    budget: int, n_batches: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = with_checkpoint(contriever.SPEC, tiny.save_bert(tmp_path))
+    expected, encoder = TransformerEncoder(spec).encode_queries(QUERIES), TransformerEncoder(spec)
+    model, encode, padded = encoder._model("query"), Model.encode, list[int]()
+
+    def encode_here(self: Model, tokens: Tokens, numbers: NDArray[np.int64]) -> Vectors:
+        padded.append(len(numbers) * int(tokens.lengths()[numbers].max()))
+        self.device = torch.device("cpu")
+        vectors = encode(self, tokens, numbers)
+        self.device = torch.device("cuda")
+        return vectors
+
+    monkeypatch.setattr(Model, "encode", encode_here)
+    monkeypatch.setattr(transformer, "_GPU_BATCH_TOKENS", budget)
+    model.device = torch.device("cuda")
+    np.testing.assert_allclose(encoder.encode_queries(QUERIES), expected, rtol=0, atol=2e-6)
+    assert max(padded) <= budget
+    if n_batches is not None:
+        assert len(padded) == n_batches
