@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wikidx.indexer.embedding import batching
+from wikidx.indexer.encoders import batching
 from wikidx.indexer.encoders.batching import batches, tokenizing_chunks
 
 

@@ -19,10 +19,11 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Stored, Vectors
-from wikidx.indexer.embedding import batching, pipeline
+from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
+from wikidx.indexer.encoders import batching
 from wikidx.indexer.encoders.spec import Tokens
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges

@@ -23,10 +23,11 @@ from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding import batching, pipeline
+from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, _SharedState, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, embed_ranges
+from wikidx.indexer.encoders import batching
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.naming import encoder_spec

@@ -149,5 +149,5 @@ def test_queries_are_encoded_where_the_vectors_are(
 
 def test_queries_are_encoded_in_the_precision_that_is_chosen(store: PassageStore) -> None:
     build_index("made", "minilm", store)
-    found = [OpenCorpora(query_dtype=dtype).retriever("made", "minilm").encoder.dtype for dtype in (None, "bfloat16")]  # type: ignore[arg-type, attr-defined]
+    found = [OpenCorpora(query_dtype=dtype).retriever("made", "minilm").encoder.dtype for dtype in (None, "bfloat16")]  # type: ignore[attr-defined]
     assert found == ["float32", "bfloat16"]
