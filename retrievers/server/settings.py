@@ -11,6 +11,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.machine.devices import check_devices
 from wikidx.retrievers.naming import RetrieverName
 
 from .api_key import ApiKey
@@ -58,7 +59,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` if the API key is invalid, or if there is no encoder to serve."""
+        """Raise ``InputError`` if the device or the API key is invalid, or if there is no encoder to serve."""
+        check_devices(self.device)
         if self.api_key is not None:
             ApiKey(self.api_key)
         if self.embeddings and all(RetrieverName.parse(retriever, corpus).is_lexical for corpus, retriever in self.served_pairs):

@@ -103,7 +103,6 @@ def retrieval(
 ) -> None:
     """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k."""
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions
     from wikidx.runtimes.assignments import parse_assignments
@@ -113,7 +112,6 @@ def retrieval(
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     check_output(output)
-    dtype = parse_dtype("--query-dtype", query_dtype)
     require_built(corpus)
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
@@ -123,9 +121,9 @@ def retrieval(
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
     for name in retriever or ([] if run else ["bm25"]):
-        searcher = open_searcher(corpus, name, device=device, query_dtype=dtype, reranker=reranker)
+        searcher = open_searcher(corpus, name, device=device, query_dtype=query_dtype, reranker=reranker)
         scored += _search(searcher, name, options, task)
-    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed), dtype)
+    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed), query_dtype)
     finish(retrieval_report(evaluation), output, lambda: retrieval_json(evaluation), records=question_records(evaluation))
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,8 +32,8 @@ Search = Annotated[
 ]
 Reranker = Annotated[str | None, typer.Option(help="The model of --search rerank=cross-encoder; default: simlm.")]
 QueryDtype = Annotated[
-    str | None,
-    typer.Option(help="Precision in which queries are encoded: float32, float16, bfloat16; default: by the encoder's size and the device."),
+    Literal["float32", "float16", "bfloat16"] | None,
+    typer.Option(help="Precision in which queries are encoded; default: by the encoder's size and the device."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached replies; default: replies.sqlite in the output folder.")]
@@ -167,7 +167,6 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
     """
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
@@ -199,7 +198,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
             extra_body=parse_extra_body(options.extra_body or ()),
         ),
         device=options.device,
-        query_dtype=parse_dtype("--query-dtype", options.query_dtype),
+        query_dtype=options.query_dtype,
         thinking=parse_thinking(options.thinking),
         is_dry=dry_run,
     )

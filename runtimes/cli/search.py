@@ -88,13 +88,11 @@ def search(
     """Search a corpus."""
     from wikidx.corpora.reading.queries import read_queries
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.encoders.spec import parse_dtype
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
 
     check_devices(device)
-    dtype = parse_dtype("--query-dtype", query_dtype)
     if bool(queries) == bool(query_file):
         raise InputError(f"give one query or several, or a file of queries with --queries{', not both' if queries else ''}")
     for number, query in enumerate(queries or (), 1):
@@ -105,7 +103,7 @@ def search(
         searcher: LocalSearcher | RemoteSearcher
         if url is None:
             require_built(corpus)
-            searcher = open_searcher(corpus, retriever, device=device, query_dtype=dtype, reranker=reranker)
+            searcher = open_searcher(corpus, retriever, device=device, query_dtype=query_dtype, reranker=reranker)
         else:
             remote = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
             searcher = stack.enter_context(remote)

@@ -67,19 +67,16 @@ def serve(
 ) -> None:
     """Serve searches over HTTP, and with --llm answers to questions."""
     from wikidx.corpora.resolving import require_built_names
-    from wikidx.indexer.encoders.spec import parse_dtype
-    from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings
 
-    check_devices(device)
     limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_queries=max_queued_queries, deadline_s=deadline)
     names = require_built_names(corpora or ())
     settings = Settings(
         corpora=names,
         retrievers=_retriever_names(retriever or ["bm25"], names),
         device=device,
-        query_dtype=parse_dtype("--query-dtype", query_dtype),
+        query_dtype=query_dtype,
         reranker=reranker,
         cache_bytes=cache * 1_000_000,
         host=host,

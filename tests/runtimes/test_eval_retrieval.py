@@ -67,7 +67,7 @@ def test_queries_and_qrels_of_beir(idx: Command, tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
     files = ("--questions", tmp_path / "queries.jsonl", "--qrels", tmp_path / "test.tsv")
     options = (*files, "--json", "--run-out", tmp_path / "out", "--query-dtype")
-    assert "--query-dtype half: use one of float32, float16, bfloat16" in idx(
+    assert "'half' is not one of 'float32', 'float16', 'bfloat16'" in idx(
         "eval", "retrieval", "--corpus", "sample", *options, "half", status=2
     )
     report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *options, "float16"))
