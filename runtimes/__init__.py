@@ -7,6 +7,7 @@ questions/   questions, and readers of question files
 methods/     RA-ISF, Self-Reasoning, RetroRAG, ReFeed and the baselines
 execution/   execution of methods for many questions at once; results; runs on disk
 evaluation/  scores of rankings and answers
+experiments/ tables and figures of the papers as data, and their reproduction
 training/    training data, made as in the papers
 pages/       pages that show runs and answers
 cli/         the command line ``idx``

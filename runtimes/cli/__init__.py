@@ -5,7 +5,7 @@ commands                                  the table of commands, and the entry p
 listing  build  check  remove  import_    commands on corpora and indexes
 search  serve  tune  mcp                  commands that search
 doctor                                    command on the installation and the machine
-questions  ask  run  train_data           commands on sets of questions, and commands that run methods
+questions  ask  run  reproduce  train_data commands on sets of questions, and commands that run methods
 eval_runs  eval_retrieval  view           commands that evaluate and show runs
 
 method_options  question_options  eval_options  ray_option    options of several commands

@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": ("serve:serve", "Serve searches over HTTP."),
     "ask": ("ask:ask", "Answer a question by a method."),
     "run": ("run:run", "Answer the questions of a file by a method."),
+    "reproduce": ("reproduce:reproduce", "Make the runs of a paper's table, beside the paper's figures."),
     "view": ("view:view", "Show the questions of a run, or of two, in a browser."),
     "train-data": ("train_data:train_data", "Make a method's training data."),
     "mcp": ("mcp:mcp", "Offer searches to agents (Model Context Protocol)."),
@@ -71,6 +72,12 @@ EXAMPLES = {
     "run": (
         "idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag",
         "idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
+    ),
+    "reproduce": (
+        "idx reproduce",
+        "idx reproduce ra_isf/table1 --sample --limit 3",
+        "idx reproduce refeed/table1 --dry-run",
+        "idx reproduce refeed/table1 --dataset NQ --llm openai:qwen@http://127.0.0.1:8001/v1 --limit 500",
     ),
     "view": ("idx view runs/rag", "idx view runs/direct runs/rag"),
     "train-data": (

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -19,6 +19,8 @@ from .screen import note
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.methods.base import Method
+
+Options = TypeVar("Options", bound="ModelOptions")
 
 METHOD = typer.Argument(
     metavar="METHOD",
@@ -54,8 +56,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """Options of a method, of its models and of its search target."""
+class ModelOptions:
+    """Options of models and of the search target."""
 
     llm: Annotated[
         list[str] | None,
@@ -77,31 +79,6 @@ class PlanOptions:
     corpus: Annotated[str | None, completion.corpus_option("A built corpus; with --url, a corpus of that server.")] = None
     retriever: Annotated[
         str | None, completion.retriever_option("An index as idx list names it, or several indexes joined with +; default: bm25.")
-    ] = None
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the method; may be repeated.")
-    ] = None
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SET|FOLDER",
-            help="A prompt set of the method, such as paper (ra_isf), or a folder with files that replace the method's prompts and "
-            "demonstrations of the same names; 'idx ask METHOD' lists both.",
-        ),
-    ] = None
-    shots_from: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Training questions, from which as many demonstrations are drawn as --set shots=N says."),
-    ] = None
-    shots_seed: Annotated[int, typer.Option(min=0, help="Random seed of --shots-from.")] = 0
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            metavar="[METHOD/]PRESET",
-            help="Corpus, retriever and search options of the method's paper or, as in retrorag/default, of another's; other options "
-            "override them.",
-        ),
     ] = None
     search: Search = None
     reranker: Reranker = None
@@ -139,7 +116,38 @@ class PlanOptions:
     ] = None
 
 
-def choose_model(options: PlanOptions, *, dry_run: bool) -> PlanOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions(ModelOptions):
+    """Options of a method, of its models and of its search target."""
+
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the method; may be repeated.")
+    ] = None
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SET|FOLDER",
+            help="A prompt set of the method, such as paper (ra_isf), or a folder with files that replace the method's prompts and "
+            "demonstrations of the same names; 'idx ask METHOD' lists both.",
+        ),
+    ] = None
+    shots_from: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Training questions, from which as many demonstrations are drawn as --set shots=N says."),
+    ] = None
+    shots_seed: Annotated[int, typer.Option(min=0, help="Random seed of --shots-from.")] = 0
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="[METHOD/]PRESET",
+            help="Corpus, retriever and search options of the method's paper or, as in retrorag/default, of another's; other options "
+            "override them.",
+        ),
+    ] = None
+
+
+def choose_model(options: Options, *, dry_run: bool) -> Options:
     """Return the options with the embedded model, which a line announces, if they name no model.
 
     Raises:
@@ -226,7 +234,7 @@ def replace_prompts(method: Method, options: PlanOptions, *, n_shots: int) -> Me
         raise InputError(
             f"{options.shots_from} has {len(answered)} questions with answers, not {max(n_shots, 1)}: ask for fewer demonstrations"
         )
-    drawn = sample(answered, n_shots, options.shots_seed) if n_shots else answered[:1]
+    drawn = sample(answered, n_shots, options.shots_seed) if n_shots and answered else answered[:1]
     return with_prompts(method, files, [(item.text, item.golden_answers[0]) for item in drawn])
 
 

@@ -63,23 +63,16 @@ def run(
 
     Exit status 1 if questions have failed.
     """
-    from wikidx.runtimes.execution.identity import questions_digest
-    from wikidx.runtimes.execution.resumable import ResumableRun, RunOptions
+    from wikidx.runtimes.execution.resumable import RunOptions, answering_run
     from wikidx.runtimes.methods import find_method
 
     chosen: Method = find_method(method)
     all_questions = question_options.read(questions)
     assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
-    texts = {
-        option: tuple(question.text for question in all_questions)
-        for option, required in chosen.takes_questions.items()
-        if required in assigned
-    }
+    texts = chosen.question_texts(assigned, [question.text for question in all_questions])
     plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=texts)
-    digest = questions_digest([(question.id, question.text, question.golden_answers) for question in all_questions])
-    extra_settings = {"questions": {"sha256": digest, "n": len(all_questions), **question_options.selection().to_json()}}
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
-    job = ResumableRun(plan, [(plan.method, all_questions[:limit])], extra_settings, options)
+    job = answering_run(plan, all_questions, question_options.selection(), options, limit=limit)
     if dry_run:
         show_first_question(job, {}, as_json=as_json)
         return

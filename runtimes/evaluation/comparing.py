@@ -157,7 +157,7 @@ def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_
         for published, metric in comparable_results(dataset, available, None if include_all or not methods else methods):
             matching = [run for run in group if published.method is not None and run.facts.method == published.method]
             own_results = [
-                OwnResult(run.name, mean, _describe_differences(published, run, metric), _describe_obstacles(published, run))
+                OwnResult(run.name, mean, describe_differences(published, run, metric), _describe_obstacles(published, run))
                 for run in matching
                 if (mean := bootstrap.interval(run.values_of(metric))).n
             ]
@@ -179,7 +179,7 @@ def _describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
     return "; ".join(obstacles)
 
 
-def _describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:
+def describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:
     """Return the settings in which a paper's experiment and a run differ, as ``OwnResult.differences``."""
     facts, n = run.facts, f"{len(run.questions):,} questions"
     pairs = [

@@ -20,6 +20,9 @@ from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
+PASSAGE_TEXT = "<text of passage"
+"""The beginning of the text of every made-up passage."""
+
 # Different answers lead methods to different branches. The last two lead to searches.
 _REHEARSAL_ANSWERS = ("", "yes", "no", "Follow up: who?", "Search[who]")
 
@@ -56,11 +59,11 @@ class StandInSearcher(Searcher):
 
 def stand_in_passages(title: str) -> list[Passage]:
     """Return one made-up passage that has the title."""
-    return [Passage("1", title, "<text of passage 1>")]
+    return [Passage("1", title, f"{PASSAGE_TEXT} 1>")]
 
 
 def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
-    passage = Passage(str(rank), f"<title {rank}>", f"<text of passage {rank}>")
+    passage = Passage(str(rank), f"<title {rank}>", f"{PASSAGE_TEXT} {rank}>")
     return ScoredPassage(passage, rank - 1, 1 / rank, (Match(query, "stand-in", rank, 1 / rank),))
 
 

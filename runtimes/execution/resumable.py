@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,10 +13,10 @@ from typing import Any, NamedTuple
 from wikidx.corpora.progress import Progress, silent
 from wikidx.runtimes.llms.naming import BACKENDS
 from wikidx.runtimes.methods.base import Method
-from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions import Question, Selection
 
 from .executor import execute
-from .identity import session
+from .identity import questions_digest, session
 from .opening import Plan, describe, open_services
 from .results import Cost, Prediction, prediction_to_json
 from .runs import RunLog, check_settings, open_run
@@ -91,12 +92,19 @@ class ResumableRun(NamedTuple):
         return {**self.extra_settings, **describe(self.plan), "seed": self.options.seed, "steps": self.options.with_steps}
 
     def run(
-        self, folder: Path, *, cache: Path | None = None, source: Mapping[str, str | None] | None = None, progress: Progress = silent
+        self,
+        folder: Path,
+        *,
+        services: Services | None = None,
+        cache: Path | None = None,
+        source: Mapping[str, str | None] | None = None,
+        progress: Progress = silent,
     ) -> RunSummary:
         """Ask the remaining questions, and write each prediction immediately.
 
         Args:
             folder: folder of a new run, or of the run to resume.
+            services: opened models and searcher, which stay open; None: those of the plan are opened.
             cache: file for replies of models; None: ``REPLIES`` in the folder.
             source: source of the questions, for the record of this start.
             progress: called with the numbers of finished and of all questions.
@@ -107,11 +115,12 @@ class ResumableRun(NamedTuple):
         """
         settings = self.settings()
         check_settings(folder, settings)  # first, because opening the models may take long
-        with open_services(self.plan, cache=cache or folder / REPLIES) as services:
-            in_flight = self.options.in_flight or _suitable_in_flight(self.plan, services)
+        opening = open_services(self.plan, cache=cache or folder / REPLIES) if services is None else contextlib.nullcontext(services)
+        with opening as opened:
+            in_flight = self.options.in_flight or _suitable_in_flight(self.plan, opened)
             session_record = {**session(), "in_flight": in_flight, "questions": len(self.questions), "source": source}
             with open_run(folder, settings, session_record) as log:
-                return self._ask(settings, services, log, in_flight, progress)
+                return self._ask(settings, opened, log, in_flight, progress)
 
     def _ask(self, settings: Mapping[str, Any], services: Services, log: RunLog, in_flight: int, progress: Progress) -> RunSummary:
         started, known = time.monotonic(), {question.id: question for question in self.questions}
@@ -138,6 +147,15 @@ class ResumableRun(NamedTuple):
             chosen = (question for question in questions if question.id in todo)
             ask = lambda text, run=method.run: run(text, self.plan.options)  # noqa: E731 - bound to this method
             yield from execute(ask, chosen, services, in_flight=in_flight, seed=self.options.seed)
+
+
+def answering_run(
+    plan: Plan, questions: Sequence[Question], selection: Selection, options: RunOptions, *, limit: int | None = None
+) -> ResumableRun:
+    """Return the run of a method on the first ``limit`` of the selected questions; all of them are part of the run's settings."""
+    digest = questions_digest([(question.id, question.text, question.golden_answers) for question in questions])
+    settings = {"questions": {"sha256": digest, "n": len(questions), **selection.to_json()}}
+    return ResumableRun(plan, [(plan.method, questions[:limit])], settings, options)
 
 
 def _suitable_in_flight(plan: Plan, services: Services) -> int:

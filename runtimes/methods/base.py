@@ -6,7 +6,7 @@ Every option and every prompt file states its origin (``templates.ORIGINS``). Op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -120,3 +120,7 @@ class Method:
     takes_questions: Mapping[str, str] = field(default_factory=dict)
     demonstrated: Callable[[Any], tuple[str, ...]] = lambda options: ()
     prompts: Prompts = OWN_PROMPTS
+
+    def question_texts(self, assigned: Collection[str], questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the values of the options that take the texts of all questions because the user sets others (``takes_questions``)."""
+        return {option: tuple(questions) for option, required in self.takes_questions.items() if required in assigned}

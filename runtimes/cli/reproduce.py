@@ -1,0 +1,238 @@
+"""``idx reproduce``: make the runs of an experiment, a paper's table or one's own, and set the figures beside the paper's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.progress_display import format_duration, show_steps
+
+from .eval_options import Scoring, score_runs
+from .method_options import AsJson, InFlight, ModelOptions, PlanOptions, RetryFailed, choose_model, exit_on_interrupt, make_plan
+from .option_groups import flatten
+from .screen import note, pluralize, print_json, print_line
+
+if TYPE_CHECKING:
+    from wikidx.runtimes.evaluation.scoring import ScoredRun
+    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.execution.resumable import ResumableRun
+    from wikidx.runtimes.experiments.files import Experiment
+    from wikidx.runtimes.experiments.jobs import Job
+    from wikidx.runtimes.experiments.results import Outcome
+
+REPLIES, HTML, JSON = "replies.sqlite", "report.html", "report.json"
+
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[EXPERIMENT]", help="An experiment, such as ra_isf/table1, or a TOML file; none: the experiments are listed."),
+]
+
+
+class _Planned(NamedTuple):
+    """A job with its run, and the models that the command gives to all roles."""
+
+    job: Job
+    run: ResumableRun
+    llms: tuple[str, ...]
+
+
+@flatten()
+def reproduce(
+    name: Name = None,
+    out: Annotated[Path | None, typer.Option(help=f"Folder for the runs, {HTML} and {JSON}; default: runs/EXPERIMENT.")] = None,
+    *,
+    model_options: ModelOptions,
+    questions_from: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A folder with files of questions named as their sets, such as nq-test.jsonl.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions of each set.")] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row of the table; may be repeated.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this question set; may be repeated.")] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Use the sample corpus, BM25 and the sample's questions in place of the experiment's.")
+    ] = False,
+    citations: Annotated[str | None, typer.Option(help="Compute ALCE's citation metrics with this NLI model, as idx eval does.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Judge the answers with this language model, as idx eval does.")] = None,
+    in_flight: InFlight = None,
+    retry_failed: RetryFailed = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and time.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the runs of a paper's table, and set their figures beside the paper's.
+
+    Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing.
+
+    Exit status 1 if questions have failed.
+    """
+    from wikidx.runtimes.evaluation.uncertainty import Bootstrap
+    from wikidx.runtimes.experiments.files import narrow, on_sample, read_experiment
+    from wikidx.runtimes.experiments.jobs import plan_jobs
+    from wikidx.runtimes.experiments.results import Outcome
+
+    if name is None:
+        _list_experiments(as_json=as_json)
+        return
+    experiment = narrow(read_experiment(name), row or (), dataset or ())
+    experiment = on_sample(experiment) if sample else experiment
+    folder = out or Path("runs") / name.removesuffix(".toml")
+    jobs = plan_jobs(experiment, folder, questions_from, limit)
+    _print_estimate(jobs, retry_failed=retry_failed, as_json=as_json and dry_run)
+    if dry_run:
+        return
+    options = choose_model(model_options, dry_run=False)
+    _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
+    _write(Outcome(name, experiment, _score(jobs, citations, judge), Bootstrap()), folder, as_json=as_json)
+    if n_failed := sum(record["error"] is not None for job in jobs for record in job.finished()):
+        note(f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions")
+        raise typer.Exit(1)
+
+
+def _list_experiments(*, as_json: bool) -> None:
+    from wikidx.runtimes.experiments.files import experiment_names, read_experiment
+
+    titles = {name: read_experiment(name).title for name in experiment_names()}
+    if as_json:
+        print_json({"experiments": [{"experiment": name, "title": title} for name, title in titles.items()]})
+        return
+    for name, title in titles.items():
+        print_line(f"{name:<26}{title}")
+
+
+def _print_estimate(jobs: Sequence[Job], *, retry_failed: bool, as_json: bool) -> None:
+    """Print what the missing questions will take."""
+    from wikidx.runtimes.evaluation.reports import tables
+    from wikidx.runtimes.experiments.jobs import ASSUMED_SPEED, Estimate, estimate, tokens_per_second
+
+    counts = [(job, len(job.questions[: job.limit]) - len(job.finished(retry_failed=retry_failed))) for job in jobs]
+    costs = [(job.name, n, estimate(job).times(n)) for job, n in counts if n]
+    total, speed = Estimate(*(math.fsum(each) for each in zip(*(cost for *_, cost in costs), strict=True))), tokens_per_second(jobs)
+    rows: list[list[tables.Cell]] = [[name, n, *cost] for name, n, cost in (*costs, ("all", sum(n for _, n, _ in costs), total))]
+    names, seconds = ("run", "questions", *Estimate._fields), total.tokens / (speed or ASSUMED_SPEED)
+    if as_json:
+        print_json({"runs": [dict(zip(names, row, strict=True)) for row in rows], "tokens_per_s": speed, "seconds": seconds})
+    elif costs:
+        columns = [tables.Column(name.replace("_", " "), tables.brief) for name in names]
+        note(tables.text(tables.Table(columns, rows, "To be done")))
+        source = "as in the runs so far" if speed else "assumed until a run is finished"
+        note(f"about {format_duration(seconds)}, at {speed or ASSUMED_SPEED:,.0f} tokens a second ({source})")
+        note("from the questions asked so far, or from a dry run of one question, whose generated texts count at full length")
+
+
+def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight: int | None, *, retry_failed: bool) -> _Planned:
+    from wikidx.runtimes.execution.resumable import RunOptions, answering_run
+
+    run_options = RunOptions(seed=job.seed, in_flight=in_flight, retry_failed=retry_failed)
+    run = answering_run(_plan(job, experiment, options), job.questions, job.selection, run_options, limit=job.limit)
+    return _Planned(job, run, tuple(job.cell.row.llm or options.llm or ()))
+
+
+def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
+    """Return the plan of a job; without a search if its method can do without one."""
+    from wikidx.runtimes.experiments.jobs import of_roles
+
+    questions, row, roles = job.cell.questions, job.cell.row, job.method.roles
+    search = {**experiment.search, **dict(text.split("=", 1) for text in options.search or () if "=" in text)}
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | {
+        "llm": of_roles(row.llm or options.llm or (), roles),
+        "llm_option": of_roles(options.llm_option or (), roles, is_option=True),
+        "prompts": row.prompts,
+    }
+    closed_book = PlanOptions(**{**values, "corpus": None, "retriever": None, "search": None, "reranker": None, "url": None})
+    try:
+        return make_plan(job.method, closed_book, dry_run=False, base=job.values)
+    except InputError:
+        values |= {
+            "corpus": options.corpus or questions.corpus or experiment.corpus,
+            "retriever": options.retriever or questions.retriever or experiment.retriever,
+            "search": [f"{name}={value}" for name, value in search.items()],
+        }
+        return make_plan(job.method, PlanOptions(**values), dry_run=False, base=job.values)
+
+
+def _make(planned: Sequence[_Planned], folder: Path) -> None:
+    """Make what is missing of the runs; those with the same models and search share them."""
+    from wikidx.runtimes.execution.opening import open_services
+    from wikidx.runtimes.execution.runs import check_settings
+
+    for each in planned:  # first, because the runs may take long
+        check_settings(each.job.folder, each.run.settings())
+    logging.getLogger("wikidx.runtimes.execution.resumable").setLevel(logging.WARNING)
+    missing = [each for each in planned if len(each.job.finished(retry_failed=each.run.options.retry_failed)) < len(each.run.questions)]
+    n_made = 0
+    with exit_on_interrupt():
+        for group in _groups(missing):
+            with open_services(_shared_plan(group), cache=folder / REPLIES) as services, show_steps() as step:
+                for each in group:
+                    n_made += 1
+                    source = {"file": each.job.file, "format": None}
+                    progress = step(f"{n_made}/{len(missing)} {each.job.name}", "questions")
+                    each.run.run(each.job.folder, services=services, source=source, progress=progress)
+
+
+def _groups(planned: Sequence[_Planned]) -> Iterator[list[_Planned]]:
+    """Yield the runs with the same models and search."""
+    left = list(planned)
+    while left:
+        same = [each for each in left if (each.llms, each.run.plan.target) == (left[0].llms, left[0].run.plan.target)]
+        yield same
+        left = [each for each in left if each not in same]
+
+
+def _shared_plan(group: Sequence[_Planned]) -> Plan:
+    """Return a plan whose models have the roles of all methods of a group."""
+    from wikidx.runtimes.experiments.jobs import of_roles
+
+    plan = group[0].run.plan
+    roles = tuple(dict.fromkeys(role for each in group for role in each.run.plan.method.roles))
+    options = dict.fromkeys(option for each in group for option in each.run.plan.llm_options)
+    method = dataclasses.replace(plan.method, roles=roles)
+    return dataclasses.replace(plan, method=method, llms=of_roles(group[0].llms, roles), llm_options=tuple(options))
+
+
+def _score(jobs: Sequence[Job], citations: str | None, judge: str | None) -> dict[tuple[str, str], list[ScoredRun]]:
+    """Return (row, question set) -> its scored runs."""
+    from wikidx.runtimes.evaluation.answers.metrics import METRICS
+
+    scored: dict[tuple[str, str], list[ScoredRun]] = {}
+    for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
+        of_set = [job for job in jobs if job.cell.dataset == dataset]
+        names = of_set[0].cell.questions.metrics
+        scoring = Scoring(
+            metrics=",".join(name for name in names if name in METRICS) or None,
+            dataset=[dataset],
+            citations=citations if any(name.startswith("alce_citation") for name in names) else None,
+            judge=judge if any(name.endswith("_judge") for name in names) else None,
+        )
+        for job, run in zip(of_set, score_runs([job.folder for job in of_set], scoring), strict=True):
+            scored.setdefault((job.cell.row.name, dataset), []).append(run._replace(name=job.name))
+    return scored
+
+
+def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
+    """Write the report as HTML and JSON, and print the figures."""
+    from wikidx.runtimes.evaluation.reports import report as reports
+    from wikidx.runtimes.experiments.results import outcome_json, outcome_report, summary_report
+
+    content: Any = outcome_json(outcome)
+    write_durably(folder / JSON, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode())
+    report = outcome_report(outcome)
+    try:
+        page = reports.to_html(report)
+    except MissingExtraError as error:
+        note(f"{HTML} has no plots: {error}")
+        page = reports.to_html(report._replace(sections=[section._replace(plots=()) for section in report.sections]))
+    write_durably(folder / HTML, page.encode())
+    if as_json:
+        print_json(content)
+        return
+    print_line(reports.to_text(summary_report(outcome)))
+    note(f"with the set-ups that differ, costs and groups of questions: {folder / HTML}, {folder / JSON}")

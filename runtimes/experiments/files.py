@@ -1,0 +1,337 @@
+"""Experiment files: question sets and rows of a table, in TOML.
+
+Keys at the top are defaults of all rows. ``[questions.NAME]`` is a question set, NAME that of the papers (``published.json``) if it has
+one. ``[[rows]]`` is a row of the table: a method with its options, or a reason why the row is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.registry import unknown_name_error
+from wikidx.corpora.validation import options
+from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import PROTOCOLS, SAMPLE
+
+T = TypeVar("T")
+
+_SUFFIX = ".toml"
+
+
+@options
+class QuestionSet:
+    """A question set of an experiment.
+
+    Attributes:
+        protocol: the selection of questions; None: all.
+        file: "sample", a file, or a set such as "nq:test"; None: the protocol's set.
+        metrics: names of the metrics, those of ``idx eval``; empty: those of the data set.
+        form: the form of the answers, which a method must know by its option "form"; None: a short answer.
+        options: options on this set, of all methods that have them.
+        corpus, retriever: those of this set; None: the experiment's.
+        figures: the set's name in ``published.json``; None: its name in the experiment.
+        missing: the reason why no run on this set can be made; None: runs can be made.
+    """
+
+    protocol: str | None = None
+    file: str | None = None
+    metrics: list[str] = dataclasses.field(default_factory=list)
+    form: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    corpus: str | None = None
+    retriever: str | None = None
+    figures: str | None = None
+    missing: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The file or set of the questions; "" if neither the set nor its protocol names one."""
+        return self.file or (PROTOCOLS[self.protocol].questions if self.protocol else "")
+
+
+@options
+class Row:
+    """A row of an experiment's table.
+
+    Attributes:
+        name: the name of the row, and of the folder of its runs.
+        method: the method; None if the row is missing.
+        missing: the reason why the row cannot be made.
+        options: options of the method.
+        sweep: option -> values; the row stands for one row per value. Several options change together.
+        on: the question sets of the row; empty: all.
+        systems: the systems of the paper's table that the row stands for; None: those of this name, or else those of the method.
+        seeds: seeds of the runs; None: the experiment's.
+        prompts: a prompt set of the method, or a folder, as of ``--prompts``.
+        llm: models, as of ``--llm``, which replace those of the command.
+    """
+
+    name: str
+    method: str | None = None
+    missing: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sweep: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+    on: list[str] = dataclasses.field(default_factory=list)
+    systems: list[str] | None = None
+    seeds: list[int] | None = None
+    prompts: str | None = None
+    llm: list[str] = dataclasses.field(default_factory=list)
+
+
+@options
+class Experiment:
+    """A table or figure.
+
+    Attributes:
+        title: one line.
+        corpus, retriever: those of all searches; "" if no method searches.
+        paper, table: paper and table in ``published.json``; "" if the values are not published.
+        search: search options.
+        options: options of all methods that have them.
+        seeds: seeds of the runs, one run per seed.
+        models: role -> the paper's model, for display.
+        notes: what else a reader has to know.
+        questions: name -> question set.
+        rows: the rows, in order.
+    """
+
+    title: str
+    corpus: str = ""
+    retriever: str = ""
+    paper: str = ""
+    table: str = ""
+    search: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seeds: list[int] = dataclasses.field(default_factory=lambda: [0])
+    models: dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    questions: dict[str, QuestionSet]
+    rows: list[Row]
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells of the table, row by row."""
+        for row in self.rows:
+            for name, questions in self.questions.items():
+                if name in row.on or not row.on:
+                    yield _cell(self, row, name, questions)
+
+    def figures(self, row: Row) -> list[PublishedFigure]:
+        """Return the paper's figures that a row stands for."""
+        table = [figure for figure in published_figures() if (figure.paper, figure.table) == (self.paper, self.table)]
+        systems = [row.name] if row.systems is None else row.systems
+        named = [figure for figure in table if figure.system in systems]
+        is_named = bool(named) or row.systems is not None or row.method is None
+        return named if is_named else [figure for figure in table if figure.method == row.method]
+
+
+class Cell(NamedTuple):
+    """A row on a question set.
+
+    Attributes:
+        row: the row.
+        dataset: the name of the question set.
+        questions: the question set.
+        options: the options of the row's method.
+        missing: the reason why there are no runs; None: there is a run for each seed.
+    """
+
+    row: Row
+    dataset: str
+    questions: QuestionSet
+    options: Mapping[str, Any] = {}
+    missing: str | None = None
+
+
+def folder_name(text: str) -> str:
+    """Return a row's name in the form of a folder's, such as "w-o-rap"."""
+    return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-")
+
+
+def experiment_names() -> list[str]:
+    """Return the names of the experiments of the package, such as "ra_isf/table1"."""
+    return sorted(_packaged())
+
+
+def read_experiment(name: str) -> Experiment:
+    """Return an experiment of the package, or of a file.
+
+    Raises:
+        InputError: the file cannot be read, or a key is missing, unknown or has an unusable value.
+        UnknownNameError: there is no such experiment, or the file names an unknown method, metric or protocol.
+    """
+    file: Traversable | None = _packaged().get(name)
+    if file is None:
+        file = Path(name)
+        if not file.is_file():
+            raise unknown_name_error("experiment", name, _packaged())
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} is not TOML: {error}") from error
+    try:
+        experiment = _parse(content)
+        _check(experiment)
+    except IdxError as error:
+        raise type(error)(f"{name}: {error}") from error
+    return experiment
+
+
+@cache
+def _packaged() -> dict[str, Traversable]:
+    folders = [folder for folder in resources.files(__package__).iterdir() if folder.is_dir()]
+    files = [(folder.name, file) for folder in folders for file in folder.iterdir() if file.name.endswith(_SUFFIX)]
+    return {f"{folder}/{file.name.removesuffix(_SUFFIX)}": file for folder, file in files}
+
+
+def narrow(experiment: Experiment, rows: Collection[str], datasets: Collection[str]) -> Experiment:
+    """Return an experiment with the named rows and question sets alone; without names, with all.
+
+    Raises:
+        UnknownNameError: there is no such row or question set.
+    """
+    _known("row", rows, [row.name for row in experiment.rows])
+    _known("question set", datasets, experiment.questions)
+    sets = {name: questions for name, questions in experiment.questions.items() if name in datasets or not datasets}
+    kept = [row for row in experiment.rows if row.name in rows or not rows]
+    on = [dataclasses.replace(row, on=[name for name in row.on if name in sets]) for row in kept if not row.on or sets.keys() & set(row.on)]
+    return dataclasses.replace(experiment, questions=sets, rows=on)
+
+
+def on_sample(experiment: Experiment) -> Experiment:
+    """Return an experiment with the sample corpus, BM25 and the sample's questions in place of its own.
+
+    The first question set with short answers is replaced, and the others are left out; every row stands on it.
+    """
+    short = {name: questions for name, questions in experiment.questions.items() if questions.form is None and questions.missing is None}
+    name, first = next(iter((short or experiment.questions).items()))
+    metrics = first.metrics if first in short.values() else ["squad_em", "squad_f1"]
+    questions = QuestionSet(file=SAMPLE, metrics=metrics, options=first.options, corpus=SAMPLE, retriever="bm25", figures=name)
+    rows = [dataclasses.replace(row, on=[]) for row in experiment.rows]
+    return dataclasses.replace(experiment, search={}, questions={SAMPLE: questions}, rows=rows)
+
+
+def _parse(content: Mapping[str, Any]) -> Experiment:
+    sets, rows = content.get("questions"), content.get("rows")
+    if not isinstance(sets, dict) or not sets:
+        raise InputError("questions: name a question set, as [questions.NAME]")
+    if not isinstance(rows, list) or not rows:
+        raise InputError("rows: give the table a row, as [[rows]]")
+    questions = {name: _make(QuestionSet, values, f"questions.{name}") for name, values in sets.items()}
+    made = [_make(Row, values, f"rows, number {number}") for number, values in enumerate(rows, 1)]
+    return _make(Experiment, {**content, "questions": questions, "rows": [each for row in made for each in _expand(row)]}, "")
+
+
+def _make(kind: type[T], values: object, where: str) -> T:
+    """Create a part of an experiment; an error says where the part stands."""
+    if not isinstance(values, dict):
+        raise InputError(f"{where} is {values!r:.40}: write a table")
+    try:
+        return kind(**values)
+    except IdxError as error:
+        raise InputError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _expand(row: Row) -> list[Row]:
+    """Return the rows that a row with a sweep stands for."""
+    if not row.sweep:
+        return [row]
+    if len({len(values) for values in row.sweep.values()}) > 1:
+        raise InputError(f"row '{row.name}': the options of 'sweep' change together: give them the same number of values")
+    steps = [dict(zip(row.sweep, values, strict=True)) for values in zip(*row.sweep.values(), strict=True)]
+    return [
+        dataclasses.replace(
+            row, name=f"{row.name}, {next(iter(step))}={next(iter(step.values()))}", options={**row.options, **step}, sweep={}, systems=[]
+        )
+        for step in steps
+    ]
+
+
+def _check(experiment: Experiment) -> None:
+    """Check names and values beyond their types; raise ``InputError`` or ``UnknownNameError``."""
+    table = {figure for figure in published_figures() if figure.paper == experiment.paper}
+    if experiment.paper and not table:
+        raise unknown_name_error("paper", experiment.paper, {figure.paper for figure in published_figures()})
+    if experiment.table:
+        _known("table", [experiment.table], {figure.table for figure in table})
+    systems = {figure.system for figure in table if figure.table == experiment.table}
+    SearchOptions(**experiment.search)
+    _check_seeds(experiment.seeds, "")
+    for name, questions in experiment.questions.items():
+        _known("protocol", [questions.protocol] if questions.protocol else [], PROTOCOLS)
+        _known(f"metric of questions.{name}", questions.metrics, _metric_names())
+        if not questions.source and questions.missing is None:
+            raise InputError(f"questions.{name} needs a 'protocol' that has a set of questions, or a 'file'")
+    for row in experiment.rows:
+        _known(f"system of row '{row.name}'", row.systems or [], systems)
+        _check_row(experiment, row)
+    names = [folder_name(row.name) for row in experiment.rows]
+    if double := next((row.name for row in experiment.rows if names.count(folder_name(row.name)) > 1), None):
+        raise InputError(f"row '{double}' has the name of another row: give each its own")
+
+
+def _check_row(experiment: Experiment, row: Row) -> None:
+    where = f"row '{row.name}'"
+    _known(f"question set of {where}", row.on, experiment.questions)
+    _check_seeds(row.seeds or [0], f"{where}: ")
+    if (row.method is None) == (row.missing is None):
+        raise InputError(f"{where} needs a 'method', or under 'missing' the reason why it cannot be made")
+    if row.method is None:
+        return
+    try:
+        method: Method = find_method(row.method)
+        _known("option", row.options, {field.name for field in dataclasses.fields(method.options)})
+        for questions in experiment.questions.values():
+            method.options(**_method_options(experiment, row, questions))
+    except IdxError as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _check_seeds(seeds: list[int], where: str) -> None:
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise InputError(f"{where}seeds is {seeds}: give different numbers from 0 on")
+
+
+def _known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = set(known)
+    for name in names:
+        if name not in known:
+            raise unknown_name_error(kind, name, known)
+
+
+@cache
+def _metric_names() -> frozenset[str]:
+    """Return the names of the metrics of single answers, and of those that a model computes or that are costs."""
+    return frozenset(METRICS) | {name for figure in published_figures() for name in figure.own_metrics}
+
+
+def _method_options(experiment: Experiment, row: Row, questions: QuestionSet) -> dict[str, Any]:
+    """Return the options of a row, with those of the experiment and of a question set that its method has."""
+    known = {field.name for field in dataclasses.fields(find_method(row.method or "").options)}
+    defaults = {**experiment.options, **questions.options}
+    return {**{name: value for name, value in defaults.items() if name in known}, **row.options}
+
+
+def _cell(experiment: Experiment, row: Row, name: str, questions: QuestionSet) -> Cell:
+    if row.method is None or questions.missing is not None:
+        return Cell(row, name, questions, missing=row.missing or questions.missing)
+    values = _method_options(experiment, row, questions)
+    if questions.form is not None:
+        values = {"form": questions.form, **values}
+        try:
+            find_method(row.method).options(**values)
+        except IdxError:
+            return Cell(row, name, questions, missing=f"{row.method} gives no answers of the form '{questions.form}'")
+    return Cell(row, name, questions, values)

@@ -1,0 +1,174 @@
+"""Runs of an experiment: one for each row, question set and seed, each in a folder of its own, and an estimate of what is left of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import Call, Generate, prompt_text
+from wikidx.runtimes.llms.naming import parse_spec
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
+
+from .files import Cell, Experiment, folder_name
+
+ASSUMED_SPEED = 1000  # tokens a second, read and generated; assumed until a run has been made
+_TOKENS_PER_WORD = 1.4
+_PASSAGE_TOKENS = 140  # of 100 words
+
+
+class Estimate(NamedTuple):
+    """The cost of a question, or of several."""
+
+    calls: float = 0
+    searches: float = 0
+    prompt_tokens: float = 0
+    completion_tokens: float = 0
+
+    @property
+    def tokens(self) -> float:
+        """Tokens read and generated."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def times(self, n: int) -> Estimate:
+        """Return the cost of ``n`` such questions."""
+        return Estimate(*(n * value for value in self))
+
+
+class Job(NamedTuple):
+    """A run to be made.
+
+    Attributes:
+        cell: row and question set.
+        seed: the seed of the run.
+        folder: the folder of the run.
+        file: the file of the questions, or "sample".
+        selection: the protocol.
+        questions: the selected questions.
+        limit: the number of questions to ask; None: all.
+    """
+
+    cell: Cell
+    seed: int
+    folder: Path
+    file: str
+    selection: Selection
+    questions: Sequence[Question]
+    limit: int | None
+
+    @property
+    def name(self) -> str:
+        """Row and question set, for display, and the seed if the row has several."""
+        return f"{self.cell.row.name}, {self.cell.dataset}" + (f", seed {self.seed}" if self.folder.name.startswith("seed-") else "")
+
+    @property
+    def method(self) -> Method:
+        """The method of the row."""
+        found: Method = find_method(self.cell.row.method or "")
+        return found
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the method's options that differ from its defaults."""
+        texts = self.method.question_texts(self.cell.options, [question.text for question in self.questions])
+        return {**texts, **self.cell.options}
+
+    def finished(self, *, retry_failed: bool = False) -> list[Mapping[str, Any]]:
+        """Return the predictions on disk of the questions to ask, without failed ones if these are asked again."""
+        if not (self.folder / PREDICTIONS).is_file():
+            return []
+        asked = {question.id for question in self.questions[: self.limit]}
+        records = dict(read_predictions(self.folder))
+        return [record for name, record in records.items() if name in asked and not (retry_failed and record["error"] is not None)]
+
+
+def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, limit: int | None) -> list[Job]:
+    """Return the runs of an experiment, in the order of the table.
+
+    Raises:
+        InputError, UnknownNameError: questions cannot be found or read.
+    """
+    read = cache(lambda file, protocol: select(find_questions(file), Selection(protocol)))
+    jobs = list[Job]()
+    for cell in experiment.cells():
+        seeds = cell.row.seeds or experiment.seeds
+        for seed in seeds if cell.missing is None else ():
+            file, selection = locate(cell.questions.source, questions_from), Selection(cell.questions.protocol)
+            folder = out / folder_name(cell.row.name) / folder_name(cell.dataset)
+            where = folder / f"seed-{seed}" if len(seeds) > 1 else folder
+            jobs.append(Job(cell, seed, where, file, selection, read(file, cell.questions.protocol), limit))
+    return jobs
+
+
+def locate(name: str, folder: Path | None) -> str:
+    """Return the file of a question set: in a folder the one of this name, with any suffix; else the name itself.
+
+    Raises:
+        InputError: the folder has no such file, or several.
+    """
+    if folder is None or name == SAMPLE:
+        return name
+    stem = name.replace(":", "-")
+    found = [file for file in folder.glob(f"{stem}*") if file.name.partition(".")[0] == stem]
+    if len(found) != 1:
+        number = "several files" if found else "no file"
+        raise InputError(f"{folder} has {number} {stem}.*: put the questions of '{name}' there, or leave its rows out with --dataset")
+    return str(found[0])
+
+
+def estimate(job: Job) -> Estimate:
+    """Return the cost of a question: the mean of those that the run has asked, or else that of a dry run of the first.
+
+    The dry run takes one branch of the method. Generated texts count as long as they may become, passages as 140 tokens.
+    """
+    asked = [record.get("cost") or {} for record in job.finished()]
+    if asked:
+        return Estimate(*(math.fsum(cost.get(name, 0) for cost in asked) / len(asked) for name in Estimate._fields))
+    services = Services(llms=dict.fromkeys(job.method.roles, stand_in_llm()), searcher=StandInSearcher(), look_up_title=stand_in_passages)
+    options = job.method.options(**job.values)
+    (prediction,) = execute(lambda text: job.method.run(text, options), job.questions[:1], services)
+    calls = [step.request for step in prediction.steps if isinstance(step.request, Call)]
+    texts = [prompt_text(call.prompt) for call in calls]
+    prompt = sum(_TOKENS_PER_WORD * len(text.split()) + _PASSAGE_TOKENS * text.count(PASSAGE_TEXT) for text in texts)
+    generated = sum(call.decoding.max_tokens * call.n if isinstance(call, Generate) else 1 for call in calls)
+    return Estimate(len(calls), prediction.cost.searches, prompt, generated)
+
+
+def tokens_per_second(jobs: Sequence[Job]) -> float | None:
+    """Return the speed of the runs on disk, over all their tokens; None without a run."""
+    totals = list(_totals(jobs))
+    seconds = sum(seconds for _, seconds in totals if seconds > 0)
+    return sum(tokens for tokens, seconds in totals if seconds > 0) / seconds if seconds else None
+
+
+def _totals(jobs: Sequence[Job]) -> Iterator[tuple[float, float]]:
+    """Yield tokens and seconds of each run on disk."""
+    for job in jobs:
+        if records := job.finished():
+            costs = [record.get("cost") or {} for record in records]
+            tokens = math.fsum(cost.get(name, 0) for cost in costs for name in ("prompt_tokens", "completion_tokens"))
+            yield tokens, wall_seconds(read_run_json(job.folder))
+
+
+def of_roles(texts: Sequence[str], roles: Collection[str], *, is_option: bool = False) -> list[str]:
+    """Return the models, or the options of models, that are for one of the roles or for all.
+
+    ``texts`` are ``[ROLE=]BACKEND:MODEL[@URL]``, or ``[ROLE.]NAME=VALUE``.
+    """
+    kept = list[str]()
+    for text in texts:
+        named = text.partition("=")[0]
+        role = named.partition(".")[0] if is_option and "." in named else None if is_option else parse_spec(text).role
+        if role is None or role in roles:
+            kept.append(text)
+    return kept

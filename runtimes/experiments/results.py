@@ -1,0 +1,222 @@
+"""An experiment's runs beside the paper's figures: a report and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from wikidx.corpora.build import store_manifest
+from wikidx.corpora.errors import IdxError
+from wikidx.runtimes.evaluation.comparing import SERVICE, describe_differences
+from wikidx.runtimes.evaluation.published import PublishedFigure
+from wikidx.runtimes.evaluation.reports.answers_report import answers_json
+from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
+from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
+from wikidx.runtimes.evaluation.reports.run_tables import breakdown_tables, cost_tables, issue_tables, problem_tables
+from wikidx.runtimes.evaluation.reports.tables import Cell as Value
+from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_percent
+from wikidx.runtimes.evaluation.scoring import ScoredRun
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
+from wikidx.runtimes.questions import SAMPLE
+
+from .files import Cell, Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_MODEL_METRICS = {"_judge": "--judge", "alce_citation": "--citations"}
+
+
+class Result(NamedTuple):
+    """A figure of ours beside one of the paper's.
+
+    Attributes:
+        row, dataset, metric: row, question set, and our metric; "": the paper's metric has no counterpart.
+        published: the paper's figure; None: it gives none.
+        ours: mean over the questions of one run with its interval, or over several runs with its deviation; None: no run.
+        difference: ours minus the paper's figure, which counts as exact; None: one is missing, or the questions are others.
+        remark: the settings that differ, the paper's first, or the reason why there is no run.
+    """
+
+    row: str
+    dataset: str
+    metric: str
+    published: PublishedFigure | None
+    ours: Interval | Spread | None
+    difference: Interval | Spread | None
+    remark: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        published = self.published and self.published._asdict()
+        numbers = {"ours": cell_json(self.ours), "difference": cell_json(self.difference)}
+        return {"row": self.row, "dataset": self.dataset, "metric": self.metric, "paper": published, **numbers, "remark": self.remark}
+
+
+class Outcome(NamedTuple):
+    """An experiment with its scored runs.
+
+    Attributes:
+        name: the experiment's name.
+        experiment: the experiment.
+        runs: (row, question set) -> the runs, one for each seed.
+        bootstrap: the parameters of all intervals.
+    """
+
+    name: str
+    experiment: Experiment
+    runs: Mapping[tuple[str, str], Sequence[ScoredRun]]
+    bootstrap: Bootstrap
+
+    def results(self) -> Iterator[Result]:
+        """Yield the results of each cell, row by row."""
+        for cell in self.experiment.cells():
+            runs = self.runs.get((cell.row.name, cell.dataset), ())
+            dataset = cell.questions.figures or cell.dataset
+            figures = [figure for figure in self.experiment.figures(cell.row) if figure.dataset == dataset]
+            pairs = [(next((name for name in figure.own_metrics if name in cell.questions.metrics), ""), figure) for figure in figures]
+            paired = {metric for metric, _ in pairs}
+            alone = [(metric, None) for metric in cell.questions.metrics if metric not in paired and (runs or not figures)]
+            for metric, figure in (*pairs, *alone):
+                yield self._result(cell, runs, metric, figure)
+
+    def _result(self, cell: Cell, runs: Sequence[ScoredRun], metric: str, figure: PublishedFigure | None) -> Result:
+        ours = _average(runs, metric, self.bootstrap)
+        is_comparable = figure is not None and ours is not None and cell.questions.source != SAMPLE
+        difference = _minus(ours, figure.value) if is_comparable and figure and ours else None
+        remark = cell.missing or (_describe(runs[0], figure, metric, cell.row.prompts) if runs else "not run")
+        if runs and ours is None:
+            remark = next((f"needs {option}" for part, option in _MODEL_METRICS.items() if part in metric), "no value")
+        return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, remark)
+
+    def every_run(self) -> list[ScoredRun]:
+        """Return the runs in the order of the table."""
+        return [run for runs in self.runs.values() for run in runs]
+
+
+def outcome_report(outcome: Outcome) -> Report:
+    """Return the report: the paper's figures and ours, and what the runs tell besides."""
+    experiment, runs, bootstrap = outcome.experiment, outcome.every_run(), outcome.bootstrap
+    results = list(outcome.results())
+    facts = [("paper", f"{experiment.paper}, {experiment.table}")] if experiment.table else []
+    facts += (
+        [("the paper's models", ", ".join(f"{role}: {model}" for role, model in experiment.models.items()))] if experiment.models else []
+    )
+    facts += [("note", note) for note in experiment.notes]
+    tables = [_table(dataset, [each for each in results if each.dataset == dataset], outcome) for dataset in experiment.questions]
+    plots = [
+        Drawing(f"{dataset}: {metric} of each row; marks: the paper's", partial(_bars, drawn, f"{dataset}, {metric}"))
+        for dataset, questions in experiment.questions.items()
+        for metric in questions.metrics[:1]
+        if (drawn := [each for each in results if (each.dataset, each.metric) == (dataset, metric) and each.ours is not None])
+    ]
+    sections = [Section("The paper's figures and ours", tables, plots)]
+    if runs:
+        sections += [
+            Section("Several seeds", seed_tables(runs)),
+            Section("What went wrong", problem_tables(runs, bootstrap)),
+            Section("By group of questions", breakdown_tables(runs, bootstrap)),
+            Section("Cost", cost_tables(runs, bootstrap)),
+            Section("Data issues", issue_tables(runs)),
+        ]
+    return Report(f"{outcome.name}: {experiment.title}", facts, sections)
+
+
+def summary_report(outcome: Outcome) -> Report:
+    """Return the part of the report for a terminal: the figures alone."""
+    first = outcome_report(outcome).sections[0]
+    tables = [table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows]) for table in first.tables]
+    return Report(f"{outcome.name}: {outcome.experiment.title}", [], [Section(first.title, tables)])
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as JSON values; metric values are from 0 to 1, not rounded."""
+    experiment, runs = outcome.experiment, outcome.every_run()
+    return {
+        "experiment": outcome.name,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "table": experiment.table,
+        "models": experiment.models,
+        "notes": experiment.notes,
+        "results": [result.to_json() for result in outcome.results()],
+        "runs": [answers_json(run, outcome.bootstrap) for run in runs],
+        "seeds": seeds_json(runs),
+    }
+
+
+def _table(dataset: str, results: Sequence[Result], outcome: Outcome) -> Table:
+    rows: list[list[Value]] = []
+    for row, _, metric, published, ours, difference, remark in results:
+        theirs = [
+            f"{published.metric}" if published else None,
+            published.model if published else None,
+            published.value if published else None,
+        ]
+        rows.append([row, *theirs, metric or None, ours, difference, remark])
+    is_time = any(result.metric == SERVICE for result in results)
+    show, show_difference = (brief, brief) if is_time else (percent, signed_percent)
+    names = (Column("row"), Column("metric"), Column("the paper's LLM"), Column("the paper's", show), Column("our metric"))
+    columns = [
+        *names,
+        Column("ours", show),
+        Column("difference", show_difference),
+        Column("set-up, the paper's / ours, or why there is no run"),
+    ]
+    notes = [
+        f"{'seconds per question' if is_time else 'in %'}; ours: {outcome.bootstrap.note()}",
+        "over several seeds: mean ± standard deviation of the runs' means",
+        "difference: ours minus the paper's figure, which counts as exact",
+    ]
+    questions = outcome.experiment.questions[dataset]
+    if questions.source == SAMPLE:
+        notes.append(f"ours: on the sample's questions and passages; the paper's: on {questions.figures or dataset}: not comparable")
+    return Table(columns, rows, f"{dataset}", notes)
+
+
+def _average(runs: Sequence[ScoredRun], metric: str, bootstrap: Bootstrap) -> Interval | Spread | None:
+    """Return the mean of a metric over the questions of one run, or over several runs; None without values."""
+    means = [mean for run in runs if (mean := bootstrap.interval(run.values_of(metric))).n]
+    if len(means) < 2:
+        return means[0] if means else None
+    values = np.array([mean.mean for mean in means])
+    return Spread(float(values.mean()), float(values.std(ddof=1)), len(values))
+
+
+def _minus(ours: Interval | Spread, figure: float) -> Interval | Spread:
+    if isinstance(ours, Spread):
+        return ours._replace(mean=ours.mean - figure)
+    return Interval(ours.mean - figure, ours.low - figure, ours.high - figure, ours.n)
+
+
+def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, prompts: str | None) -> str:
+    """Return the settings in which a run differs from the paper's; without a figure, those of the run."""
+    facts = run.facts
+    own = [f"LLM: {facts.model}", f"questions: {len(run.questions):,}", *([f"retriever: {facts.retriever}"] if facts.retriever else [])]
+    parts = [describe_differences(figure, run, metric)] if figure else own
+    with contextlib.suppress(IdxError):  # on a server, or removed since
+        if facts.corpus:
+            parts.append(f"passages in {facts.corpus}: {store_manifest(facts.corpus).counts['rows']:,}")
+    parts.append(f"prompts: the paper's / {f'the set {prompts}' if prompts else 'ours'}")
+    return "; ".join(filter(None, parts))
+
+
+def _bars(results: Sequence[Result], title: str) -> Figure:
+    """Draw a bar for each row, with the paper's figures as marks where the questions are the paper's."""
+    from wikidx.runtimes.evaluation.reports.plots import Mark, bars
+
+    panel, marks = dict[str, Interval](), list[Mark]()
+    for result in results:
+        if isinstance(result.ours, Spread):
+            mean, deviation, n = result.ours
+            panel[result.row] = Interval(mean, mean - deviation, mean + deviation, n)
+        elif result.ours is not None:
+            panel[result.row] = result.ours
+        if result.published is not None and result.difference is not None:
+            marks.append(Mark(result.row, result.published.paper, result.published.value))
+    return bars(title, panel, marks)

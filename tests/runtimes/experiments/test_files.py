@@ -1,0 +1,126 @@
+"""Experiment files: those of the package against the papers' figures, and refusals of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.runtimes.evaluation.published import published_figures
+from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
+
+WHOLE = """
+title = "two methods"
+options = { k = 2, shots = 0 }
+
+[questions.mine]
+file = "questions.jsonl"
+metrics = ["squad_em"]
+
+[questions.claims]
+file = "claims.jsonl"
+form = "sonnet"
+
+[[rows]]
+name = "RAG"
+method = "rag"
+options = { shots = 1 }
+
+[[rows]]
+name = "Depth"
+method = "ra_isf"
+on = ["mine"]
+sweep = { max_depth = [0, 2], max_sub_questions = [1, 3] }
+
+[[rows]]
+name = "Other"
+missing = "not ours"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(WHOLE, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_each_figure_of_a_papers_table_has_one_row(name: str) -> None:
+    experiment = read_experiment(name)
+    if not experiment.table:
+        assert not any(experiment.figures(row) for row in experiment.rows)
+        return
+    printed = [each for each in published_figures() if (each.paper, each.table) == (experiment.paper, experiment.table)]
+    of_rows = [figure for row in experiment.rows for figure in experiment.figures(row)]
+    assert sorted(of_rows) == sorted(printed)
+    assert {each.dataset for each in printed} - {"AVG"} == set(experiment.questions)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_each_figure_has_one_of_our_metrics(name: str) -> None:
+    experiment = read_experiment(name)
+    figures = [figure for row in experiment.rows for figure in experiment.figures(row) if figure.dataset != "AVG"]
+    assert all(set(figure.own_metrics) & set(experiment.questions[figure.dataset].metrics) for figure in figures)
+
+
+def test_options_of_experiment_question_set_and_row(file: Path) -> None:
+    cells = {(cell.row.name, cell.dataset): cell for cell in read_experiment(str(file)).cells()}
+    assert cells["RAG", "mine"].options == {"k": 2, "shots": 1}
+    assert cells["Depth, max_depth=2", "mine"].options == {"k": 2, "shots": 0, "max_depth": 2, "max_sub_questions": 3}
+    assert ("Depth, max_depth=2", "claims") not in cells
+    assert cells["RAG", "claims"].missing == "rag gives no answers of the form 'sonnet'"
+    assert cells["Other", "mine"].missing == "not ours"
+
+
+def test_parts_of_an_experiment(file: Path) -> None:
+    experiment = read_experiment(str(file))
+    assert [row.name for row in narrow(experiment, ["RAG"], []).rows] == ["RAG"]
+    assert [row.name for row in narrow(experiment, [], ["claims"]).rows] == ["RAG", "Other"]
+    with pytest.raises(UnknownNameError, match="unknown row 'RAGS': did you mean 'RAG'"):
+        narrow(experiment, ["RAGS"], [])
+
+
+def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
+    experiment = on_sample(read_experiment("self_reasoning/table1"))
+    assert {cell.dataset for cell in experiment.cells()} == {"sample"}
+    sample = experiment.questions["sample"]
+    assert (sample.source, sample.corpus, sample.retriever, sample.figures) == ("sample", "sample", "bm25", "NQ")
+    assert {row.name for row in experiment.rows if row.method} == {"Without retrieval", "With retrieval", "ReAct", "Self-Reasoning"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[rows]]", "[[rows", "is not TOML"),
+        ('title = "two methods"', "", "title is missing"),
+        ('title = "two methods"', 'title = "a"\ncorpsu = "x"', "unknown field 'corpsu': did you mean 'corpus'"),
+        ('method = "rag"', 'metod = "rag"', "rows, number 1: unknown field 'metod': did you mean 'method'"),
+        ('method = "rag"', 'method = "rak"', "row 'RAG': unknown method 'rak': did you mean 'rag'"),
+        ("shots = 1 }", "shot = 1 }", "row 'RAG': unknown option 'shot': did you mean 'shots'"),
+        ("shots = 1 }", "shots = -1 }", "row 'RAG': shots is -1"),
+        ('method = "rag"', 'method = "rag"\nmissing = "no"', "row 'RAG' needs a 'method', or"),
+        ('metrics = ["squad_em"]', 'metrics = ["squad_me"]', "unknown metric of questions.mine 'squad_me': did you mean 'squad_em'"),
+        ('metrics = ["squad_em"]', 'protocol = "refeed-mq"', "unknown protocol 'refeed-mq': did you mean 'refeed-nq'"),
+        ('file = "questions.jsonl"', "", "questions.mine needs a 'protocol' that has a set of questions, or a 'file'"),
+        ("[1, 3] }", "[1] }", "row 'Depth': the options of 'sweep' change together"),
+        ('on = ["mine"]', 'on = ["your"]', "unknown question set of row 'Depth, max_depth=0' 'your'"),
+        ('name = "Other"', 'name = "rag"', "row 'RAG' has the name of another row"),
+        ('title = "two methods"', 'title = "a"\nseeds = [1, 1]', r"seeds is \[1, 1\]"),
+        ('title = "two methods"', 'title = "a"\npaper = "ReFed"', "unknown paper 'ReFed': did you mean 'ReFeed'"),
+        ('title = "two methods"', 'title = "a"\npaper = "ReFeed"\ntable = "T9"', "unknown table 'T9'"),
+        ('title = "two methods"', 'title = "a"\nsearch = { dept = 3 }', "unknown field 'dept': did you mean 'depth'"),
+    ],
+)
+def test_errors_of_a_file_take_one_line_and_name_file_and_key(file: Path, old: str, new: str, message: str) -> None:
+    assert old in WHOLE
+    file.write_text(WHOLE.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises((InputError, UnknownNameError), match=f"mine.toml.*{message}") as caught:
+        read_experiment(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown experiment 'ra_isf/table9': did you mean 'ra_isf/table1'"):
+        read_experiment("ra_isf/table9")

@@ -1,0 +1,176 @@
+"""``idx reproduce`` with scripted models: runs, resuming, estimates, the report, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runtimes.command_line import Command
+from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap
+from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.experiments.jobs import locate, of_roles
+from wikidx.runtimes.llms.base import Call, Deliver, Reply
+from wikidx.runtimes.llms.scripted import ScriptedLLM
+
+Script = Callable[..., str]
+
+FILE = """
+title = "direct and RAG"
+paper = "ReFeed"
+table = "T1-zero-shot"
+corpus = "sample"
+retriever = "bm25"
+options = { k = 2 }
+seeds = [0, 1]
+
+[questions.NQ]
+file = "nq-small"
+metrics = ["dpr_em"]
+
+[[rows]]
+name = "backbone closed-book"
+method = "direct"
+seeds = [0]
+
+[[rows]]
+name = "Retrieve-then-Read"
+method = "rag"
+
+[[rows]]
+name = "GenRead"
+missing = "left out"
+"""
+QUESTIONS = {"a": ("who?", ["Mercury"]), "b": ("which metal?", ["mercury", "Hg"]), "c": ("where?", ["Rome"]), "d": ("when?", ["1867"])}
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> tuple[object, ...]:
+    """Write an experiment and its questions, and return the arguments of the command."""
+    (tmp_path / "mine.toml").write_text(FILE, encoding="utf-8")
+    lines = [json.dumps({"id": name, "question": text, "golden_answers": golds}) for name, (text, golds) in QUESTIONS.items()]
+    (tmp_path / "nq-small.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return (tmp_path / "mine.toml", "--questions-from", tmp_path, "--out", tmp_path / "out")
+
+
+def answers(folder: Path) -> dict[str, str]:
+    return {name: record["answer"] for name, record in dict(read_predictions(folder)).items()}
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]) -> None:
+    model = script({"match": "who?", "text": "Mercury"}, {"match": "which metal?", "text": "hg"}, {"match": "", "text": "no idea"})
+    output = idx("reproduce", *experiment, "--llm", model)
+    out = tmp_path / "out"
+    folders = ["backbone-closed-book/nq", "retrieve-then-read/nq/seed-0", "retrieve-then-read/nq/seed-1"]
+    assert sorted(str(file.parent.relative_to(out)) for file in out.rglob(PREDICTIONS)) == folders
+    assert all(answers(out / folder) == {"a": "Mercury", "b": "hg", "c": "no idea", "d": "no idea"} for folder in folders)
+    run = json.loads((out / folders[1] / "run.json").read_text())["settings"]
+    assert (run["seed"], run["search"]["corpus"], run["options"]["k"]["value"]) == (0, "sample", 2)
+    assert json.loads((out / folders[0] / "run.json").read_text())["settings"]["search"] is None
+
+    report = json.loads((out / "report.json").read_text())
+    results = {result["row"]: result for result in report["results"] if result["metric"] == "dpr_em"}
+    closed_book, rag, genread = (results[name] for name in ("backbone closed-book", "Retrieve-then-Read", "GenRead"))
+    interval = Bootstrap().interval(np.array([1.0, 1.0, 0.0, 0.0]))
+    assert closed_book["ours"] == {"mean": 0.5, "low": interval.low, "high": interval.high, "n": 4}
+    assert closed_book["paper"]["value"] == pytest.approx(0.299)
+    difference = {"mean": 0.5 - 0.299, "low": interval.low - 0.299, "high": interval.high - 0.299, "n": 4}
+    assert closed_book["difference"] == pytest.approx(difference)
+    assert (rag["ours"], rag["difference"]["mean"]) == ({"mean": 0.5, "deviation": 0.0, "n": 2}, pytest.approx(0.5 - 0.317))
+    assert "LLM: text-davinci-003 / scripted:" in rag["remark"]
+    assert "questions: 3,610 test questions / 4 questions" in rag["remark"]
+    assert "corpus: Wikipedia / sample" in rag["remark"]
+    assert "passages in sample: 784; prompts: the paper's / ours" in rag["remark"]
+    assert (genread["ours"], genread["difference"], genread["remark"]) == (None, None, "left out")
+    page = (out / "report.html").read_text()
+    assert "left out" in page
+    assert "passages in sample: 784" in page
+    assert [line.split()[-1] for line in output.splitlines() if line.startswith("backbone closed-book  em")] == ["+70.1]"]
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_a_repeated_command_asks_for_what_is_missing_alone(
+    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, run = list[Call](), ScriptedLLM.run
+
+    def count(self: ScriptedLLM, batch: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+        calls.extend(batch if self.name != "stand-in" else ())
+        return run(self, batch, deliver)
+
+    monkeypatch.setattr(ScriptedLLM, "run", count)
+    line = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"}))
+
+    def n_asked(*more: object) -> int:
+        calls.clear()
+        idx(*line, *more)
+        return len(calls)
+
+    assert n_asked("--limit", 1) == 3
+    assert n_asked("--limit", 1) == 0
+    predictions = tmp_path / "out" / "backbone-closed-book" / "nq" / PREDICTIONS
+    predictions.write_bytes(predictions.read_bytes()[:-5])  # an interruption
+    assert n_asked("--limit", 1) == 1
+    assert n_asked() == 9
+    assert n_asked() == 0
+
+
+def test_an_estimate_needs_neither_model_nor_corpus(idx: Command, experiment: tuple[object, ...], home: Path) -> None:
+    estimate = json.loads(idx("reproduce", *experiment, "--dry-run", "--json"))
+    runs = {run["run"]: run for run in estimate["runs"]}
+    assert [(run["questions"], run["calls"], run["searches"]) for run in runs.values()] == [(4, 4, 0), (4, 4, 4), (4, 4, 4), (12, 12, 8)]
+    assert runs["all"]["completion_tokens"] == 12 * 256
+    with_passages, without = runs["Retrieve-then-Read, NQ, seed 0"], runs["backbone closed-book, NQ"]
+    assert with_passages["prompt_tokens"] - without["prompt_tokens"] > 4 * 2 * 140
+    assert estimate["seconds"] == pytest.approx((runs["all"]["prompt_tokens"] + runs["all"]["completion_tokens"]) / 1000)
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_failed_questions_are_told_and_retried(idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]) -> None:
+    line = ("reproduce", *experiment, "--row", "backbone closed-book", "--limit", 2)
+    failing = script({"match": "who?", "text": "Mercury"})
+    assert idx(*line, "--llm", failing, status=1) == "1 question failed: add --retry-failed to repeat failed questions"
+    Path(failing.removeprefix("scripted:")).write_text('{"match": "", "text": "Hg"}\n')
+    message = idx(*line, "--llm", failing, "--retry-failed", status=2)
+    assert "holds a run with other settings" in message
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_a_table_runs_on_the_sample(idx: Command, script: Script, tmp_path: Path) -> None:
+    idx("reproduce", "ra_isf/table1", "--sample", "--limit", 1, "--llm", script({"match": "", "text": "no"}), "--out", tmp_path / "out")
+    results = json.loads((tmp_path / "out" / "report.json").read_text())["results"]
+    made = {result["row"] for result in results if result["ours"] is not None}
+    assert made == {"Direct", "Least-to-most", "IRCoT", "RAG", "Iter-RetGen_3", "RA-ISF"}
+    shown = {(result["metric"], result["paper"] and result["paper"]["dataset"], result["difference"]) for result in results}
+    assert shown == {("squad_em", "NQ", None), ("squad_em", None, None)}
+
+
+def test_the_experiments_are_listed(idx: Command) -> None:
+    listed = [line.split()[0] for line in idx("reproduce").splitlines()]
+    assert {"ra_isf/table1", "self_reasoning/table1", "retrorag/table1", "refeed/table1"} <= set(listed)
+    assert [each["experiment"] for each in json.loads(idx("reproduce", "--json"))["experiments"]] == listed
+
+
+def test_questions_that_are_not_in_the_folder_are_named(idx: Command, tmp_path: Path) -> None:
+    message = idx("reproduce", "refeed/table1", "--questions-from", tmp_path, "--dry-run", status=2)
+    assert f"{tmp_path} has no file nq-test.*: put the questions of 'nq:test' there" in message
+
+
+def test_a_file_is_found_by_the_name_of_its_set(tmp_path: Path) -> None:
+    for name in ("nq-test.qa.csv", "nq-test-small.jsonl"):
+        (tmp_path / name).touch()
+    assert locate("nq:test", tmp_path) == str(tmp_path / "nq-test.qa.csv")
+
+
+def test_models_and_their_options_go_to_the_methods_with_their_roles() -> None:
+    models = ["openai:a@http://h/v1", "know=hf:/k", "judge=hf:/j"]
+    assert of_roles(models, ["answer", "know"]) == models[:2]
+    assert of_roles(["dtype=bfloat16", "know.dtype=float32", "judge.dtype=float32"], ["know"], is_option=True) == [
+        "dtype=bfloat16",
+        "know.dtype=float32",
+    ]
