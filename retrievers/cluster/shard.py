@@ -18,6 +18,7 @@ from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import IndexIdentity, check_identity
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pin_to_node
 from wikidx.indexer.machine.compiled import compile_always
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 
 Answer = TypeVar("Answer")
@@ -197,8 +198,13 @@ def start_actor(shard_ranges: Sequence[ShardRange], node: Node, *, home: str, n_
 
 
 def _time_call(answer: Callable[[], Answer]) -> TimedAnswer[Answer]:
+    """Return an answer and its time. After the loss of a GPU this process ends, and Ray starts another."""
     started = time.perf_counter()
-    return TimedAnswer(answer(), time.perf_counter() - started)
+    try:
+        return TimedAnswer(answer(), time.perf_counter() - started)
+    except DeviceLost as error:
+        sys.stderr.write(f"{error}\n")
+        os._exit(1)
 
 
 def _resident_bytes() -> int:

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from wikidx.corpora.errors import IdxError
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
@@ -100,12 +101,17 @@ def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tup
 
 
 class Batcher:
-    """A thread that searches; its public methods must be called in the event loop that created it."""
+    """A thread that searches; its public methods must be called in the event loop that created it.
+
+    Attributes:
+        device_lost: error of a GPU after which all searches fail; None: no such error.
+    """
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[SearchRequest | None] = SimpleQueue()
+        self.device_lost: DeviceLost | None = None
         self._n_requests = 0  # requests that wait or run
         self._n_submitted = 0  # queries submitted so far; counted by the event loop
         self._n_dequeued = 0  # queries taken from the queue so far; counted by the thread
@@ -167,6 +173,7 @@ class Batcher:
         deadline = min(search.deadline for search in batch)
         with cancellation_scope(lambda: all(search.answer.cancelled() for search in batch), deadline, unsearched):
             outcomes = _search_batch(batch)
+        self.device_lost = next((outcome for outcome in outcomes if isinstance(outcome, DeviceLost)), self.device_lost)
         for search in batch:
             if search.unsearched is not None:
                 search.unsearched.update(unsearched or ())
@@ -198,13 +205,13 @@ class Batcher:
 def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
     """Run a batch as one search. If it fails, run each request alone, so that it gets only its own error.
 
-    A missed deadline or an unavailable shard fails the whole batch.
+    A missed deadline, an unavailable shard or a lost GPU fails the whole batch.
     """
     first = searches[0]
     try:
         found = first.searcher.search_groups([group for search in searches for group in search.groups], first.options)
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
-        if isinstance(error, DeadlineExceeded | ShardUnavailable):  # each request alone would wait as long for the same error
+        if isinstance(error, DeadlineExceeded | ShardUnavailable | DeviceLost):  # each request alone would wait as long for the same error
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _search_batch([search])]

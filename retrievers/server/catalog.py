@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.errors import NotReady, Overloaded
 from wikidx.retrievers.naming import RetrieverName
@@ -157,6 +158,14 @@ class Catalog:
         """Return the error for a search refused because all queues are full."""
         return next(iter(self._batchers.values())).overload_error()
 
+    @property
+    def device_lost(self) -> DeviceLost | None:
+        """Error of a GPU after which all searches fail; None: no such error."""
+        return next((batcher.device_lost for batcher in self._threads() if batcher.device_lost), None)
+
+    def _threads(self) -> set[Batcher]:
+        return {*self._batchers.values(), *([self.embedding] if self.embedding else [])}
+
     def store(self, corpus: str) -> PassageStore:
         """Return the store of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
@@ -196,7 +205,7 @@ class Catalog:
 
     def stop(self) -> None:
         """End the search threads and the cluster; a reload in progress is abandoned."""
-        for batcher in {*self._batchers.values(), *([self.embedding] if self.embedding else [])}:
+        for batcher in self._threads():
             batcher.stop()
         if self.cluster is not None:
             self.cluster.stop()

@@ -70,10 +70,10 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Update cache metrics and write the access log, ten times per second; return whether to shut down."""
+        """Update cache metrics and write the access log, ten times per second; return whether to shut down, as after the loss of a GPU."""
         self._catalog.update_cache_metrics()
         self._log.flush()
-        return await super().on_tick(counter)
+        return await super().on_tick(counter) or self._catalog.device_lost is not None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the three steps of the class's docstring."""
@@ -173,6 +173,7 @@ class Service:
 
         Raises:
             IdxError: a corpus or retriever cannot be opened; the service has ended.
+            DeviceLost: a GPU that searches were using has failed; the service has ended.
         """
         self._is_main_thread = threading.current_thread() is threading.main_thread()
         if self._is_main_thread:
@@ -184,6 +185,8 @@ class Service:
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
+        if self._catalog is not None and self._catalog.device_lost is not None:
+            raise self._catalog.device_lost
 
     def reload(self) -> None:
         """Switch to the current indexes (see ``Catalog.reload``); may be called from another thread while serving."""
