@@ -294,7 +294,7 @@ def _check_row(experiment: Experiment, row: Row) -> None:
         method: Method = find_method(row.method)
         _known("option", row.options, {field.name for field in dataclasses.fields(method.options)})
         for questions in experiment.questions.values():
-            method.options(**_method_options(experiment, row, questions))
+            _check_options(method, _method_options(experiment, row, questions))
     except IdxError as error:
         raise type(error)(f"{where}: {error}") from error
 
@@ -324,6 +324,11 @@ def _method_options(experiment: Experiment, row: Row, questions: QuestionSet) ->
     return {**{name: value for name, value in defaults.items() if name in known}, **row.options}
 
 
+def _check_options(method: Method, values: Mapping[str, Any]) -> None:
+    """Raise ``IdxError`` if a method cannot have options with these values."""
+    method.options(**{**method.question_texts(values, ["a question"]), **values})
+
+
 def _cell(experiment: Experiment, row: Row, name: str, questions: QuestionSet) -> Cell:
     if row.method is None or questions.missing is not None:
         return Cell(row, name, questions, missing=row.missing or questions.missing)
@@ -331,7 +336,7 @@ def _cell(experiment: Experiment, row: Row, name: str, questions: QuestionSet) -
     if questions.form is not None:
         values = {"form": questions.form, **values}
         try:
-            find_method(row.method).options(**values)
+            _check_options(find_method(row.method), values)
         except IdxError:
             return Cell(row, name, questions, missing=f"{row.method} gives no answers of the form '{questions.form}'")
     return Cell(row, name, questions, values)
