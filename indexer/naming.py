@@ -18,8 +18,8 @@ from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.registry import load, unknown_name_error
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
-from .encoders.anywhere import parse_checkpoint, read_recipe, spec_from_recipe
-from .encoders.checkpoints import ServedModel
+from .encoders.anywhere import read_recipe, spec_from_recipe
+from .encoders.checkpoints import ServedModel, parse_checkpoint
 from .encoders.options import RecipeOptions
 from .encoders.registered import register, registered, registered_names
 from .encoders.spec import EncoderSpec

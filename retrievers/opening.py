@@ -204,13 +204,12 @@ def open_query_encoder(corpus: str, name: str, *, device: str, dtype: Dtype | No
     """
     from wikidx.indexer.build import check_query_weights
     from wikidx.indexer.catalog import index_ref
-    from wikidx.indexer.encoders.checkpoints import NoCheckpoint
     from wikidx.indexer.encoders.none import GivenVectors
     from wikidx.indexer.encoders.transformer import open_encoder
     from wikidx.indexer.machine.devices import encoder_device
 
     spec = encoder_spec(parse_index_name(name).encoder)
-    if isinstance(spec.query_checkpoint, NoCheckpoint):
+    if spec.query_checkpoint is None:
         return GivenVectors(index_ref(corpus, name).manifest(None).count("dim"))
     encoder = open_encoder(spec, encoder_device(device), dtype)
     check_query_weights(corpus, spec)

@@ -1,13 +1,15 @@
 """Text encoders: one file of published settings per family, and one tokenizer and forward pass for all.
 
-contriever  dpr  gtr  simlm  minilm  e5  bge   the families, each with its sizes and variants as ``EncoderSpec``
+contriever  dpr  gtr  simlm  minilm   the families, each with its sizes and variants as ``EncoderSpec``
 popular      others in wide use, as a table    modernbert    and those of this network
 none           vectors without an encoder
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint
 anywhere     any checkpoint -> its recipe      options       settings that its files lack
 served       vectors that a server computes
 registered   recipes under the user's names    pooling       vectors of tokens -> vector of the text
-tokenizing   texts -> token ids                loading       checkpoint -> network, by transformers
+tokenizing   texts -> token ids                batching      texts that are encoded together
+loading      checkpoint -> network, by transformers
+dense        layers after the network
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
 batching     texts of similar length
 """

@@ -7,24 +7,21 @@ then normalised even if the folder has no ``Normalize``.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 
-from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, required_files
+from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
 from .loading import load_config, n_positions
 from .options import RecipeOptions
 from .pooling import split_modes
 from .registered import Recipe
-from .served import parse_served, served_recipe, spec_of_served
+from .served import served_recipe, spec_of_served
 from .spec import EncoderSpec
 from .tokenizing import load_any_tokenizer
 
-_MODULES = "modules.json"
 _ENDLESS = 1_000_000  # a larger limit of a tokenizer stands for no limit
 _DEFAULT_TOKENS = 512  # of a checkpoint without any limit
 _TRANSFORMER_CONFIGS = [f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta")]
@@ -46,39 +43,18 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
     """Return the encoder of a recipe from ``read_recipe``.
 
     Raises:
-        ArtifactCorrupt: the recipe lacks settings, or has unknown ones.
+        ArtifactCorrupt: the recipe lacks settings, has unknown ones, or has values of another type.
     """
-    settings = {key: value for key, value in recipe.items() if key != "checkpoint"}
     try:
         if "url" in recipe:
             return spec_of_served(name, recipe)
         checkpoint = parse_checkpoint(recipe["checkpoint"])
-        settings["dense"] = tuple(settings["dense"])
+        settings = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.items() if key != "checkpoint"}
         return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, by_transformers=True, **settings)
-    except (KeyError, TypeError, AttributeError) as error:  # AttributeError: a number where a text belongs
+    except (KeyError, TypeError, AttributeError, InputError) as error:  # AttributeError: a number where a text belongs
         raise ArtifactCorrupt(
             f"the recipe of the encoder '{name}' cannot be read ({error}): name the encoder again with --force"
         ) from error
-
-
-def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
-    """Return the checkpoint of a text: a folder, a repository of Hugging Face's hub, or a model at an endpoint.
-
-    Args:
-        source: ``openai:MODEL@URL``, a folder, or ``owner/name`` or ``owner/name@revision`` if there is no such folder.
-
-    Raises:
-        InputError: the text is none of these.
-    """
-    if source.startswith("openai:"):
-        return parse_served(source)
-    folder = Path(source).expanduser()
-    if folder.is_dir() or folder.is_absolute():
-        return folder.absolute()
-    repository, _, revision = source.partition("@")
-    if repository.count("/") != 1 or repository.startswith((".", "~", "/")) or not all(repository.split("/")):
-        raise InputError(f"there is no folder {source} with a checkpoint, and no repository of Hugging Face's hub is named so")
-    return HubCheckpoint(repository, revision or "main")
 
 
 def read_recipe(source: str, choices: RecipeOptions) -> Recipe:
@@ -98,18 +74,10 @@ def read_recipe(source: str, choices: RecipeOptions) -> Recipe:
         return served_recipe(checkpoint, source, choices)
     if choices.trust_remote_code and isinstance(checkpoint, HubCheckpoint):
         raise InputError(f"--trust-remote-code {source}: download the repository, read its code, and name its folder with --encoder")
-    files = _Files(checkpoint, source)
     try:
-        layers = _read_modules(files) if files.json(_MODULES) is not None else _Layers(files.checkpoint)
-        network = _read_network(layers, choices, source)
-        settings = {**network, **layers.settings, **_choose(choices)}
+        return _read_recipe(_Files(checkpoint, source), choices)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ArtifactCorrupt(f"{source} is no checkpoint of sentence-transformers or transformers: {error!r:.200}") from error
-    split_modes(settings["pooling"])
-    dim = layers.dim or network["dim"] * (1 + settings["pooling"].count("+"))
-    at = layers.checkpoint
-    named = str(at) if isinstance(at, Path) else f"{at.repository}@{at.revision}"
-    return {"checkpoint": named, **settings, "dense": layers.dense, "dim": min(dim, settings["truncate_dim"] or dim)}
 
 
 class _Files(NamedTuple):
@@ -127,69 +95,67 @@ class _Files(NamedTuple):
             raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint again") from error
 
 
-@dataclasses.dataclass
-class _Layers:
-    """Content of a sentence-transformers folder; the defaults are those of a checkpoint of transformers.
+def _read_recipe(files: _Files, choices: RecipeOptions) -> Recipe:
+    """Return the recipe. Settings of the folder replace those of the network, and options of the user replace both."""
+    modules = files.json("modules.json")
+    layers = {} if modules is None else _read_modules(files, [(module["type"], module["path"]) for module in modules])
+    place, dim, n_tokens = (layers.pop(name, None) for name in ("place", "dense_dim", "max_tokens"))
+    checkpoint = files.checkpoint / place if place and isinstance(files.checkpoint, Path) else files.checkpoint
+    dense = layers.get("dense", [])
+    network = _read_network(locate(checkpoint, files.source, required_files(dense, by_transformers=True)), files.source, n_tokens, choices)
+    chosen = {
+        "pooling": choices.pooling,
+        "normalize": choices.normalize,
+        "query_prompt": choices.query_prompt,
+        "passage_prompt": choices.passage_prompt,
+        "truncate_dim": choices.dim,
+        "trusts_code": choices.trust_remote_code or None,
+    }
+    recipe = {"checkpoint": str(checkpoint), **network, **layers, **{key: value for key, value in chosen.items() if value is not None}}
+    dim = dim or network["dim"] * len(split_modes(recipe["pooling"]))
+    return recipe | {"dense": dense, "dim": min(dim, recipe["truncate_dim"] or dim)}
 
-    Attributes:
-        checkpoint: place of the network.
-        settings: the settings of ``EncoderSpec`` that the folder has.
-        dense: folders of the dense layers.
-        dim: components of the last dense layer's vectors; 0 without any.
-        max_tokens: maximum length of texts; None: the tokenizer's.
+
+def _read_modules(files: _Files, modules: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return the settings of ``EncoderSpec`` that a sentence-transformers folder has.
+
+    Also "place", the network's folder; "dense_dim", components of the last dense layer's vectors; and "max_tokens". None: not given.
     """
-
-    checkpoint: Path | HubCheckpoint
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    dense: list[str] = dataclasses.field(default_factory=list)
-    dim: int = 0
-    max_tokens: int | None = None
-
-
-def _read_modules(files: _Files) -> _Layers:
-    """Return the content of a sentence-transformers folder."""
-    modules = [(module["type"], module["path"]) for module in files.json(_MODULES)]
     kinds = [type_.rpartition(".")[2] if type_.startswith("sentence_transformers.") else type_ for type_, _ in modules]
     after = [kind for kind in kinds[2:] if kind != "Dropout"]
     if kinds[:2] != ["Transformer", "Pooling"] or set(after) - {"Dense", "Normalize"} or "Dense" in after[after.count("Dense") :]:
         raise InputError(
             f"{files.source} consists of {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, Dense layers, Normalize are supported"
         )
-    layers = _Layers(files.checkpoint)
-    path = modules[0][1]
-    if path and isinstance(files.checkpoint, HubCheckpoint):
-        raise InputError(f"{files.source} has its network in {path}: download the repository, and name its folder with --encoder")
-    if path and isinstance(files.checkpoint, Path):
-        layers.checkpoint = files.checkpoint / path
-    prefix = "../" if path else ""
-    for kind, (_, folder) in zip(kinds, modules, strict=True):
-        if kind == "Dense":
-            layers.dense.append(prefix + folder)
-            layers.dim = files.json(f"{folder}/{CONFIG}")["out_features"]
-    _read_transformer(files, path, layers)
+    place = modules[0][1]
+    if place and isinstance(files.checkpoint, HubCheckpoint):
+        raise InputError(f"{files.source} has its network in {place}: download the repository, and name its folder with --encoder")
+    dense = [folder for kind, (_, folder) in zip(kinds, modules, strict=True) if kind == "Dense"]
     pooling = files.json(f"{modules[1][1]}/{CONFIG}")
     modes = pooling.get("pooling_mode") or [mode for key, mode in _LEGACY_MODES.items() if pooling.get(key)] or ["mean"]
-    layers.settings |= {
+    return {
+        "place": place,
+        "dense": [f"../{folder}" if place else folder for folder in dense],
+        "dense_dim": files.json(f"{dense[-1]}/{CONFIG}")["out_features"] if dense else None,
+        **_read_transformer(files, place),
         "pooling": modes if isinstance(modes, str) else "+".join(modes),
         "pools_prompt": pooling.get("include_prompt", True),
         **_read_comparison(files, is_normalized="Normalize" in kinds),
     }
-    return layers
 
 
-def _read_transformer(files: _Files, path: str, layers: _Layers) -> None:
-    """Add the settings of the module ``Transformer``."""
-    found = (files.json(str(Path(path) / name)) for name in _TRANSFORMER_CONFIGS)
-    config: Mapping[str, Any] = next((content for content in found if content is not None), {})
+def _read_transformer(files: _Files, place: str) -> dict[str, Any]:
+    """Return the settings of the module ``Transformer``."""
+    found = (files.json(str(Path(place) / name)) for name in _TRANSFORMER_CONFIGS)
+    config: dict[str, Any] = next((content for content in found if content is not None), {})
     changes = {key for name in _LOADING for key in config.get(name) or {}} - _WITHOUT_EFFECT
     task, has_chat = config.get("transformer_task", _TASK), "message" in config.get("modality_config", {})
     if changes or has_chat or task != _TASK:
         reason = ", ".join(sorted(changes)) or ("a chat template" if has_chat else f"the task {task}")
         raise InputError(f"{files.source} reads texts with {reason}: this is not supported")
-    layers.max_tokens = config.get("max_seq_length")
-    layers.settings["lower_case"] = bool(config.get("do_lower_case"))
     lengths = {"max_query_tokens": config.get("query_length"), "max_passage_tokens": config.get("document_length")}
-    layers.settings |= {name: length for name, length in lengths.items() if length}
+    given = {name: length for name, length in lengths.items() if length}
+    return {"max_tokens": config.get("max_seq_length"), "lower_case": bool(config.get("do_lower_case")), **given}
 
 
 def _read_comparison(files: _Files, *, is_normalized: bool) -> dict[str, Any]:
@@ -208,36 +174,21 @@ def _read_comparison(files: _Files, *, is_normalized: bool) -> dict[str, Any]:
     }
 
 
-def _read_network(layers: _Layers, choices: RecipeOptions, source: str) -> dict[str, Any]:
+def _read_network(folder: Path, source: str, n_tokens: int | None, choices: RecipeOptions) -> dict[str, Any]:
     """Return the settings that follow from the network and its tokenizer; the options may shorten texts, not lengthen them."""
-    folder = locate(layers.checkpoint, source, required_files(layers.dense, by_transformers=True))
     config = load_config(folder, source, trusts_code=choices.trust_remote_code)
     values = config.to_dict() | {"pad_token_id": config.pad_token_id, "model_type": config.model_type}
-    tokenizer = load_any_tokenizer(folder, source)
-    of_tokenizer = tokenizer.model_max_length if tokenizer.model_max_length < _ENDLESS else None
-    limits = [choices.max_tokens or layers.max_tokens or of_tokenizer, n_positions(values)]
-    n_tokens = min((limit for limit in limits if limit), default=_DEFAULT_TOKENS)
+    of_tokenizer = load_any_tokenizer(folder, source).model_max_length
+    limits = [choices.max_tokens or n_tokens or (of_tokenizer if of_tokenizer < _ENDLESS else None), n_positions(values)]
+    max_tokens = min(filter(None, limits), default=_DEFAULT_TOKENS)
     is_decoder = str((config.architectures or [""])[0]).endswith("ForCausalLM") and getattr(config, "is_causal", True)
     is_wide = config.model_type.startswith(_IN_BFLOAT16) or str(config.dtype).endswith("bfloat16")
     return {
         "pooling": "lasttoken" if is_decoder else "mean",
         "normalize": True,
         "truncate_dim": None,
-        "max_query_tokens": n_tokens,
-        "max_passage_tokens": n_tokens,
+        "max_query_tokens": max_tokens,
+        "max_passage_tokens": max_tokens,
         "dim": int(config.hidden_size),
         "gpu_dtype": "bfloat16" if is_wide else "float16",
     }
-
-
-def _choose(choices: RecipeOptions) -> dict[str, Any]:
-    """Return the settings that the user has chosen."""
-    chosen: Mapping[str, Any] = {
-        "pooling": choices.pooling,
-        "normalize": choices.normalize,
-        "query_prompt": choices.query_prompt,
-        "passage_prompt": choices.passage_prompt,
-        "truncate_dim": choices.dim,
-        "trusts_code": choices.trust_remote_code or None,
-    }
-    return {name: value for name, value in chosen.items() if value is not None}

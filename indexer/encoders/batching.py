@@ -19,16 +19,17 @@ def tokenizing_chunks(rows: range) -> Iterator[range]:
         yield range(first, min(first + CHUNK_ROWS, rows.stop))
 
 
-def batches(lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.int64]]:
+def batches(lengths: NDArray[np.int64], budget: int, most_texts: int = 1 << 30) -> Iterator[NDArray[np.int64]]:
     """Yield the text numbers of each batch, longest texts first, so that a budget too large for the memory fails in the first batch.
 
     Args:
         lengths: tokens of each text, shape (n,).
         budget: maximum tokens of a batch, padding included; a longer text is a batch by itself.
+        most_texts: maximum number of texts of a batch.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        n_texts = max(1, budget // max(1, int(lengths[order[start]])))
+        n_texts = max(1, min(most_texts, budget // max(1, int(lengths[order[start]]))))
         yield order[start : start + n_texts]
         start += n_texts

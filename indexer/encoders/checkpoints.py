@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from wikidx.corpora.artifacts.durable import file_sha256, parse_json, write_dura
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
 from wikidx.corpora.fetching.download import apply_mirror
+from wikidx.corpora.validation import options
 from wikidx.indexer.machine.failures import first_line
 
 CONFIG = "config.json"
@@ -57,10 +59,8 @@ class HubCheckpoint:
         """Folder of the downloaded files; a user can also put them there by hand."""
         return home() / "checkpoints" / self.repository / self.revision
 
-    @property
-    def address(self) -> str:
-        """Web address of the files."""
-        return f"{_HUB}/{self.repository}/tree/{self.revision}"
+    def __str__(self) -> str:
+        return f"{self.repository}@{self.revision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PackagedCheckpoint:
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
+@options
 class ServedModel:
     """A model at an endpoint; see ``served``.
 
@@ -89,14 +89,31 @@ class ServedModel:
         return f"openai:{self.model}"
 
 
-@dataclass(frozen=True, slots=True)
-class NoCheckpoint:
-    """The checkpoint of vectors that have no encoder."""
+Checkpoint = HubCheckpoint | PackagedCheckpoint | Path | ServedModel | None  # None: vectors without an encoder
 
 
-NO_CHECKPOINT = NoCheckpoint()
+def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
+    """Return the checkpoint of a text: a folder, a repository of Hugging Face's hub, or a model at an endpoint.
 
-Checkpoint = HubCheckpoint | PackagedCheckpoint | NoCheckpoint | Path | ServedModel
+    Args:
+        source: ``openai:MODEL@URL``, a folder, or ``owner/name`` or ``owner/name@revision`` if there is no such folder.
+
+    Raises:
+        InputError: the text is none of these.
+    """
+    name, _, place = source.rpartition("@") if source.startswith("openai:") else source.partition("@")
+    if source.startswith("openai:"):
+        if name in ("", "openai:") or not place.startswith(("http://", "https://")):
+            raise InputError(
+                f"{source!r} names no model at an endpoint: write openai:MODEL@URL, such as openai:bge-m3@http://127.0.0.1:8080/v1"
+            )
+        return ServedModel(model=name.removeprefix("openai:"), url=place)
+    folder = Path(source).expanduser()
+    if folder.is_dir() or folder.is_absolute():
+        return folder.absolute()
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        raise InputError(f"there is no folder {source} with a checkpoint, and no repository of Hugging Face's hub is named so")
+    return HubCheckpoint(name, place or "main")
 
 
 def required_files(dense: Sequence[str] = (), *, by_transformers: bool = False) -> RequiredFiles:
@@ -120,10 +137,9 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading the files.
     """
-    if isinstance(checkpoint, ServedModel | NoCheckpoint):
-        served = f"'{encoder}' is computed by a server: it has no checkpoint here"
+    if checkpoint is None or isinstance(checkpoint, ServedModel):
         none = f"vectors of '{encoder}' have no encoder: 'idx import embeddings' imports them, and queries are vectors"
-        raise InputError(served if isinstance(checkpoint, ServedModel) else none)
+        raise InputError(f"'{encoder}' is computed by a server: it has no checkpoint here" if checkpoint else none)
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
         if package is None or package.origin is None:
@@ -153,28 +169,12 @@ def find_optional(checkpoint: Checkpoint, name: str, encoder: str) -> Path | Non
     Raises:
         MissingExtraError, DownloadError: see ``locate``.
     """
-    if not isinstance(checkpoint, HubCheckpoint):
-        return find_file(locate(checkpoint, encoder, ()), (name,))
-    if (path := checkpoint.folder / name).is_file():
-        return path
     try:
-        import huggingface_hub
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise MissingExtraError(f"the checkpoint of '{encoder}'", "dense") from error
-    cached = huggingface_hub.try_to_load_from_cache(checkpoint.repository, name, revision=checkpoint.revision)
-    if isinstance(cached, str):
-        return Path(cached)
-    try:
-        _download_first(checkpoint, (name,), checkpoint.folder, apply_mirror(_HUB) if os.environ.get("IDX_MIRROR") else None)
-    except Exception as error:  # exceptions of the library, its HTTP library, and the disk
-        if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+        return find_file(locate(checkpoint, encoder, ((name,),) if isinstance(checkpoint, HubCheckpoint) else ()), (name,))
+    except DownloadError as error:
+        if _is_absent(error.__cause__):
             return None
-        reason = first_line(error.__cause__ or error)
-        raise DownloadError(
-            f"{checkpoint.address} cannot be asked for {name} ({reason}): download the repository elsewhere, and name its folder"
-        ) from error
-    return path
+        raise
 
 
 def find_file(folder: Path, group: tuple[str, ...]) -> Path | None:
@@ -273,7 +273,7 @@ def _download(checkpoint: HubCheckpoint, encoder: str, required: RequiredFiles) 
             reason = first_line(error.__cause__ or error)
             raise DownloadError(
                 f"the checkpoint of '{encoder}' is not on this machine and cannot be downloaded ({reason}): put {_format_names(required)} "
-                f"of {checkpoint.address} into {folder}"
+                f"of {_HUB}/{checkpoint.repository}/tree/{checkpoint.revision} into {folder}"
             ) from error
     return folder
 
@@ -281,13 +281,18 @@ def _download(checkpoint: HubCheckpoint, encoder: str, required: RequiredFiles) 
 def _download_first(checkpoint: HubCheckpoint, names: tuple[str, ...], folder: Path, mirror: str | None) -> None:
     """Download the first of several alternative files that the repository has. Authors upload different formats."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     for name in names:
         try:
             hf_hub_download(checkpoint.repository, name, revision=checkpoint.revision, local_dir=folder, endpoint=mirror)
-        except EntryNotFoundError as error:
-            if name == names[-1] or isinstance(error, LocalEntryNotFoundError):  # a local error: the hub cannot be reached
-                raise
-        else:
             return
+        except Exception as error:
+            if name == names[-1] or not _is_absent(error):
+                raise
+
+
+def _is_absent(error: BaseException | None) -> bool:
+    """Return whether an exception says that the hub does not have a file; that it cannot be reached is a class of these exceptions, too."""
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    return isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError)

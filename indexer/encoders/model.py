@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
+from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.machine.devices import resolve_device
-from wikidx.indexer.machine.failures import device_errors, first_line
+from wikidx.indexer.machine.failures import device_errors
 
-from .checkpoints import CONFIG, DENSE_WEIGHTS, WEIGHTS, checksum, find_file, read_json_object, weights_bytes
+from .checkpoints import CONFIG, WEIGHTS, checksum, read_json_object, weights_bytes
+from .dense import apply_dense, load_dense
 from .loading import encoder_class, load_network, strip_heads
-from .pooling import pool
+from .pooling import pool, split_modes
 from .spec import Dtype, EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
@@ -88,10 +89,7 @@ class Model:
         model_class = spec.model_class(side) or encoder_class(read_json_object(folder / CONFIG, spec.name))
         network = strip_heads(load_network(model_class, folder, spec.name, self.dtype, trusts_code=spec.trusts_code), folder)
         hidden, self._padding = int(network.config.hidden_size), int(network.config.pad_token_id or 0)
-        layers = torch.nn.Sequential()
-        dim = hidden * (1 + spec.pooling.count("+"))
-        for name in spec.dense:
-            dim = _add_dense(layers, folder / name, dim, spec.name)
+        layers, dim = load_dense([folder / name for name in spec.dense], hidden * len(split_modes(spec.pooling)), spec.name)
         self.dim = min(dim, spec.truncate_dim or dim)
         with device_errors(str(self.device), f"the weights of '{spec.name}'", "name another one with --device, or end what else uses it"):
             self._network = network.to(self.device)
@@ -138,7 +136,7 @@ class Model:
             if batch.n_unpooled:
                 first = column.new_tensor(batch.n_unpooled).clamp(max=(ids.shape[1] if lengths is None else lengths[:, None]) - 1)
                 is_pooled = (column >= first) & (column >= 0 if mask is None else mask)
-            vectors = self._layers(self._pool(hidden, is_pooled))[:, : self.dim]
+            vectors = apply_dense(self._layers, self._pool(hidden, is_pooled))[:, : self.dim]
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
 
     def _hidden_states(
@@ -186,45 +184,3 @@ def _check_checksum(spec: EncoderSpec, folder: Path) -> None:
     path = folder / WEIGHTS[0]
     if spec.weights_sha256 is not None and (actual := checksum(path)) != spec.weights_sha256:
         raise ArtifactMismatch(f"{path} is not the checkpoint of '{spec.name}': sha256 {actual}, expected {spec.weights_sha256}")
-
-
-def _add_dense(layers: torch.nn.Sequential, folder: Path, n_inputs: int, name: str) -> int:
-    """Add a linear layer and its activation, as sentence-transformers' ``Dense`` stores them in a folder; return the number of outputs.
-
-    Raises:
-        ArtifactMismatch: the weights do not fit, or the layer has another form.
-        ArtifactCorrupt: the files cannot be read.
-    """
-    import torch
-    from safetensors.torch import load_file
-
-    config = read_json_object(folder / CONFIG, name)
-    function = str(config.get("activation_function"))
-    activation = getattr(torch.nn.modules.activation, function.rpartition(".")[2], torch.nn.Identity)
-    if not function.startswith("torch.nn.modules.") or activation.__name__ != function.rpartition(".")[2]:
-        raise ArtifactMismatch(f"{folder / CONFIG} has the activation function {function}, which is not supported: '{name}' cannot be used")
-    names = {config.get(f"module_{end}_name") or _POOLED for end in ("input", "output")}
-    if config.get("use_residual") or names != {_POOLED}:
-        raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that is not applied to the pooled vector alone: it is not supported")
-    path = find_file(folder, DENSE_WEIGHTS) or folder / DENSE_WEIGHTS[0]
-    try:
-        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
-        shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
-    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
-        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
-    n_outputs = int((shapes.get("linear.weight") or (0,))[0])
-    expected = {"linear.weight": (n_outputs, n_inputs)} | ({"linear.bias": (n_outputs,)} if config.get("bias", True) else {})
-    if shapes != expected or len(stored) != len(shapes):
-        content = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
-        raise ArtifactMismatch(
-            f"{path} holds {content} instead of {' and '.join(expected)}, plain numbers: the layers before it in '{name}' give vectors of "
-            f"{n_inputs} components"
-        )
-    linear = torch.nn.Linear(n_inputs, n_outputs, bias="linear.bias" in expected)
-    linear.load_state_dict({key.removeprefix("linear."): tensor.float() for key, tensor in stored.items()})
-    layers.extend([linear, activation()])
-    return n_outputs
-
-
-_POOLED = "sentence_embedding"  # sentence-transformers' name for the pooled vector

@@ -14,13 +14,12 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 
-from .checkpoints import NO_CHECKPOINT
 from .spec import EncoderSpec
 
 SPEC = EncoderSpec(
     name="none",
-    query_checkpoint=NO_CHECKPOINT,
-    passage_checkpoint=NO_CHECKPOINT,
+    query_checkpoint=None,
+    passage_checkpoint=None,
     dim=0,
     pooling="mean",
     normalize=False,

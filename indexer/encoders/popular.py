@@ -1,8 +1,9 @@
 """Encoders in wide use: one repository each, normalised, with the same maximum length of queries and passages.
 
 Sources: the model cards, and the files of sentence-transformers in the repositories. Cards that do not mention titles have title and text
-joined by a space. Qwen3's last token is the end of text that its tokenizer adds; of BGE-M3, these are the dense vectors alone; beyond 2,048
-tokens, Nomic's network would need other positions; EmbeddingGemma's licence must be accepted before its download.
+joined by a space; ``e5`` and ``bge`` have the format of FlashRAG's and Search-R1's corpora, to match their published indexes. Qwen3's last
+token is the end of text that its tokenizer adds; of BGE-M3, these are the dense vectors alone; beyond 2,048 tokens, Nomic's network would
+need other positions; EmbeddingGemma's licence must be accepted before its download.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def hub_encoder(name: str, repository: str, *, max_tokens: int, **settings: Any)
     return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, **settings)
 
 
+def contents(passage: Passage) -> str:
+    """Return the title in double quotes and the text on a new line, or the text alone if there is no title."""
+    return f'"{passage.title}"\n{passage.text}' if passage.title else passage.text
+
+
 def label_title(passage: Passage) -> str:
     """Return title and text with EmbeddingGemma's labels."""
     return f"title: {passage.title or 'none'} | text: {passage.text}"
@@ -40,6 +46,16 @@ _GEMMA: dict[str, Any] = {
     "gpu_dtype": "bfloat16",
 }
 
+_OF_2024: dict[str, Any] = {"dim": 768, "max_tokens": 512, "passage_text": contents, "by_transformers": False}
+
+E5 = hub_encoder(
+    "e5",
+    "intfloat/e5-base-v2@f52bf8ec8c7124536f0efb74aca902b2995e5bcd",
+    **_OF_2024 | {"pooling": "mean", "query_prompt": "query: ", "passage_prompt": "passage: "},
+)
+BGE = hub_encoder(
+    "bge", "BAAI/bge-base-en-v1.5@a5beb1e3e68b9ab74eb54cfd186867f64f240e1a", pooling="cls", query_prompt=_RELEVANT, **_OF_2024
+)
 QWEN3 = hub_encoder(
     "qwen3",
     "Qwen/Qwen3-Embedding-0.6B",

@@ -28,12 +28,10 @@ def register(name: str, recipe: Recipe, *, replace: bool) -> None:
     existing = registered(name)
     if existing == recipe:
         return
-    differing = {key for key in recipe if existing is not None and existing.get(key) != recipe[key]} - {"url"}
-    if existing is not None and differing and not replace:
-        changes = [f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in recipe if key in differing]
-        raise InputError(
-            f"'{name}' is another encoder ({'; '.join(changes[:2])}): name this one with --encoder NAME=…, or replace it with --force"
-        )
+    differing = [key for key in recipe if existing and existing.get(key) != recipe[key] and key != "url"]
+    if existing and differing and not replace:
+        changes = "; ".join(f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in differing[:2])
+        raise InputError(f"'{name}' is another encoder ({changes}): name this one with --encoder NAME=…, or replace it with --force")
     _path(name).parent.mkdir(parents=True, exist_ok=True)
     write_durably(_path(name), json.dumps(recipe, indent=1).encode())
 

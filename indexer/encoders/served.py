@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -23,6 +23,7 @@ from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.machine.workers import map_ahead
 
+from .batching import batches
 from .checkpoints import ServedModel
 from .options import RecipeOptions
 from .registered import Recipe
@@ -35,16 +36,6 @@ _BATCH_TEXTS = 32  # of a request: the maximum of TEI by default
 _BYTES_PER_TOKEN = 3  # fewer than real texts have, so that the estimate is rather too large
 _TEXTS_REFUSED = (400, 413, 422)  # statuses for a text that is too long or a batch that is too large
 _ADDRESS = "IDX_EMBEDDINGS_URL"  # variable of the environment with another address of the served models
-
-
-def parse_served(source: str) -> ServedModel:
-    """Return the model of ``openai:MODEL@URL``; raises ``InputError`` for another text."""
-    model, _, url = source.removeprefix("openai:").rpartition("@")
-    if not model or not url.startswith(("http://", "https://")):
-        raise InputError(
-            f"{source!r} names no model at an endpoint: write openai:MODEL@URL, such as openai:bge-m3@http://127.0.0.1:8080/v1"
-        )
-    return ServedModel(model, url)
 
 
 def served_recipe(model: ServedModel, source: str, choices: RecipeOptions) -> Recipe:
@@ -73,10 +64,10 @@ def served_recipe(model: ServedModel, source: str, choices: RecipeOptions) -> Re
 
 def spec_of_served(name: str, recipe: Recipe) -> EncoderSpec:
     """Return the encoder of a recipe from ``served_recipe``; raises ``KeyError`` or ``TypeError`` if settings are missing or unknown."""
-    settings: dict[str, Any] = {key: value for key, value in recipe.items() if key not in ("checkpoint", "url", "names_sides")}
-    settings |= {"pooling": "", "max_query_tokens": 0, "max_passage_tokens": 0}  # the server's own
-    model = ServedModel(recipe["checkpoint"].removeprefix("openai:"), recipe["url"], names_sides=recipe["names_sides"])
-    return EncoderSpec(name=name, query_checkpoint=model, passage_checkpoint=model, **settings)
+    settings: dict[str, Any] = {**recipe, "pooling": "", "max_query_tokens": 0, "max_passage_tokens": 0}  # the server's own
+    model, url, names_sides = (settings.pop(key) for key in ("checkpoint", "url", "names_sides"))
+    served = ServedModel(model=model.removeprefix("openai:"), url=url, names_sides=names_sides)
+    return EncoderSpec(name=name, query_checkpoint=served, passage_checkpoint=served, **settings)
 
 
 def _names_sides(model: ServedModel) -> bool:
@@ -115,7 +106,7 @@ class ServedEncoder:
         self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)
         self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
-        self._max_texts, self._takes_base64 = _BATCH_TEXTS, True  # as far as is known
+        self._max_texts = _BATCH_TEXTS  # as far as is known
 
     def __enter__(self) -> ServedEncoder:
         return self
@@ -150,32 +141,22 @@ class ServedEncoder:
         """Encode texts, with their names for messages, by several requests at a time."""
         prompt = self.spec.prompt(side)
         sent = [(prompt + text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in texts]
-        batches = list(self._split(sent))
-        if not batches:
+        numbers = list(batches(estimate_tokens(sent), self._batch_tokens, _BATCH_TEXTS))
+        if not numbers:
             return np.empty((0, self.dim), dtype=np.float32)
 
-        def submit(numbers: NDArray[np.int64]) -> Future[Vectors]:
-            return self._pool.submit(self._ask, side, [sent[n] for n in numbers], [names[n] for n in numbers])
+        def submit(batch: NDArray[np.int64]) -> Future[Vectors]:
+            return self._pool.submit(self._ask, side, [sent[n] for n in batch], [names[n] for n in batch])
 
-        gathered = np.concatenate(list(map_ahead(submit, batches, N_REQUESTS)))
-        vectors = np.empty_like(gathered)
-        vectors[np.concatenate(batches)] = gathered
+        gathered = np.concatenate(list(map_ahead(submit, numbers, N_REQUESTS)))
+        vectors = gathered[np.argsort(np.concatenate(numbers))]
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if self.spec.normalize else vectors
-
-    def _split(self, texts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
-        """Yield the text numbers of each request, longest texts first, so that texts of similar length share a request."""
-        lengths = estimate_tokens(texts)
-        order, start = np.argsort(-lengths, kind="stable"), 0
-        while start < len(order):
-            n_texts = max(1, min(_BATCH_TEXTS, self._batch_tokens // int(lengths[order[start]])))
-            yield order[start : start + n_texts]
-            start += n_texts
 
     def _ask(self, side: Side, texts: list[str], names: list[str]) -> Vectors:
         """Return the vectors of a batch. A refused batch is halved, down to the text that is refused."""
         if len(texts) <= self._max_texts:
             try:
-                return self._read(self._post(side, texts), len(texts))
+                return self._read(self._endpoint.post("/embeddings", self._body(side, texts)), len(texts))
             except EndpointError as error:
                 if error.status not in _TEXTS_REFUSED:
                     raise
@@ -187,23 +168,11 @@ class ServedEncoder:
         middle = len(texts) // 2
         return np.concatenate([self._ask(side, texts[:middle], names[:middle]), self._ask(side, texts[middle:], names[middle:])])
 
-    def _post(self, side: Side, texts: list[str]) -> Any:  # noqa: ANN401 - any JSON
-        """Return the reply of the server, which is asked for base64 until it refuses this field."""
-        takes_base64 = self._takes_base64
-        body = {
-            "model": self._model.model,
-            "input": texts,
-            **({"encoding_format": "base64"} if takes_base64 else {}),
-            **({"dimensions": self.spec.truncate_dim} if self.spec.truncate_dim else {}),
-            **({"input_type": side} if self._model.names_sides else {}),
-        }
-        try:
-            return self._endpoint.post("/embeddings", body)
-        except EndpointError as error:
-            if not takes_base64 or "encoding_format" not in str(error):
-                raise
-        self._takes_base64 = False
-        return self._post(side, texts)
+    def _body(self, side: Side, texts: list[str]) -> dict[str, Any]:
+        """Return a request for base64, as OpenAI's own client makes it; servers that do not know the field answer with numbers."""
+        body = {"model": self._model.model, "input": texts, "encoding_format": "base64"}
+        dimensions = {"dimensions": self.spec.truncate_dim} if self.spec.truncate_dim else {}
+        return body | dimensions | ({"input_type": side} if self._model.names_sides else {})
 
     def _read(self, reply: Any, n_texts: int) -> Vectors:  # noqa: ANN401 - any JSON
         """Return the vectors of a reply in the order of the texts.

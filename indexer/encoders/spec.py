@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.validation import options
 
 from .checkpoints import Checkpoint, RequiredFiles, ServedModel, checksums, locate, required_files
+from .pooling import split_modes
 
 Side = Literal["query", "passage"]
 Dtype = Literal["float32", "float16", "bfloat16"]
@@ -61,7 +63,7 @@ def title_if_any(passage: Passage) -> str:
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class EncoderSpec:
     """Settings for encoding texts as vectors for inner-product search. Picklable: all functions are module-level.
 
@@ -70,7 +72,8 @@ class EncoderSpec:
         query_checkpoint, passage_checkpoint: weights and tokenizer of each side, or a model at an endpoint; the same except for DPR.
         query_class, passage_class: transformers class that loads each side's network; None: see ``loading.encoder_class``.
         dim: vector dimension of the authors' checkpoint; other checkpoints of the family may differ.
-        pooling: a mode of ``pooling.MODES``, such as "mean" or "cls", or several joined by "+", whose vectors are concatenated.
+        pooling: a mode of ``pooling.MODES``, such as "mean" or "cls", or several joined by "+", whose vectors are concatenated; "": the
+            server's.
         dense: folders of linear layers with an activation, in the checkpoint, that are applied to the pooled vector in turn.
         truncate_dim: components that are kept of each vector (Matryoshka); None: all.
         normalize: scale vectors to length 1, so that the inner product is the cosine.
@@ -97,13 +100,13 @@ class EncoderSpec:
     passage_checkpoint: Checkpoint
     query_class: str | None = None
     passage_class: str | None = None
-    dim: int
+    dim: Annotated[int, Field(ge=0)]
     pooling: str
     dense: tuple[str, ...] = ()
-    truncate_dim: int | None = None
+    truncate_dim: Annotated[int | None, Field(ge=1)] = None
     normalize: bool
-    max_query_tokens: int
-    max_passage_tokens: int
+    max_query_tokens: Annotated[int, Field(ge=0)]
+    max_passage_tokens: Annotated[int, Field(ge=0)]
     query_text: Callable[[str], str] = identity
     passage_text: Callable[[Passage], str | Pair] = title_if_any
     query_prompt: str = ""
@@ -118,6 +121,9 @@ class EncoderSpec:
     trusts_code: bool = False
     gpu_dtype: Dtype = "float16"
     weights_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        split_modes(self.pooling) if self.pooling else None
 
     def folder(self, side: Side) -> Path:
         """Return the directory with one side's checkpoint; raises as ``checkpoints.locate`` does."""

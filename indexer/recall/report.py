@@ -17,7 +17,6 @@ from wikidx.corpora.reading.queries import read_queries
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import built_indexes, index_ref
-from wikidx.indexer.encoders.checkpoints import NoCheckpoint
 from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec, parse_index_name
@@ -94,7 +93,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
 def _query_vectors(corpus: str, encoder: str, store: PassageStore, texts: list[str], origin: str) -> tuple[Vectors, str]:
     """Return the vectors of queries and their origin; without an encoder, vectors of the corpus."""
     spec = encoder_spec(encoder)
-    vectors = open_vectors(corpus, encoder, store) if isinstance(spec.query_checkpoint, NoCheckpoint) else None
+    vectors = open_vectors(corpus, encoder, store) if spec.query_checkpoint is None else None
     if vectors is not None:
         return vectors.sample(_N_QUERIES, _SEED), "vectors of passages drawn at random"
     return open_encoder(spec, "auto").encode_queries(texts), origin

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
+from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
@@ -36,7 +36,6 @@ _GPU_BATCH_TOKENS = 32_768
 _ALIGNED = 8  # multiple of a batch's width on a GPU: attention has fewer shapes, and aligned rows of its mask
 _ADVICE = "end what else uses it, or name another one with --device"
 _OPTIONAL = (ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, MODULES)  # files that only some repositories have
-_ACTIVATIONS = ("Identity", "Sigmoid", "Tanh", "ReLU", "GELU")
 
 Ids = Sequence[int]
 
@@ -96,7 +95,7 @@ class Network:
             import transformers  # noqa: F401
         except ImportError as error:
             raise MissingExtraError(f"the reranker '{spec.name}'", "dense") from error
-        self.folder = find_folder(spec.checkpoint, spec.name)
+        self._spec, self.folder = spec, find_folder(spec.checkpoint, spec.name)
         self.device = torch.device(resolve_device(device))
         self._on_cpu = self.device.type == "cpu"
         model = load_network(model_class, self.folder, spec.name, "float32" if self._on_cpu else "float16")
@@ -110,6 +109,39 @@ class Network:
         # GPT-2 stores the number of positions under a name of its own, which transformers maps to the usual one
         config = model.config.to_dict() | {"max_position_embeddings": getattr(model.config, "max_position_embeddings", None)}
         self.max_tokens = min(filter(None, (spec.max_tokens, n_positions(config))), default=None)
+
+    def score(
+        self,
+        queries: Sequence[str],
+        passages: Sequence[Passage],
+        split: Callable[[Sequence[str], Sequence[str]], tuple[Sequence[Ids], Sequence[Ids] | None]],
+        relevance: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+        *,
+        singly: bool = False,
+        pads_left: bool = False,
+    ) -> Scores:
+        """Return the relevance of each passage to the query of the same place, float32 of shape (n,).
+
+        Args:
+            queries: a query for each passage.
+            passages: the passages.
+            split: queries and texts of passages -> the tokens of each pair, and their types (None: all 0).
+            relevance: see ``compute``.
+            singly: see ``batches``.
+            pads_left: see ``compute``.
+
+        Raises:
+            DeadlineExceeded: the search is cancelled; see ``cancellation``.
+            IdxError: the device has too little memory, or fails.
+        """
+        scores = np.empty(len(queries), dtype=np.float32)
+        for window in windows(len(queries)):
+            ids, types = split(queries[window], [self._spec.passage_text(passage) for passage in passages[window]])
+            for batch in self.batches(np.array([len(pair) for pair in ids]), singly=singly):
+                of_batch = None if types is None else [types[number] for number in batch]
+                computed = self.compute(relevance, [ids[number] for number in batch], types=of_batch, pads_left=pads_left)
+                scores[window.start + batch] = computed.cpu().numpy()
+        return scores
 
     def batches(self, lengths: NDArray[np.int64], *, singly: bool = False) -> Iterator[NDArray[np.int64]]:
         """Yield the numbers of the texts of each batch, longest texts first.
@@ -176,13 +208,6 @@ class Network:
         return longest if self._on_cpu else max(longest, aligned)
 
 
-def named_checkpoint(name: str) -> Checkpoint:
-    """Return a checkpoint named by its directory, or by ``owner/name`` on the hub if there is no such directory."""
-    folder = Path(name).expanduser()
-    is_hub = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not folder.exists()
-    return HubCheckpoint(name, "main") if is_hub else folder
-
-
 def find_folder(checkpoint: Checkpoint, name: str) -> Path:
     """Return the directory of a checkpoint, downloaded with its optional files if it is not on this machine; raises as ``locate`` does."""
     optional = ((file, CONFIG) for file in _OPTIONAL) if isinstance(checkpoint, HubCheckpoint) else ()
@@ -198,18 +223,3 @@ def windows(n_pairs: int) -> Iterator[slice]:
 def optional_json(folder: Path, file: str, name: str) -> Mapping[str, Any]:
     """Return the object in a JSON file of a checkpoint, empty without the file; raises ``ArtifactCorrupt`` as ``read_json_object``."""
     return read_json_object(folder / file, name) if (folder / file).is_file() else {}
-
-
-def activation(path: str, folder: Path) -> torch.nn.Module:
-    """Return a function of torch.nn by the import path that sentence-transformers stores.
-
-    Raises:
-        ArtifactMismatch: the function is not one of those known, and would have to be imported.
-    """
-    import torch
-
-    module, _, name = path.rpartition(".")
-    if name not in _ACTIVATIONS or not f"{module}.".startswith("torch.nn."):
-        raise ArtifactMismatch(f"{folder / CONFIG} names the activation {path!r:.80}: known are {', '.join(_ACTIVATIONS)} of torch.nn")
-    kind: type[torch.nn.Module] = getattr(torch.nn, name)
-    return kind()

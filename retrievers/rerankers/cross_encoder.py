@@ -11,25 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, read_json_object
+from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
+from wikidx.indexer.encoders.dense import load_activation
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
 
-from .checkpoint import (
-    ST_CONFIG,
-    ST_LENGTH,
-    TOKENIZER_CONFIG,
-    Network,
-    RerankerSpec,
-    activation,
-    named_checkpoint,
-    optional_json,
-    windows,
-)
+from .checkpoint import ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, Ids, Network, RerankerSpec, optional_json
 
 if TYPE_CHECKING:
     import torch
@@ -51,12 +40,12 @@ class CrossEncoder:
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._spec, self._network = spec, Network("AutoModelForSequenceClassification", spec, device)
+        self._network = Network("AutoModelForSequenceClassification", spec, device)
         config, folder = self._network.model.config, self._network.folder
         if config.num_labels > 2:
             raise ArtifactMismatch(f"{folder} tells {config.num_labels} labels apart: a cross-encoder for reranking has one or two")
         default = f"torch.nn.{'Sigmoid' if config.num_labels == 1 else 'Identity'}"
-        self._activation = activation(spec.activation or _stored_activation(folder, spec.name) or default, folder)
+        self._activation = load_activation(spec.activation or _stored_activation(folder, spec.name) or default, folder / CONFIG)
         self._singly = config.pad_token_id is None  # a decoder with a classifier finds the ends of texts by their padding
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # joins query and text in the network's format
         lengths = filter(None, (_stored_length(folder, spec.name), self._network.max_tokens))
@@ -72,15 +61,11 @@ class CrossEncoder:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
             IdxError: the device has too little memory, or fails.
         """
-        scores = np.empty(len(queries), dtype=np.float32)
-        for window in windows(len(queries)):
-            texts = [self._spec.passage_text(passage) for passage in passages[window]]
-            pairs = self._tokenizer.encode_batch_fast(list(zip(queries[window], texts, strict=True)))
-            ids, types = [pair.ids for pair in pairs], [pair.type_ids for pair in pairs]
-            for batch in self._network.batches(np.array([len(pair) for pair in ids]), singly=self._singly):
-                relevance = self._network.compute(self._relevance, [ids[n] for n in batch], types=[types[n] for n in batch])
-                scores[window.start + batch] = relevance.cpu().numpy()
-        return scores
+        return self._network.score(queries, passages, self._split, self._relevance, singly=self._singly)
+
+    def _split(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
+        pairs = self._tokenizer.encode_batch_fast(list(zip(queries, texts, strict=True)))
+        return [pair.ids for pair in pairs], [pair.type_ids for pair in pairs]
 
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         labels: torch.Tensor = self._activation(self._network.model(**batch).logits.float())
@@ -89,7 +74,7 @@ class CrossEncoder:
 
 def open_cross_encoder(location: str, device: str) -> CrossEncoder:
     """Open the cross-encoder in a directory, or in a repository of the hub; raises as ``CrossEncoder`` does."""
-    return CrossEncoder(RerankerSpec(name=location, checkpoint=named_checkpoint(location)), device)
+    return CrossEncoder(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 def _stored_activation(folder: Path, name: str) -> str | None:

@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import HubCheckpoint
+from wikidx.indexer.encoders.checkpoints import HubCheckpoint, parse_checkpoint
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
 
-from .checkpoint import ST_CONFIG, Ids, Network, RerankerSpec, named_checkpoint, optional_json, windows
+from .checkpoint import ST_CONFIG, Ids, Network, RerankerSpec, optional_json
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +44,7 @@ class Decoder:
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._spec, self._network = spec, Network("AutoModelForCausalLM", spec, device)
+        self._network = Network("AutoModelForCausalLM", spec, device)
         folder = self._network.folder
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)
         self._tokenizer.no_truncation()
@@ -69,17 +67,12 @@ class Decoder:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
             IdxError: the device has too little memory, or fails.
         """
-        scores = np.empty(len(queries), dtype=np.float32)
-        for window in windows(len(queries)):
-            pairs = zip(queries[window], passages[window], strict=True)
-            ids = [[*self._start, *ids[: self._budget], *self._end] for ids in self._split([self._turn(*pair) for pair in pairs])]
-            for batch in self._network.batches(np.array([len(prompt) for prompt in ids])):
-                relevance = self._network.compute(self._relevance, [ids[number] for number in batch], pads_left=True)
-                scores[window.start + batch] = relevance.cpu().numpy()
-        return scores
+        return self._network.score(queries, passages, self._prompts, self._relevance, pads_left=True)
 
-    def _turn(self, query: str, passage: Passage) -> str:
-        return f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {self._spec.passage_text(passage)}"
+    def _prompts(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], None]:
+        pairs = zip(queries, texts, strict=True)
+        turns = [f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}" for query, text in pairs]
+        return [[*self._start, *ids[: self._budget], *self._end] for ids in self._split(turns)], None
 
     def _split(self, texts: list[str]) -> list[Ids]:
         return [text.ids for text in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
@@ -91,7 +84,7 @@ class Decoder:
 
 def open_decoder(location: str, device: str) -> Decoder:
     """Open the decoder in a directory, or in a repository of the hub; raises as ``Decoder`` does."""
-    return Decoder(RerankerSpec(name=location, checkpoint=named_checkpoint(location)), device)
+    return Decoder(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 def _stored_instruction(folder: Path, name: str) -> str | None:

@@ -21,18 +21,18 @@ from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, find_file, locate, read_json_object
+from wikidx.indexer.encoders.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
+from wikidx.indexer.encoders.dense import apply_dense, load_dense
 from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
 from wikidx.indexer.machine.failures import first_line
 
-from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, activation, named_checkpoint, optional_json, windows
+from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, optional_json, windows
 
 if TYPE_CHECKING:
     import torch
 
 _PAIRS = 256  # pairs whose similarities are computed together
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 _Length = Annotated[int, Field(ge=4)]
 
@@ -77,7 +77,8 @@ class MaxSim:
         self._spec, self._network = spec, Network("AutoModel", spec, device)
         folder, name = self._network.folder, spec.name
         self._settings = settings = _read_settings(folder, name)
-        self._layers = [_load_layer(path, name).to(self._network.device) for path in _find_layers(spec, folder)]
+        layers, _ = load_dense(_find_layers(spec, folder), self._network.model.config.hidden_size, name, "token_embeddings")
+        self._layers = layers.to(self._network.device)
         self._queries = self._tokens(settings.query_prefix, settings.query_length)
         self._passages = self._tokens(settings.document_prefix, settings.document_length)
         skipped = (self._passages.tokenizer.token_to_id(word) for word in settings.skiplist_words)
@@ -132,11 +133,8 @@ class MaxSim:
     def _vectors(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         from torch.nn import functional
 
-        vectors = self._network.model(**batch).last_hidden_state.float()
-        for layer in self._layers:
-            projected = layer["activation"](layer["linear"](vectors))
-            vectors = projected + layer["residual"](vectors) if "residual" in layer else projected
-        return functional.normalize(vectors, dim=-1)
+        hidden = self._network.model(**batch).last_hidden_state.float()
+        return functional.normalize(apply_dense(self._layers, hidden), dim=-1)
 
     def _similarities(self, queries: torch.Tensor, passages: torch.Tensor, is_counted: NDArray[np.bool_]) -> Scores:
         """Return the scores of pairs of vectors (n, tokens, components); a passage none of whose tokens counts has the score 0."""
@@ -178,7 +176,7 @@ class _Tokens:
 
 def open_maxsim(location: str, device: str) -> MaxSim:
     """Open the ColBERT checkpoint in a directory, or in a repository of the hub; raises as ``MaxSim`` does."""
-    return MaxSim(RerankerSpec(name=location, checkpoint=named_checkpoint(location)), device)
+    return MaxSim(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 def _number(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
@@ -231,37 +229,9 @@ def _find_layers(spec: RerankerSpec, folder: Path) -> list[Path]:
         listed = ", ".join(kinds) or "nothing"
         raise ArtifactMismatch(f"{path} lists {listed}: a ColBERT checkpoint in PyLate's format has a Transformer and Dense layers")
     names = [name for _, name in modules[1:]]
-    files = (group for name in names for group in ((f"{name}/{CONFIG}",), tuple(f"{name}/{file}" for file in _WEIGHTS)))
+    files = (group for name in names for group in ((f"{name}/{CONFIG}",), tuple(f"{name}/{file}" for file in DENSE_WEIGHTS)))
     folder = locate(spec.checkpoint, spec.name, tuple(files))
     return [folder / name for name in names]
-
-
-def _load_layer(folder: Path, name: str) -> torch.nn.ModuleDict:
-    """Return a linear layer, its activation, and a second linear layer for the residual if it has one.
-
-    Raises:
-        ArtifactMismatch: the weights do not fit the layer's configuration.
-        ArtifactCorrupt: the files cannot be read.
-    """
-    import torch
-    from safetensors.torch import load_file
-
-    config, path = read_json_object(folder / CONFIG, name), find_file(folder, _WEIGHTS) or folder / _WEIGHTS[0]
-    try:
-        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
-        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
-    try:
-        n_in, n_out = int(config["in_features"]), int(config["out_features"])
-        layer = torch.nn.ModuleDict({"linear": torch.nn.Linear(n_in, n_out, bias=config.get("bias", True))})
-        layer["activation"] = activation(str(config.get("activation_function", "torch.nn.Tanh")), folder)
-        if config.get("use_residual"):
-            layer["residual"] = torch.nn.Identity() if n_in == n_out else torch.nn.Linear(n_in, n_out, bias=False)
-        layer.load_state_dict({key: tensor.float() for key, tensor in stored.items()})
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise ArtifactMismatch(f"{path} does not hold the weights of its {CONFIG}: {' '.join(str(error).split())[:200]}") from error
-    return layer
 
 
 GTE_MODERNCOLBERT = partial(MaxSim, RerankerSpec(name="moderncolbert", checkpoint=HubCheckpoint("lightonai/GTE-ModernColBERT-v1", "main")))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import load
-from wikidx.indexer.encoders.checkpoints import CONFIG, read_json_object
+from wikidx.indexer.encoders.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.machine.devices import encoder_device
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS
-from .checkpoint import MODULES, find_folder, named_checkpoint
+from .checkpoint import MODULES, find_folder
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
 
@@ -45,7 +45,7 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
 
 def _recognize(location: str) -> str:
     """Return the kind of the reranker in a checkpoint."""
-    folder = find_folder(named_checkpoint(location), location)
+    folder = find_folder(parse_checkpoint(location), location)
     architectures = read_json_object(folder / CONFIG, location).get("architectures") or []
     for head, kind in _HEADS.items():
         if any(str(architecture).endswith(head) for architecture in architectures):

@@ -99,7 +99,12 @@ def test_every_pooling_with_and_without_the_prompt(modes: str | tuple[str, ...],
 def test_dense_layers_lower_case_truncation_and_a_scalar_product(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Normalize, Pooling
 
-    layers = [Dense(24, 30), Dropout(0.5), Dense(30, 16, bias=False, activation_function=torch.nn.Identity())]
+    layers = [
+        Dense(24, 30, use_residual=True),
+        Dropout(0.5),
+        Dense(30, 30, use_residual=True),
+        Dense(30, 16, bias=False, activation_function=torch.nn.Identity()),
+    ]
     network = tiny.save_other(tmp_path / "qwen3", "qwen3")
     settings: dict[str, Any] = {"prompts": {"query": "Instruct: find\nQuery:"}, "truncate_dim": 7, "lower": True, "length": 50}
     folder = save(network, tmp_path / "dot", Pooling(24, "lasttoken"), *layers, similarity_fn_name="dot", **settings)
@@ -280,6 +285,33 @@ def test_names_that_mean_something_else_are_refused(tmp_path: Path, home: Path) 
             encoder_spec("mine")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dim": "x"}, "dim is 'x': it should be a valid integer"),
+        ({"dim": -1}, "dim is -1"),
+        ({"pooling": 7}, "pooling is 7: it should be a valid string"),
+        ({"pooling": "median"}, "pooling 'median': .*use cls, mean"),
+        ({"max_query_tokens": None}, "max_query_tokens is None"),
+        ({"max_passage_tokens": 9.5}, "max_passage_tokens is 9.5"),
+        ({"normalize": "no"}, "normalize is 'no'"),
+        ({"dense": "2_Dense"}, "dense is '2_Dense': it should be a valid tuple"),
+        ({"dense": [3]}, "dense.0 is 3"),
+        ({"truncate_dim": 0}, "truncate_dim is 0"),
+        ({"gpu_dtype": "half"}, "gpu_dtype is 'half'"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_a_stored_recipe_with_values_of_another_kind_is_corrupt(change: dict[str, Any], message: str, tmp_path: Path, home: Path) -> None:
+    name_encoder(f"mine={tiny.save_bert(tmp_path / 'bert')}")
+    file = home / "encoders" / "mine.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    registered._read.cache_clear()  # as for a later time of change
+    with pytest.raises(ArtifactCorrupt, match=f"the recipe of the encoder 'mine' cannot be read .{message}") as raised:
+        encoder_spec("mine")
+    assert "\n" not in str(raised.value)
+
+
 def test_a_dense_layer_of_another_form_is_refused(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
@@ -288,7 +320,8 @@ def test_a_dense_layer_of_another_form_is_refused(tmp_path: Path) -> None:
     sound = json.loads(config.read_text())
     for change, message in (
         ({"activation_function": "os.system"}, "has the activation function os.system"),
-        ({"use_residual": True}, "not applied to the pooled vector alone"),
+        ({"use_residual": True}, r"holds linear\.bias .* instead of linear\.weight and linear\.bias and residual\.weight"),
+        ({"module_output_name": "other"}, "does not replace 'sentence_embedding'"),
         ({"bias": False}, r"holds linear\.bias .* instead of linear\.weight"),
     ):
         config.write_text(json.dumps(sound | change))

@@ -11,11 +11,11 @@ import torch
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.indexer.encoders import bge, contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 
-FAMILIES = (contriever.SPEC, simlm.SPEC, bge.SPEC, gtr.SPEC, dpr.since_2021(contriever.SPEC))
+FAMILIES = (contriever.SPEC, simlm.SPEC, popular.BGE, gtr.SPEC, dpr.since_2021(contriever.SPEC))
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)

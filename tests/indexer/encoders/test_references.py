@@ -16,7 +16,7 @@ from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.golden import MAX_ANGLE, MAX_DIFFERENCE, angles, differences
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm
+from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -52,11 +52,11 @@ def bert(tmp_path: Path) -> Path:
 
 
 def _e5(folder: Path) -> tuple[EncoderSpec, Path]:
-    return e5.SPEC, tiny.add_modules(tiny.save_bert(folder), "mean")
+    return popular.E5, tiny.add_modules(tiny.save_bert(folder), "mean")
 
 
 def _bge(folder: Path) -> tuple[EncoderSpec, Path]:
-    return bge.SPEC, tiny.add_modules(tiny.save_bert(folder), "cls")
+    return popular.BGE, tiny.add_modules(tiny.save_bert(folder), "cls")
 
 
 def _gtr(folder: Path) -> tuple[EncoderSpec, Path]:
@@ -75,9 +75,9 @@ def test_vectors_are_those_of_sentence_transformers(save: Callable[[Path], tuple
 
 
 def test_e5_and_bge_write_texts_as_their_model_cards_say() -> None:
-    assert (e5.SPEC.recipe()["query_prompt"], e5.SPEC.recipe()["passage_prompt"]) == ("query: ", "passage: ")
-    assert e5.SPEC.recipe()["passage"] == bge.SPEC.recipe()["passage"] == '"{title}"\n{text}'
-    assert bge.SPEC.query_prompt == "Represent this sentence for searching relevant passages: "
+    assert (popular.E5.recipe()["query_prompt"], popular.E5.recipe()["passage_prompt"]) == ("query: ", "passage: ")
+    assert popular.E5.recipe()["passage"] == popular.BGE.recipe()["passage"] == '"{title}"\n{text}'
+    assert popular.BGE.query_prompt == "Represent this sentence for searching relevant passages: "
 
 
 def test_contriever_is_the_mean_of_the_last_hidden_states(bert: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_encoder_with_one_checkpoint_loads_it_once(bert: Path) -> None:
 def test_any_architecture_of_transformers_loads_by_a_spec_alone(architecture: str, tmp_path: Path) -> None:
     """The first texts are short, so that a batch has padding, which networks number their positions by."""
     folder = tiny.save_other(tmp_path, architecture)
-    spec = with_checkpoint(dataclasses.replace(e5.SPEC, name=architecture, max_query_tokens=64), folder)
+    spec = with_checkpoint(dataclasses.replace(popular.E5, name=architecture, max_query_tokens=64), folder)
     network, tokenizer = transformers.AutoModel.from_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
     rows = []
     with torch.inference_mode():

@@ -13,8 +13,9 @@ import pytest
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving, hashed_vectors
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.encoders.checkpoints import ServedModel, parse_checkpoint
 from wikidx.indexer.encoders.options import RecipeOptions
-from wikidx.indexer.encoders.served import ServedEncoder, parse_served, served_recipe, spec_of_served
+from wikidx.indexer.encoders.served import ServedEncoder, served_recipe, spec_of_served
 from wikidx.indexer.machine.endpoint import EndpointError
 
 MODEL = "org/tiny"
@@ -30,11 +31,16 @@ def encoding(fake: FakeEmbeddings, batch_tokens: int = 8192, **settings: Any) ->
             yield encoder
 
 
+def recipe_of(source: str, choices: RecipeOptions) -> Mapping[str, Any]:
+    model = parse_checkpoint(source)
+    assert isinstance(model, ServedModel)
+    return served_recipe(model, "tiny", choices)
+
+
 DIALECTS: Mapping[str, Callable[[], FakeEmbeddings]] = {
     "OpenAI": FakeEmbeddings,
     "TEI with small batches": lambda: FakeEmbeddings(max_texts=5),
     "Ollama, without base64": lambda: FakeEmbeddings(takes_base64=None),
-    "a server that refuses base64": lambda: FakeEmbeddings(takes_base64=False),
     "rows in another order": lambda: FakeEmbeddings(change=lambda rows: rows[::-1]),
     "a server that is busy": lambda: FakeEmbeddings(faults=[(429, "busy", {"Retry-After": "0.01"}), (503, "busy", {"Retry-After": "0"})]),
 }
@@ -74,13 +80,6 @@ def test_a_refused_batch_is_halved_and_later_batches_are_as_small() -> None:
         fake.bodies.clear()
         encoder.encode_queries([f"query {n:02}" for n in range(32)])
         assert [len(batch) for batch in fake.batches] == [8, 8, 8, 8]
-
-
-def test_base64_is_asked_for_until_it_is_refused() -> None:
-    with encoding(fake := FakeEmbeddings(takes_base64=False)) as encoder:
-        for query in ("a", "b"):
-            encoder.encode_queries([query])
-    assert [body.get("encoding_format") for body in fake.bodies] == ["base64", None, None]
 
 
 def test_prompts_dimension_and_side_are_sent() -> None:
@@ -169,7 +168,7 @@ def test_a_final_refusal_is_not_about_the_texts() -> None:
 
 def test_the_recipe_has_the_dimension_and_no_more_of_the_address_than_its_place() -> None:
     with fake_serving(FakeEmbeddings()) as url:
-        recipe = served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions(query_prompt="q: ", dim=6))
+        recipe = recipe_of(f"openai:{MODEL}@{url}", RecipeOptions(query_prompt="q: ", dim=6))
     assert recipe == {
         "checkpoint": "openai:org/tiny",
         "url": url,
@@ -186,8 +185,8 @@ def test_the_recipe_has_the_dimension_and_no_more_of_the_address_than_its_place(
 def test_a_server_of_idx_is_told_the_side() -> None:
     pages = {"/v1/models": {"object": "list", "data": [{"id": MODEL, "owned_by": "idx"}, {"id": "other", "owned_by": "me"}]}}
     with fake_serving(FakeEmbeddings(pages=pages)) as url:
-        assert served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions())["names_sides"] is True
-        assert served_recipe(parse_served(f"openai:other@{url}"), "tiny", RecipeOptions())["names_sides"] is False
+        assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is True
+        assert recipe_of(f"openai:other@{url}", RecipeOptions())["names_sides"] is False
 
 
 def refuse_dimensions(body: Mapping[str, Any]) -> Reply | None:
@@ -196,14 +195,14 @@ def refuse_dimensions(body: Mapping[str, Any]) -> Reply | None:
 
 def test_options_that_a_server_does_not_have_are_refused() -> None:
     with fake_serving(FakeEmbeddings(refuse=refuse_dimensions)) as url:
-        model = parse_served(f"openai:{MODEL}@{url}")
+        model = f"openai:{MODEL}@{url}"
         with pytest.raises(InputError, match="--max-tokens is for a checkpoint, not for tiny: its server has its own settings"):
-            served_recipe(model, "tiny", RecipeOptions(max_tokens=100))
+            recipe_of(model, RecipeOptions(max_tokens=100))
         with pytest.raises(EndpointError, match="this model does not support dimensions"):
-            served_recipe(model, "tiny", RecipeOptions(dim=4))
+            recipe_of(model, RecipeOptions(dim=4))
     for text in ("openai:tiny", "openai:@http://127.0.0.1", "openai:tiny@ftp://host"):
         with pytest.raises(InputError, match=r"names no model at an endpoint: write openai:MODEL@URL"):
-            parse_served(text)
+            parse_checkpoint(text)
 
 
 def test_a_server_that_ignores_the_dimension_is_refused() -> None:
@@ -212,7 +211,7 @@ def test_a_server_that_ignores_the_dimension_is_refused() -> None:
 
     with fake_serving(FakeEmbeddings(change=ignore)) as url:
         with pytest.raises(IdxError, match="answers vectors of 8 components instead of 4"):
-            served_recipe(parse_served(f"openai:{MODEL}@{url}"), "tiny", RecipeOptions(dim=4))
+            recipe_of(f"openai:{MODEL}@{url}", RecipeOptions(dim=4))
 
 
 def test_another_address_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

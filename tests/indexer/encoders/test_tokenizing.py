@@ -16,14 +16,14 @@ from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer import ENCODERS
-from wikidx.indexer.encoders import bge, contriever, dpr, e5, gtr, simlm, tokenizing
+from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm, tokenizing
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, truncate_pair
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 
 CLS, SEP, UNKNOWN = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[UNK]"))
-FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, e5.SPEC, bge.SPEC, gtr.SPEC)
+FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, popular.E5, popular.BGE, gtr.SPEC)
 
 
 def slow_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int]:

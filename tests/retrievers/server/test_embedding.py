@@ -21,7 +21,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_index, build_vectors, open_vectors
 from wikidx.indexer.embedding.options import EmbedOptions
-from wikidx.indexer.encoders import contriever, e5
+from wikidx.indexer.encoders import contriever, popular
 from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -43,13 +43,13 @@ def encoder(built_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(built_home))
         folder = tiny.save_bert(tmp_path_factory.mktemp("tiny"))
-        patch.setattr(e5, "SPEC", with_checkpoint(e5.SPEC, folder))
+        patch.setattr(popular, "E5", with_checkpoint(popular.E5, folder))
         matryoshka = dataclasses.replace(contriever.SPEC, normalize=True, truncate_dim=20)
         patch.setattr(contriever, "SPEC", with_checkpoint(matryoshka, folder))
         build_store(corpus_of(some_passages(20), "embedded"), StoreOptions())
         for index in ("e5", "contriever"):
             build_index("embedded", index, open_store("embedded"))
-        yield TransformerEncoder(e5.SPEC)
+        yield TransformerEncoder(popular.E5)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,93 @@
+"""Layers over the vectors of a network, as sentence-transformers' ``Dense`` stores them in folders of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.indexer.machine.failures import first_line
+
+from .checkpoints import CONFIG, DENSE_WEIGHTS, find_file, read_json_object
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_dense(folders: Sequence[Path], n_inputs: int, name: str, reads: str = "sentence_embedding") -> tuple[torch.nn.ModuleList, int]:
+    """Return the layers of some folders for ``apply_dense``, and the number of components after the last one.
+
+    Args:
+        folders: a folder for each layer: linear, with an activation, and perhaps a residual.
+        n_inputs: components before the first layer.
+        name: the encoder or reranker, for messages.
+        reads: sentence-transformers' name of the vectors that are read and replaced.
+
+    Raises:
+        ArtifactMismatch: the weights do not fit, or a layer has another form.
+        ArtifactCorrupt: the files cannot be read.
+    """
+    import torch
+
+    layers = torch.nn.ModuleList()
+    for folder in folders:
+        layer, n_inputs = _load_layer(folder, n_inputs, name, reads)
+        layers.append(layer)
+    return layers, n_inputs
+
+
+def apply_dense(layers: torch.nn.ModuleList, vectors: torch.Tensor) -> torch.Tensor:
+    """Return vectors, (…, components), after all layers."""
+    layer: Any  # a ``ModuleDict``
+    for layer in layers:
+        projected = layer["activation"](layer["linear"](vectors))
+        vectors = projected + layer["residual"](vectors) if "residual" in layer else projected
+    return vectors
+
+
+def load_activation(path: object, file: Path) -> torch.nn.Module:
+    """Return a function of torch.nn by the import path that sentence-transformers stores in a file.
+
+    Raises:
+        ArtifactMismatch: it is none of torch's activation functions, and would have to be imported.
+    """
+    import torch
+
+    module, _, name = str(path).rpartition(".")
+    kind = getattr(torch.nn.modules.activation, name, torch.nn.Identity)
+    if not f"{module}.".startswith("torch.nn.") or kind.__name__ != name:
+        raise ArtifactMismatch(f"{file} has the activation function {path!s:.80}: only those of torch.nn are supported")
+    activation: torch.nn.Module = kind()
+    return activation
+
+
+def _load_layer(folder: Path, n_inputs: int, name: str, reads: str) -> tuple[torch.nn.ModuleDict, int]:
+    """Return a layer, and the number of its outputs."""
+    import torch
+    from safetensors.torch import load_file
+
+    config = read_json_object(folder / CONFIG, name)
+    layer = torch.nn.ModuleDict({"activation": load_activation(config.get("activation_function", "torch.nn.Tanh"), folder / CONFIG)})
+    if {config.get(f"module_{end}_name") or reads for end in ("input", "output")} != {reads}:
+        raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that does not replace '{reads}': it is not supported")
+    path = find_file(folder, DENSE_WEIGHTS) or folder / DENSE_WEIGHTS[0]
+    try:
+        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+        shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
+    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
+        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
+        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+    n_outputs = int((shapes.get("linear.weight") or (0,))[0])
+    layer["linear"] = torch.nn.Linear(n_inputs, n_outputs, bias=bool(config.get("bias", True)))
+    if config.get("use_residual"):
+        layer["residual"] = torch.nn.Identity() if n_inputs == n_outputs else torch.nn.Linear(n_inputs, n_outputs, bias=False)
+    expected = {key: tuple(tensor.shape) for key, tensor in layer.state_dict().items()}
+    if shapes != expected or len(stored) != len(shapes):
+        content = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
+        raise ArtifactMismatch(
+            f"{path} holds {content} instead of {' and '.join(expected)}, plain numbers: the layers before it in '{name}' give vectors of "
+            f"{n_inputs} components"
+        )
+    layer.load_state_dict({key: tensor.float() for key, tensor in stored.items()})
+    return layer, n_outputs
