@@ -49,7 +49,9 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
         if "url" in recipe:
             return spec_of_served(name, recipe)
         checkpoint = parse_checkpoint(recipe["checkpoint"])
-        settings = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.items() if key != "checkpoint"}
+        settings: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in recipe.items() if key != "checkpoint"
+        }
         return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, by_transformers=True, **settings)
     except (KeyError, TypeError, AttributeError, InputError) as error:  # AttributeError: a number where a text belongs
         raise ArtifactCorrupt(

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import tokenize
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ BLOCK_ROWS = 8_192
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
 _ID_COLUMNS = ("id", "_id", "docid", "pid")
+_MAX_ID_BYTES = 1 << 16
+
+Arrays = tuple[Sequence[Any] | NDArray[Any] | None, NDArray[Any]]  # ids, if there are, and vectors of the same rows
 
 
 class Block(NamedTuple):
@@ -50,7 +53,11 @@ def read_arrays(format_: str, files: Sequence[Path], id_column: str) -> Iterator
     first = 0
     for path in files:
         for ids, vectors in _READERS[format_](path, id_column):
-            yield Block(ids, first, _widen(vectors, path))
+            if vectors.ndim != 2 or not vectors.shape[1] or not (vectors.dtype.kind == "f" or vectors.dtype == "<u2"):
+                raise InputError(f"{path} holds {vectors.dtype} of shape {vectors.shape}: vectors are floats of two dimensions")
+            for start in range(0, len(vectors), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]))
             first += len(vectors)
 
 
@@ -80,12 +87,18 @@ def _read_ids(file: Path) -> Iterator[str]:
             raise InputError(f"{file} holds {array.dtype} of shape {array.shape}: ids are one dimension of integers or texts")
         yield from map(str, array)
         return
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        yield from (line.strip() for line in lines)
+    with file.open("rb") as lines:
+        yield from read_lines(lines, str(file))
 
 
-def _read_npy(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
-    yield from ((None, block) for block in _blocks(_map_npy(path)))
+def read_lines(file: IO[bytes], name: str) -> Iterator[str]:
+    """Yield the id on each line; raises ``InputError`` for a line that is too long for one."""
+    number = 0
+    while line := file.readline(_MAX_ID_BYTES):
+        number += 1
+        if len(line) == _MAX_ID_BYTES:
+            raise InputError(f"{name}: line {number:,} is no id")
+        yield line.decode(errors="replace").strip()
 
 
 def _map_npy(path: Path) -> NDArray[Any]:
@@ -96,7 +109,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
     return array
 
 
-def _read_safetensors(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
+def _read_safetensors(path: Path, id_column: str) -> Iterator[Arrays]:
     tensors = _map_safetensors(path)
     vectors = {name: tensor for name, tensor in tensors.items() if tensor.ndim == 2 and tensor.dtype.kind != "i"}
     if len(vectors) != 1:
@@ -104,10 +117,7 @@ def _read_safetensors(path: Path, id_column: str) -> Iterator[tuple[list[str] | 
     (array,), ids = vectors.values(), tensors.get(id_column or "ids")
     if ids is not None and ids.shape != array.shape[:1]:
         raise InputError(f"{path} has ids of shape {ids.shape} for {len(array):,} vectors")
-    first = 0
-    for block in _blocks(array):
-        yield None if ids is None else list(map(str, ids[first : first + len(block)])), block
-        first += len(block)
+    yield ids, array
 
 
 def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -126,7 +136,7 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     return tensors
 
 
-def _read_parquet(path: Path, id_column: str) -> Iterator[tuple[list[str] | None, NDArray[Any]]]:
+def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -140,7 +150,7 @@ def _read_parquet(path: Path, id_column: str) -> Iterator[tuple[list[str] | None
                 lengths = set(lists.value_lengths().to_pylist())
                 if len(lengths) != 1 or id_values.null_count:
                     raise InputError(f"{path} has rows without an id, or with vectors of several lengths ({str(lengths):.60})")
-                yield list(map(str, id_values.to_pylist())), lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
+                yield id_values.to_pylist(), lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
     except pyarrow.ArrowException as error:
         raise InputError(f"{path} is cut off or corrupt: {' '.join(str(error).split())}") from error
 
@@ -158,28 +168,19 @@ def _parquet_columns(path: Path, schema: Any, id_column: str) -> tuple[str, str]
 
 
 _FLOATS = ("halffloat", "float", "double")
-_READERS: dict[str, Callable[[Path, str], Iterator[tuple[list[str] | None, NDArray[Any]]]]] = {
-    "npy": _read_npy,
+_READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
+    "npy": lambda path, id_column: [(None, _map_npy(path))],
     "safetensors": _read_safetensors,
     "parquet": _read_parquet,
 }
 
 
-def _blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield blocks of rows of a mapped array; an array of another form yields itself, which ``_widen`` refuses."""
-    yield from (array[start : start + BLOCK_ROWS] for start in range(0, len(array), BLOCK_ROWS)) if array.ndim == 2 else (array,)
-
-
-def _widen(vectors: NDArray[Any], path: Path) -> StoredVectors:
+def _widen(vectors: NDArray[Any]) -> StoredVectors:
     """Return vectors as float16 or float32. Unsigned integers of 16 bits are the bits of bfloat16."""
-    if vectors.ndim != 2 or not vectors.shape[1] or not (vectors.dtype.kind == "f" or vectors.dtype == "<u2"):
-        raise InputError(f"{path} holds {vectors.dtype} of shape {vectors.shape}: vectors are floats of two dimensions")
     if vectors.dtype == "<u2":
         return (vectors.astype(np.uint32) << 16).view(np.float32)
-    if vectors.dtype.itemsize == 2:
-        return vectors.astype(np.float16)
     with np.errstate(over="ignore"):  # infinity, which the import refuses
-        return vectors.astype(np.float32)
+        return vectors.astype(np.float16) if vectors.dtype.itemsize == 2 else vectors.astype(np.float32)
 
 
 def read_id_map(file: Path, n_vectors: int) -> list[str]:

@@ -32,7 +32,7 @@ from wikidx.corpora.errors import InputError, StorageError
 from wikidx.corpora.progress import Progress, silent
 from wikidx.indexer.base import StoredVectors
 
-from .arrays import BLOCK_ROWS, Block, attach_ids, read_arrays, read_id_map
+from .arrays import BLOCK_ROWS, Block, attach_ids, read_arrays, read_id_map, read_lines
 from .pickles import Array, Extent, read_pickle
 
 ARRAYS = ("npy", "safetensors", "parquet")
@@ -43,7 +43,6 @@ _MAX_DIM = 1 << 16
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, any metric
 _ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
-_MAX_ID_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
@@ -76,14 +75,12 @@ class Embeddings(NamedTuple):
             InputError: the files are corrupt or not in the format.
             StorageError: a disk error in reading.
         """
-        readers = {"pyserini": _read_pyserini, "flat": _read_flat, **dict.fromkeys(ARRAYS, _read_arrays)}
         with _read_errors(self.name):
-            blocks = readers.get(self.format, _read_pickles)(self)
+            if self.format in ARRAYS:
+                blocks = read_arrays(self.format, self.files, self.id_column)
+            else:
+                blocks = {"pyserini": _read_pyserini, "flat": _read_flat}.get(self.format, _read_pickles)(self)
             yield from blocks if self.ids is None else attach_ids(blocks, self.ids, self.name)
-
-
-def _read_arrays(source: Embeddings) -> Iterator[Block]:
-    return read_arrays(source.format, source.files, source.id_column)
 
 
 def find_embeddings(path: Path, format_: str | None = None, ids: str | None = None) -> Embeddings:
@@ -308,7 +305,7 @@ def _read_flat(source: Embeddings) -> Iterator[Block]:
 
 def _read_pyserini(source: Embeddings) -> Iterator[Block]:
     with contextlib.ExitStack() as stack:
-        ids = _read_ids(stack.enter_context(_open_member(source, "docid")), source.name)
+        ids = list(read_lines(stack.enter_context(_open_member(source, "docid")), f"{source.name}, docid"))
         n_vectors, blocks = _read_flat_index(stack.enter_context(_open_member(source, "index")), source.name)
         if n_vectors != len(ids):
             raise InputError(f"{source.name} has {n_vectors:,} vectors and {len(ids):,} ids")
@@ -331,15 +328,6 @@ def _open_member(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
         if name == "index":  # the tar is opened for the last time
             for _ in members:  # checks the end of the tar
                 pass
-
-
-def _read_ids(file: IO[bytes], name: str) -> list[str]:
-    ids = list[str]()
-    while line := file.readline(_MAX_ID_BYTES):
-        ids.append(line.decode(errors="replace").strip())
-        if len(line) == _MAX_ID_BYTES:
-            raise InputError(f"{name}: line {len(ids):,} of docid is no id")
-    return ids
 
 
 def _read_flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, StoredVectors]]]:

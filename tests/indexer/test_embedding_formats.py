@@ -269,7 +269,7 @@ def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is corrupt: it says 1,201 vectors of dimension 8 and 9,600 numbers"):
         list(find_embeddings(tmp_path).blocks())
     (tmp_path / "docid").write_text("x" * 100_000)
-    with pytest.raises(InputError, match="line 1 of docid is no id"):
+    with pytest.raises(InputError, match="docid: line 1 is no id"):
         list(find_embeddings(tmp_path).blocks())
 
 
