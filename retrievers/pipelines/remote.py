@@ -39,6 +39,7 @@ Read = TypeVar("Read")
 
 API_KEY = "IDX_REMOTE_API_KEY"  # environment variable with the key of remote retrievers
 _BATCH_RESULTS = 20_000  # results of a request of several queries
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
 _CONCURRENT = 16  # requests to a server that takes one query in each; it batches them
 
 
@@ -89,6 +90,7 @@ class RemoteRetriever:
 
         Raises:
             ArtifactMismatch: none of the results is in the local corpus.
+            BadAnswer: there is not one ranking for each query, or a score is no finite float32.
             ServiceError: the server refuses the search or does not answer.
         """
         hits = empty_hits(len(queries), depth)
@@ -99,6 +101,8 @@ class RemoteRetriever:
             results = self._search([queries[number] for number in batch], depth)
             if len(results) != len(batch):
                 raise BadAnswer(f"{self._url} answered {len(results):,} rankings for {len(batch):,} queries")
+            for found in (found for result in results for found in result if not abs(found.score) <= _LARGEST_SCORE):  # NaN, too
+                raise BadAnswer(f"{self._url} answered the score {found.score} for {found.id!r:.80}: a score is a finite float32")
             rows = iter(self._match([found for result in results for found in result]))
             for number, result in zip(batch, results, strict=True):
                 scores = dict[int, float]()

@@ -152,6 +152,24 @@ def test_a_server_that_is_missing_foreign_or_of_another_corpus_is_one_line(made:
             searcher.search(["fox"])
 
 
+@pytest.mark.parametrize("score", ["nan", "inf", "-Infinity", 1e39])
+def test_scores_that_are_no_finite_numbers_are_refused(score: object, made: Path) -> None:
+    known, sound = some_passages()[0], [True]
+    routir: Answers = {
+        "GET /avail": lambda body: {"search": ["one"]},
+        "POST /search": lambda body: {"scores": {known.id: 1.0 if sound[0] else score}},
+    }
+    document = {"id": 0, "contents": contents(known)}
+    search_r1: Answers = {"POST /retrieve": lambda body: {"result": [[{"document": document, "score": 1.0 if sound[0] else score}]]}}
+    for answers in (routir, search_r1):
+        sound[0] = True
+        with faking(answers) as where, open_searcher("made", f"remote:{where}") as searcher:
+            assert len(searcher.search(["fox"])[0]) == 1
+            sound[0] = False
+            with pytest.raises(BadAnswer, match=f"^{where} answered the score (nan|inf|-inf|1e\\+39) for .*: a score is a finite float32$"):
+                searcher.search(["fox"])
+
+
 def test_a_corpus_that_lacks_some_passages_leaves_them_out_with_a_warning(made: Path, caplog: pytest.LogCaptureFixture) -> None:
     def search(body: Any) -> Any:  # noqa: ANN401
         return {"scores": {"elsewhere": 2.0, "p7": 1.0}}
