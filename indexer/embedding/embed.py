@@ -6,23 +6,23 @@ import contextlib
 import ctypes
 import queue
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import Progress, silent
-from wikidx.indexer.encoders.served import BATCH_TOKENS
+from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_gpus
 from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.workers import worker_processes
+from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import VectorFile
 
 from .options import EmbedOptions, Precision, RayResources, Resources
 from .pipeline import Job, Report, embed_ranges
-from .served import embed_by_server
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -57,7 +57,8 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         progress: see ``EmbedProgress``.
 
     Raises:
-        IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory.
+        IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory; a server does
+            not answer, refuses a passage, or gives an answer that cannot be used.
         InputError, MissingExtraError: the checkpoint, a device or a package is missing.
         OSError: a disk error.
 
@@ -70,11 +71,25 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
 
         embed_on_ray(job, ranges, meter.report, progress.node)
     elif job.spec.is_served:
-        embed_by_server(job, ranges, meter.report)
+        _embed_by_server(job, ranges, meter.report)
     elif len(job.resources.devices) == 1:
         embed_ranges(job, job.resources.devices[0], iter(ranges), meter.report)
     elif ranges:
         _embed_on_several(job, ranges, meter.report)
+
+
+def _embed_by_server(job: Job, ranges: Iterable[range], report: Report) -> None:
+    """Encode ranges of rows by a server, to which the passages of a range are sent while the range before is written."""
+    store = job.reopen()
+    with ThreadPoolExecutor(2) as ahead, contextlib.closing(ServedEncoder(job.spec, job.resources.batch_tokens)) as encoder:
+
+        def encode(rows: range) -> Future[tuple[range, Vectors]]:
+            passages = list(store.read(rows.start, rows.stop))
+            return ahead.submit(lambda: (rows, encoder.encode_passages(passages)))
+
+        for rows, vectors in map_ahead(encode, ranges, 1):
+            job.write(rows, vectors)
+            report(len(rows), 0)
 
 
 class _Meter:

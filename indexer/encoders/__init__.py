@@ -11,5 +11,4 @@ tokenizing   texts -> token ids                batching      texts that are enco
 loading      checkpoint -> network, by transformers
 dense        layers after the network
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
-batching     texts of similar length
 """

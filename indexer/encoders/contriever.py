@@ -7,15 +7,11 @@ published checkpoint without fine-tuning.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import HubCheckpoint
-from .spec import EncoderSpec
-
-_MSMARCO = HubCheckpoint("facebook/contriever-msmarco", "abe8c1493371369031bcb1e02acb754cf4e162fa")
-_UNSUPERVISED = HubCheckpoint("facebook/contriever", "2bd46a25019aeea091fd42d1f0fd4801675cf699")
+from .spec import hub_encoder
 
 
 def title_and_text(passage: Passage) -> str:
@@ -23,15 +19,6 @@ def title_and_text(passage: Passage) -> str:
     return f"{passage.title} {passage.text}"
 
 
-SPEC = EncoderSpec(
-    name="contriever",
-    query_checkpoint=_MSMARCO,
-    passage_checkpoint=_MSMARCO,
-    dim=768,
-    pooling="mean",
-    normalize=False,
-    max_query_tokens=512,
-    max_passage_tokens=512,
-    passage_text=title_and_text,
-)
-BASE = replace(SPEC, name="contriever-base", query_checkpoint=_UNSUPERVISED, passage_checkpoint=_UNSUPERVISED)
+_of = partial(hub_encoder, dim=768, pooling="mean", normalize=False, max_tokens=512, passage_text=title_and_text, by_transformers=False)
+SPEC = _of("contriever", "facebook/contriever-msmarco@abe8c1493371369031bcb1e02acb754cf4e162fa")
+BASE = _of("contriever-base", "facebook/contriever@2bd46a25019aeea091fd42d1f0fd4801675cf699")

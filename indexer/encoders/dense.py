@@ -79,15 +79,17 @@ def _load_layer(folder: Path, n_inputs: int, name: str, reads: str) -> tuple[tor
         reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
         raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
     n_outputs = int((shapes.get("linear.weight") or (0,))[0])
-    layer["linear"] = torch.nn.Linear(n_inputs, n_outputs, bias=bool(config.get("bias", True)))
-    if config.get("use_residual"):
-        layer["residual"] = torch.nn.Identity() if n_inputs == n_outputs else torch.nn.Linear(n_inputs, n_outputs, bias=False)
-    expected = {key: tuple(tensor.shape) for key, tensor in layer.state_dict().items()}
+    expected = {"linear.weight": (n_outputs, n_inputs)} | ({"linear.bias": (n_outputs,)} if config.get("bias", True) else {})
+    if is_projected := bool(config.get("use_residual")) and n_inputs != n_outputs:
+        expected["residual.weight"] = (n_outputs, n_inputs)
     if shapes != expected or len(stored) != len(shapes):
         content = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(stored.items()))
         raise ArtifactMismatch(
             f"{path} holds {content} instead of {' and '.join(expected)}, plain numbers: the layers before it in '{name}' give vectors of "
             f"{n_inputs} components"
         )
+    layer["linear"] = torch.nn.Linear(n_inputs, n_outputs, bias="linear.bias" in expected)
+    if config.get("use_residual"):
+        layer["residual"] = torch.nn.Linear(n_inputs, n_outputs, bias=False) if is_projected else torch.nn.Identity()
     layer.load_state_dict({key: tensor.float() for key, tensor in stored.items()})
     return layer, n_outputs

@@ -6,12 +6,9 @@ weights are stored in float16. T5's computation can overflow float16; therefore 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import HubCheckpoint
-from .spec import EncoderSpec
+from .spec import EncoderSpec, hub_encoder
 
 
 def title_above_text(passage: Passage) -> str:
@@ -20,25 +17,21 @@ def title_above_text(passage: Passage) -> str:
 
 
 def _of_size(name: str, size: str, revision: str) -> EncoderSpec:
-    checkpoint = HubCheckpoint(f"sentence-transformers/gtr-t5-{size}", revision)
-    return replace(SPEC, name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint)
+    return hub_encoder(
+        name,
+        f"sentence-transformers/gtr-t5-{size}@{revision}",
+        dim=768,
+        pooling="mean",
+        dense=("2_Dense",),
+        max_tokens=512,
+        passage_text=title_above_text,
+        splits_white_space=True,
+        by_transformers=False,
+        gpu_dtype="bfloat16",
+    )
 
 
-_BASE = HubCheckpoint("sentence-transformers/gtr-t5-base", "7027e9594267928589816394bdd295273ddc0739")
-SPEC = EncoderSpec(
-    name="gtr",
-    query_checkpoint=_BASE,
-    passage_checkpoint=_BASE,
-    dim=768,
-    pooling="mean",
-    dense=("2_Dense",),
-    normalize=True,
-    max_query_tokens=512,
-    max_passage_tokens=512,
-    passage_text=title_above_text,
-    splits_white_space=True,
-    gpu_dtype="bfloat16",
-)
+SPEC = _of_size("gtr", "base", "7027e9594267928589816394bdd295273ddc0739")
 LARGE = _of_size("gtr-large", "large", "a2c8ac47f998531948d4cbe32a0b577a7037a5e3")
 XL = _of_size("gtr-xl", "xl", "23a8d667a1ad2578af181ce762867003c498d1bf")
 XXL = _of_size("gtr-xxl", "xxl", "73f2a9156a3dcc2194dfdb2bf201cd7d17e17884")

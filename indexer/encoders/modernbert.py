@@ -5,7 +5,7 @@ Sources: the model cards of Alibaba-NLP/gte-modernbert-base (first token, no pro
 
 from __future__ import annotations
 
-from .popular import hub_encoder
+from .spec import hub_encoder
 
 GTE = hub_encoder("gte-modernbert", "Alibaba-NLP/gte-modernbert-base", dim=768, max_tokens=8192, pooling="cls")
 NOMIC = hub_encoder(

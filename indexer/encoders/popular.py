@@ -12,16 +12,7 @@ from typing import Any
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import HubCheckpoint
-from .spec import EncoderSpec
-
-
-def hub_encoder(name: str, repository: str, *, max_tokens: int, **settings: Any) -> EncoderSpec:  # noqa: ANN401 - EncoderSpec's
-    """Return the encoder of one repository, ``owner/name`` or ``owner/name@revision``; ``settings`` are those of ``EncoderSpec``."""
-    repository, _, revision = repository.partition("@")
-    checkpoint = HubCheckpoint(repository, revision or "main")
-    settings = {"normalize": True, "by_transformers": True, "max_query_tokens": max_tokens, "max_passage_tokens": max_tokens} | settings
-    return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, **settings)
+from .spec import hub_encoder
 
 
 def contents(passage: Passage) -> str:

@@ -10,7 +10,7 @@ import base64
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def served_recipe(model: ServedModel, source: str, choices: RecipeOptions) -> Re
         "truncate_dim": choices.dim,
         "dim": choices.dim or 0,
     }
-    with ServedEncoder(spec_of_served(source, settings)) as encoder:
+    with closing(ServedEncoder(spec_of_served(source, settings))) as encoder:
         return settings | {"dim": encoder.encode_queries(["dimension"]).shape[1]}
 
 
@@ -107,12 +107,6 @@ class ServedEncoder:
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)
         self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
         self._max_texts = _BATCH_TEXTS  # as far as is known
-
-    def __enter__(self) -> ServedEncoder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections; requests that have not begun are cancelled."""

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from wikidx.corpora.passage import Passage
 
-from .checkpoints import HubCheckpoint
-from .spec import EncoderSpec, Pair
-
-_FINE_TUNED = HubCheckpoint("intfloat/simlm-base-msmarco-finetuned", "main")
+from .spec import Pair, hub_encoder
 
 
 def title_then_text(passage: Passage) -> Pair:
@@ -20,15 +17,14 @@ def title_then_text(passage: Passage) -> Pair:
     return passage.title, passage.text
 
 
-SPEC = EncoderSpec(
-    name="simlm",
-    query_checkpoint=_FINE_TUNED,
-    passage_checkpoint=_FINE_TUNED,
+SPEC = hub_encoder(
+    "simlm",
+    "intfloat/simlm-base-msmarco-finetuned",
     dim=768,
     pooling="cls",
-    normalize=True,
+    max_tokens=192,
     max_query_tokens=32,
-    max_passage_tokens=192,
     passage_text=title_then_text,
     second_type=1,
+    by_transformers=False,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ TEXTS = [f"{passage.title} {passage.text}".strip() for passage in PASSAGES]
 def encoding(fake: FakeEmbeddings, batch_tokens: int = 8192, **settings: Any) -> Iterator[ServedEncoder]:  # noqa: ANN401 - JSON
     with fake_serving(fake) as url:
         recipe = {"checkpoint": f"openai:{MODEL}", "url": url, "names_sides": False, "dim": 8, "normalize": False}
-        with ServedEncoder(spec_of_served("tiny", recipe | settings), batch_tokens) as encoder:
+        with closing(ServedEncoder(spec_of_served("tiny", recipe | settings), batch_tokens)) as encoder:
             yield encoder
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +176,14 @@ def test_a_build_from_this_server_has_the_vectors_of_a_local_build(served: Calla
 
 def test_an_encoder_of_this_server_has_the_same_two_sides(served: Callable[[str], EncoderSpec], encoder: TransformerEncoder) -> None:
     passages = [Passage("1", "", text) for text in TEXTS]
-    with ServedEncoder(served("e5")) as remote:
+    with closing(ServedEncoder(served("e5"))) as remote:
         np.testing.assert_array_equal(remote.encode_queries(TEXTS), encoder.encode_queries(TEXTS))
         np.testing.assert_array_equal(remote.encode_passages(passages), encoder.encode_passages(passages))
 
 
 def test_a_blank_text_is_named(served: Callable[[str], EncoderSpec]) -> None:
     with (
-        ServedEncoder(served("e5")) as remote,
+        closing(ServedEncoder(served("e5"))) as remote,
         pytest.raises(EndpointError, match="passage 'empty', of 1 characters, is refused: .* blank"),
     ):
         remote.encode_passages([Passage("1", "", "x"), Passage("empty", "", " ")])
