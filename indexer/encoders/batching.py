@@ -5,6 +5,7 @@ The batches of a range depend only on its texts and on the token budget. A resum
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,7 +20,7 @@ def tokenizing_chunks(rows: range) -> Iterator[range]:
         yield range(first, min(first + CHUNK_ROWS, rows.stop))
 
 
-def batches(lengths: NDArray[np.int64], budget: int, most_texts: int = 1 << 30) -> Iterator[NDArray[np.int64]]:
+def batches(lengths: NDArray[np.int64], budget: int, most_texts: int = sys.maxsize) -> Iterator[NDArray[np.int64]]:
     """Yield the text numbers of each batch, longest texts first, so that a budget too large for the memory fails in the first batch.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -98,8 +99,7 @@ def _encode(model: Model, tokens: Tokens) -> Vectors:
     """Encode in batches of texts of similar length, to minimise padding."""
     lengths = tokens.lengths()
     vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
-    order = np.argsort(-lengths, kind="stable")
-    by_number = (order[start : start + _BATCH] for start in range(0, len(order), _BATCH))
-    for numbers in batches(lengths, _GPU_BATCH_TOKENS) if model.device.type == "cuda" else by_number:
+    limits = (_GPU_BATCH_TOKENS,) if model.device.type == "cuda" else (sys.maxsize, _BATCH)
+    for numbers in batches(lengths, *limits):
         vectors[numbers] = model.encode(tokens, numbers)
     return vectors
