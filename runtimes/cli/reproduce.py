@@ -75,7 +75,7 @@ def reproduce(
     """
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
     from wikidx.runtimes.experiments.files import narrow, on_sample, read_experiment
-    from wikidx.runtimes.experiments.jobs import plan_jobs
+    from wikidx.runtimes.experiments.jobs import check_roles, plan_jobs
     from wikidx.runtimes.experiments.results import Outcome
 
     if name is None:
@@ -89,6 +89,7 @@ def reproduce(
     if dry_run:
         return
     options = choose_model(model_options, dry_run=False)
+    check_roles(options.llm or (), {role for job in jobs for role in job.method.roles})
     _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
     _write(Outcome(name, experiment, _score(jobs, citations, judge), Bootstrap()), folder, as_json=as_json)
     if n_failed := sum(record["error"] is not None for job in jobs for record in job.finished()):
@@ -119,7 +120,9 @@ def _print_estimate(jobs: Sequence[Job], *, retry_failed: bool, as_json: bool) -
     names, seconds = ("run", "questions", *Estimate._fields), total.tokens / (speed or ASSUMED_SPEED)
     if as_json:
         print_json({"runs": [dict(zip(names, row, strict=True)) for row in rows], "tokens_per_s": speed, "seconds": seconds})
-    elif costs:
+    elif not costs:
+        note("nothing is left to be done")
+    else:
         columns = [tables.Column(name.replace("_", " "), tables.brief) for name in names]
         note(tables.text(tables.Table(columns, rows, "To be done")))
         source = "as in the runs so far" if speed else "assumed until a run is finished"
@@ -182,9 +185,9 @@ def _groups(planned: Sequence[_Planned]) -> Iterator[list[_Planned]]:
     """Yield the runs with the same models and search."""
     left = list(planned)
     while left:
-        same = [each for each in left if (each.llms, each.run.plan.target) == (left[0].llms, left[0].run.plan.target)]
-        yield same
-        left = [each for each in left if each not in same]
+        key = left[0].llms, left[0].run.plan.target
+        yield [each for each in left if (each.llms, each.run.plan.target) == key]
+        left = [each for each in left if (each.llms, each.run.plan.target) != key]
 
 
 def _shared_plan(group: Sequence[_Planned]) -> Plan:

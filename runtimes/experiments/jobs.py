@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages
@@ -172,3 +173,11 @@ def of_roles(texts: Sequence[str], roles: Collection[str], *, is_option: bool = 
         if role is None or role in roles:
             kept.append(text)
     return kept
+
+
+def check_roles(models: Sequence[str], roles: Collection[str]) -> None:
+    """Raise ``UnknownNameError`` if a model is for a role that no method has."""
+    for text in models:
+        role = parse_spec(text).role
+        if role is not None and role not in roles:
+            raise unknown_name_error("role", role, roles)

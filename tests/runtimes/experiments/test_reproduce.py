@@ -167,6 +167,12 @@ def test_a_file_is_found_by_the_name_of_its_set(tmp_path: Path) -> None:
     assert locate("nq:test", tmp_path) == str(tmp_path / "nq-test.qa.csv")
 
 
+@pytest.mark.usefixtures("sample_home")
+def test_a_role_of_no_method_is_refused(idx: Command, script: Script, experiment: tuple[object, ...]) -> None:
+    model = script({"match": "", "text": "Mercury"})
+    assert "unknown role 'reader'" in idx("reproduce", *experiment, "--llm", model, "--llm", f"reader={model}", status=2)
+
+
 def test_models_and_their_options_go_to_the_methods_with_their_roles() -> None:
     models = ["openai:a@http://h/v1", "know=hf:/k", "judge=hf:/j"]
     assert of_roles(models, ["answer", "know"]) == models[:2]
