@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -26,15 +27,29 @@ def questions(
     mirror: Annotated[
         str | None, typer.Option(help="A server to download from: its address replaces the host of the published addresses.")
     ] = None,
+    corpus: Annotated[
+        str | None,
+        completion.corpus_option(
+            "Write one set or file of questions to --out with only those gold answers that the first 1,000 passages of this corpus contain."
+        ),
+    ] = None,
+    retriever: Annotated[str, completion.retriever_option("The retriever of these passages.")] = "bm25",
+    out: Annotated[Path | None, typer.Option(help="The file for --corpus.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List published sets of questions, or fetch sets: download, check and convert them.
+    """List and fetch published sets of questions: download, check and convert them.
 
     A fetched set is read by its name: --questions nq, or nq:train.
     """
+    from wikidx.corpora.errors import OptionError
     from wikidx.corpora.registry import unknown_name_error
     from wikidx.runtimes.questions import find_set, published_sets
 
+    if corpus is not None or out is not None:
+        if corpus is None or out is None or len(names or ()) != 1:
+            raise OptionError("--corpus and --out belong together, and take one set or file of questions")
+        _keep_retrieved_answers((names or [""])[0], corpus, retriever, out)
+        return
     if mirror is not None:
         os.environ["IDX_MIRROR"] = mirror
     entries = [(name, find_set(name)) for name in names or ()]
@@ -66,6 +81,21 @@ def _fetch(entry: PublishedSet) -> list[PublishedSet]:
     if entry.file.sha256 is None:
         note(f"note: no checksum of {entry.file.name} is known; a later download must equal this one")
     return splits
+
+
+def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -> None:
+    from wikidx.retrievers.opening import open_searcher
+    from wikidx.runtimes.evaluation.retrieval.has_answer import keep_retrieved_answers
+    from wikidx.runtimes.questions import find_questions
+    from wikidx.runtimes.questions.fetching import write_questions
+
+    asked = find_questions(name)
+    with open_searcher(corpus, retriever) as searcher:
+        kept = keep_retrieved_answers(asked, searcher)
+    write_questions(out, kept)
+    n_before, n_after = (sum(len(one.golden_answers) for one in some) for some in (asked, kept))
+    n_empty = sum(not one.golden_answers for one in kept)
+    print_line(f"{out}: {pluralize(len(kept), 'question')} with {n_after:,} of {n_before:,} gold answers; {n_empty:,} have none")
 
 
 def _to_json(entry: PublishedSet) -> dict[str, Any]:

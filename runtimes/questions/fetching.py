@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -86,10 +86,15 @@ def _convert(entry: PublishedSet, file: LocalFile) -> None:
             f"{file.path.name}.json, and fetch it again from {entry.file.url}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as out:
-        out.writelines(map(_to_line, questions))
+    write_questions(path, questions)
     about = {"url": entry.file.url, "sha256": file.sha256, "questions": len(questions), "is_verified": entry.file.sha256 is not None}
     write_durably(record, (json.dumps(about, indent=1) + "\n").encode())
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    """Write questions to a file in the format "idx"."""
+    with atomic_write(path) as out:
+        out.writelines(map(_to_line, questions))
 
 
 def _to_line(question: Question) -> bytes:

@@ -42,6 +42,7 @@ Hits = NDArray[np.bool_]
 _SEPARATOR, _WORD, _SYMBOL = 0, 1, 2  # kinds of characters: separator, part of a token, token of one character
 _SPACE = 32
 _SIGMA = "\u03a3"  # Σ becomes ς at the end of a token; every other character has a single lower-case form
+_BATCH_QUESTIONS = 64  # questions per search: the passages of one search are in memory together
 _BATCH_TEXTS = 256  # texts per batch: their character arrays fit in the CPU's caches
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -127,12 +128,13 @@ def keep_retrieved_answers(questions: Sequence[Question], searcher: Searcher, de
 
     RA-ISF does so with TriviaQA, whose alternative answers include misspellings; a question may be left without answers.
     """
-    rankings = searcher.search([question.text for question in questions], k=depth)
     kept = list[Question]()
-    for question, ranking in zip(questions, rankings, strict=True):
-        rows = token_rows([hit.passage.text for hit in ranking])
-        answers = [answer for answer in question.golden_answers if any(token_row(answer) in row for row in rows)]
-        kept.append(question._replace(golden_answers=tuple(answers)))
+    for start in range(0, len(questions), _BATCH_QUESTIONS):
+        batch = questions[start : start + _BATCH_QUESTIONS]
+        for question, ranking in zip(batch, searcher.search([one.text for one in batch], k=depth), strict=True):
+            rows = token_rows([hit.passage.text for hit in ranking])
+            answers = [answer for answer in question.golden_answers if any(token_row(answer) in row for row in rows)]
+            kept.append(question._replace(golden_answers=tuple(answers)))
     return kept
 
 

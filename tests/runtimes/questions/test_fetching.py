@@ -289,3 +289,19 @@ def test_runs_and_evaluations_find_a_set_by_its_name(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nq").write_bytes(lines({"question": "mine?", "answer": ["x"]}).encode())
     assert [one.text for one in find_questions("nq")] == ["mine?"]
+
+
+def test_only_retrieved_answers_are_written(idx: Command, sample_home: Path, tmp_path: Path) -> None:
+    asked, out = tmp_path / "asked.jsonl", tmp_path / "kept.jsonl"
+    asked.write_text(
+        lines(
+            {"id": "a", "question": "Which metal is liquid at room temperature?", "answer": ["mercury", "quicksilver-x"]},
+            {"id": "b", "question": "Which metal is liquid?", "answer": ["quicksilver-x"]},
+        ),
+        encoding="utf-8",
+    )
+    command = ("questions", asked, "--corpus", "sample", "--out", out)
+    assert idx(*command) == f"{out}: 2 questions with 1 of 3 gold answers; 1 have none\n"
+    assert [(one.id, one.golden_answers) for one in read_questions(out)] == [("a", ("mercury",)), ("b", ())]
+    for wrong in (command[:-2], ("questions", "--corpus", "sample", "--out", out), (*command, "nq")):
+        assert idx(*wrong, status=2) == "error: --corpus and --out belong together, and take one set or file of questions"
