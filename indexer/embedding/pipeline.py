@@ -234,7 +234,7 @@ class PassageEncoder:
     """
 
     def __init__(self, spec: EncoderSpec, resources: Resources) -> None:
-        self.name = spec.name
+        self.name, self.n_tokenizing = spec.name, resources.n_tokenizing
         self._resources = resources
         self._tokenizer = Tokenizer(spec, "passage")
         with explain_device_errors(resources.devices[0], resources):

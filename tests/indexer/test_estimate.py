@@ -7,7 +7,9 @@ import logging
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import wikidx.indexer.estimate
@@ -64,6 +66,39 @@ def test_an_encoder_is_timed_once_and_its_rate_goes_by_tokens(monkeypatch: pytes
     long = [Passage("1", "", "nile " * 100_000)]  # one passage, of which 256 tokens are read
     cut = estimate_vectors(CorpusEstimate(1_000, 500_001, 0, long), encoder_spec("minilm"), CPU)
     assert cut.time_s == pytest.approx((small.time_s or 0) * 256 / (20 + 1 + 2), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("n_tokenizing", "tokenizing_s", "encoding_s", "expected_s", "n_warm"),
+    [
+        (0, 1.0, 5.0, 5.0, 8),  # a CPU: both take turns
+        (4, 1.0, 5.0, 4.0, 20),  # a GPU waits for nobody
+        (2, 9.0, 10.0, 4.5, 20),  # a GPU waits for the tokenising processes
+    ],
+)
+def test_on_a_gpu_the_slower_of_tokenising_and_encoding_counts(
+    n_tokenizing: int, tokenizing_s: float, encoding_s: float, expected_s: float, n_warm: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, n_encoded = [0.0], list[int]()
+    passages = [Passage(str(number), "", "text") for number in range(20)]
+
+    class Encoder:
+        def __init__(self) -> None:
+            self.n_tokenizing = n_tokenizing
+
+        def count_tokens(self, passages: list[Passage]) -> int:
+            now[0] += tokenizing_s
+            return 1_000
+
+        def encode(self, passages: list[Passage]) -> np.ndarray[Any, Any]:
+            n_encoded.append(len(passages))
+            now[0] += encoding_s
+            return np.zeros((len(passages), 7))
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    found = timing.measure_encoder(Encoder(), passages)  # type: ignore[arg-type]
+    assert found.seconds_per_token == pytest.approx(expected_s / 1_000)
+    assert n_encoded == [n_warm, 20]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"other": [1, 2, 3]}'])
