@@ -179,6 +179,13 @@ def test_no_product_has_a_matrix_that_cublas_cannot_index(monkeypatch: pytest.Mo
     assert [start for start, _ in tiles] == list(range(0, 300, 2 * BLOCK))
 
 
+def test_only_a_tile_of_less_than_a_block_is_padded() -> None:
+    """Padding copies a tile, which may have half a gigabyte."""
+    shard = shard_of("float16")
+    query = shard.split_queries(np.ones((1, 24), dtype=np.float32)).first
+    assert [(start, scores.shape[1]) for start, scores in shard.tiles([query])] == [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]
+
+
 def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> None:
     code = (
         "import numpy, torch; from wikidx.indexer.indexes.exact.gpu import load_shards;"

@@ -205,6 +205,8 @@ class DeviceShard:
         start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
         while start < len(self.vectors):
             stop = min(start + min(n_rows, most_rows), len(self.vectors))
+            if stop - start > BLOCK:
+                stop = start + _round_to_blocks(stop - start)  # the rest is a tile of its own: to be padded, a tile is copied
             yield start, stop
             start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
 
