@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
         ours = _average(runs, metric, self.bootstrap)
         is_comparable = figure is not None and ours is not None and cell.questions.source != SAMPLE
         difference = _minus(ours, figure.value) if is_comparable and figure and ours else None
-        remark = cell.missing or (_describe(runs[0], figure, metric, cell.row.prompts) if runs else "not run")
+        remark = cell.missing or (_describe(runs[0], figure, metric, cell) if runs else "not run")
         if runs and ours is None:
             remark = next((f"needs {option}" for part, option in _MODEL_METRICS.items() if part in metric), "no value")
         return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, remark)
@@ -103,17 +103,13 @@ def outcome_report(outcome: Outcome) -> Report:
     """Return the report: the paper's figures and ours, and what the runs tell besides."""
     experiment, runs, bootstrap = outcome.experiment, outcome.every_run(), outcome.bootstrap
     results = list(outcome.results())
-    facts = [("paper", f"{experiment.paper}, {experiment.table}")] if experiment.table else []
-    facts += (
-        [("the paper's models", ", ".join(f"{role}: {model}" for role, model in experiment.models.items()))] if experiment.models else []
-    )
-    facts += [("note", note) for note in experiment.notes]
     tables = [_table(dataset, [each for each in results if each.dataset == dataset], outcome) for dataset in experiment.questions]
     plots = [
         Drawing(f"{dataset}: {metric} of each row; marks: the paper's", partial(_bars, drawn, f"{dataset}, {metric}"))
         for dataset, questions in experiment.questions.items()
         for metric in questions.metrics[:1]
-        if (drawn := [each for each in results if (each.dataset, each.metric) == (dataset, metric) and each.ours is not None])
+        if metric != SERVICE
+        and (drawn := [each for each in results if (each.dataset, each.metric) == (dataset, metric) and each.ours is not None])
     ]
     sections = [Section("The paper's figures and ours", tables, plots)]
     if runs:
@@ -124,14 +120,24 @@ def outcome_report(outcome: Outcome) -> Report:
             Section("Cost", cost_tables(runs, bootstrap)),
             Section("Data issues", issue_tables(runs)),
         ]
-    return Report(f"{outcome.name}: {experiment.title}", facts, sections)
+    return Report(f"{outcome.name}: {experiment.title}", _facts(outcome), sections)
+
+
+def _facts(outcome: Outcome) -> list[tuple[str, str]]:
+    experiment = outcome.experiment
+    facts = {
+        "paper": f"{experiment.paper}, {experiment.table}" if experiment.table else "",
+        "the paper's models": ", ".join(f"{role}: {model}" for role, model in experiment.models.items()),
+        "our models": ", ".join(dict.fromkeys(run.facts.model for run in outcome.every_run())),
+    }
+    return [(label, value) for label, value in facts.items() if value] + [("note", note) for note in experiment.notes]
 
 
 def summary_report(outcome: Outcome) -> Report:
     """Return the part of the report for a terminal: the figures alone."""
     first = outcome_report(outcome).sections[0]
     tables = [table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows]) for table in first.tables]
-    return Report(f"{outcome.name}: {outcome.experiment.title}", [], [Section(first.title, tables)])
+    return Report(f"{outcome.name}: {outcome.experiment.title}", _facts(outcome), [Section(first.title, tables)])
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -194,7 +200,7 @@ def _minus(ours: Interval | Spread, figure: float) -> Interval | Spread:
     return Interval(ours.mean - figure, ours.low - figure, ours.high - figure, ours.n)
 
 
-def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, prompts: str | None) -> str:
+def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, cell: Cell) -> str:
     """Return the settings in which a run differs from the paper's; without a figure, those of the run."""
     facts = run.facts
     own = [f"LLM: {facts.model}", f"questions: {len(run.questions):,}", *([f"retriever: {facts.retriever}"] if facts.retriever else [])]
@@ -202,7 +208,8 @@ def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, promp
     with contextlib.suppress(IdxError):  # on a server, or removed since
         if facts.corpus:
             parts.append(f"passages in {facts.corpus}: {store_manifest(facts.corpus).counts['rows']:,}")
-    parts.append(f"prompts: the paper's / {f'the set {prompts}' if prompts else 'ours'}")
+    parts.append(f"questions of {cell.questions.source}")
+    parts.append(f"prompts: the paper's / {f'the set {cell.row.prompts}' if cell.row.prompts else 'ours'}")
     return "; ".join(filter(None, parts))
 
 

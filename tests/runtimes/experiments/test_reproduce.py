@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ import pytest
 from tests.runtimes.command_line import Command
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
+from wikidx.runtimes.execution import opening
+from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.experiments.jobs import locate, of_roles
 from wikidx.runtimes.llms.base import Call, Deliver, Reply
 from wikidx.runtimes.llms.scripted import ScriptedLLM
@@ -85,11 +89,12 @@ def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_
     assert "LLM: text-davinci-003 / scripted:" in rag["remark"]
     assert "questions: 3,610 test questions / 4 questions" in rag["remark"]
     assert "corpus: Wikipedia / sample" in rag["remark"]
-    assert "passages in sample: 784; prompts: the paper's / ours" in rag["remark"]
+    assert "passages in sample: 784; questions of nq-small; prompts: the paper's / ours" in rag["remark"]
     assert (genread["ours"], genread["difference"], genread["remark"]) == (None, None, "left out")
     page = (out / "report.html").read_text()
     assert "left out" in page
     assert "passages in sample: 784" in page
+    assert f"our models: scripted:{Path(model.removeprefix('scripted:')).name}" in output
     assert [line.split()[-1] for line in output.splitlines() if line.startswith("backbone closed-book  em")] == ["+70.1]"]
 
 
@@ -104,6 +109,13 @@ def test_a_repeated_command_asks_for_what_is_missing_alone(
         return run(self, batch, deliver)
 
     monkeypatch.setattr(ScriptedLLM, "run", count)
+    opened, open_services = list[Plan](), opening.open_services
+
+    def open_counted(plan: Plan, *, cache: Path) -> AbstractContextManager[Services]:
+        opened.append(plan)
+        return open_services(plan, cache=cache)
+
+    monkeypatch.setattr(opening, "open_services", open_counted)
     line = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"}))
 
     def n_asked(*more: object) -> int:
@@ -112,7 +124,9 @@ def test_a_repeated_command_asks_for_what_is_missing_alone(
         return len(calls)
 
     assert n_asked("--limit", 1) == 3
+    assert [plan.target is None for plan in opened] == [True, False]  # both runs of RAG share a searcher and the models
     assert n_asked("--limit", 1) == 0
+    assert len(opened) == 2
     predictions = tmp_path / "out" / "backbone-closed-book" / "nq" / PREDICTIONS
     predictions.write_bytes(predictions.read_bytes()[:-5])  # an interruption
     assert n_asked("--limit", 1) == 1
