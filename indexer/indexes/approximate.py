@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,7 @@ from wikidx.indexer.vectors.file import MISSING
 
 from .kinds import IndexBuild, OpenOptions
 
+LARGEST_K = 2_048  # FAISS's limit on k and on nprobe on a GPU
 _LARGEST_EF_SEARCH = 65_536
 _LARGEST_REFINE = 1_000
 _MOST_TIED = 16_384  # limit on results fetched to order ties; a corpus may repeat a passage a million times
@@ -40,46 +40,32 @@ _RESULTS_AT_ONCE = 2 << 20  # limit on results of a batch, about 60 bytes each
 RawSearch = Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """Contents of an index, from its manifest.
-
-    Attributes:
-        n_rows: rows of the corpus.
-        n_vectors: vectors in the index.
-        dim: components of a vector.
-        missing: rows without a vector, by which positions are mapped to rows; empty if the index stores row numbers.
-        parameters: search parameters of the index.
-    """
-
-    n_rows: int
-    n_vectors: int
-    dim: int
-    missing: Rows
-    parameters: Mapping[str, SearchParam]
-
-
 class ApproximateIndex:
     """An open approximate index; ``search`` is thread-safe."""
 
     def __init__(
-        self, contents: Contents, options: OpenOptions, search: RawSearch, placement: Placement, *, largest_k: int | None = None
+        self, manifest: Manifest, missing: Rows, n_vectors: int, options: OpenOptions, search: RawSearch, placement: Placement
     ) -> None:
-        """Wrap an index.
+        """Wrap an index, or a range of its rows.
 
         Args:
-            contents: the index's contents.
+            manifest: the index's manifest.
+            missing: rows without a vector, by which positions are mapped to rows; empty if the index stores row numbers.
+            n_vectors: number of vectors that are open.
             options: options of opening; they include the vectors for rescoring.
             search: (queries, k, search parameters) -> scores and positions, both (Q, k), best first; an unused slot has position -1.
-            placement: devices of ``search``.
-            largest_k: maximum number of results of ``search``; None: unlimited.
+            placement: devices of ``search``; on GPUs, it gives at most ``LARGEST_K`` results, from as many lists.
+
+        Raises:
+            ArtifactCorrupt: a parameter in the manifest is invalid.
         """
-        self._contents, self._options, self._search = contents, options, search
-        self._largest_k = largest_k
-        self.dim, self.parameters, self.placement = contents.dim, contents.parameters, placement
+        self._n_rows, self._n_vectors, self._missing = manifest.count("rows"), n_vectors, missing
+        self._options, self._search = options, search
+        self._largest_k = None if placement.devices == ("cpu",) else LARGEST_K
+        self.dim, self.parameters, self.placement = manifest.count("dim"), _read_parameters(manifest, self._largest_k), placement
 
     def __len__(self) -> int:
-        return self._contents.n_rows
+        return self._n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the k best rows for each of the (Q, dim) query vectors. Parameters that this index lacks are ignored.
@@ -93,12 +79,12 @@ class ApproximateIndex:
         queries = validate_queries(vectors, self.dim)
         settings = self._settings(params)
         refine = settings.pop("refine", 0)
-        n_results = min(k, self._contents.n_vectors)
+        n_results = min(k, self._n_vectors)
         if not len(queries) or not n_results:
             return empty_hits(len(queries), k)
         self._check_k(n_results, refine)
         search = self._search_and_rescore if refine else self._search_with_ties
-        width = min(n_results * max(1, refine), self._contents.n_vectors)
+        width = min(n_results * max(1, refine), self._n_vectors)
         parts = [search(queries[batch], n_results, width, settings) for batch in _batches(len(queries), width)]
         empty = ((0, 0), (0, k - parts[0].rows.shape[1]))
         rows, scores = (np.concatenate([part[number] for part in parts]) for number in range(2))
@@ -123,7 +109,7 @@ class ApproximateIndex:
     def _search_rows(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
         """Return the results of the raw search as rows of the corpus."""
         scores, positions = self._search(queries, k, settings)
-        rows = positions_to_rows(positions, self._contents.missing)
+        rows = positions_to_rows(positions, self._missing)
         if positions.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
             raise ArtifactCorrupt(f"'{self._options.name}' has rows outside of the {len(self):,} there are: build it again with --force")
         return Hits(rows, np.where(positions < 0, np.float32(-np.inf), scores))
@@ -134,7 +120,7 @@ class ApproximateIndex:
         If a query's last result has the k-th score, the query is searched again for four times as many results, up to ``_MOST_TIED``.
         Among more ties, the choice remains arbitrary.
         """
-        limit = min(self._contents.n_vectors, self._largest_k or self._contents.n_vectors, max(width + 1, _MOST_TIED))
+        limit = min(self._n_vectors, self._largest_k or self._n_vectors, max(width + 1, _MOST_TIED))
         width = min(width + 1, limit)
         hits = self._search_rows(queries, width, settings)
         best = merge_hits([hits], len(queries), k)
@@ -175,12 +161,8 @@ def _may_have_more_ties(hits: Hits, k: int) -> NDArray[np.bool_]:
     return may_have_more
 
 
-def read_contents(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_nprobe: int | None = None) -> Contents:
-    """Return the contents of an index, or of a range of its rows, from the manifest. ``n_vectors`` is the number of opened vectors.
-
-    Raises:
-        ArtifactCorrupt: a parameter is invalid.
-    """
+def _read_parameters(manifest: Manifest, largest_nprobe: int | None) -> Mapping[str, SearchParam]:
+    """Return the search parameters of an index; raises ``ArtifactCorrupt`` if one is invalid."""
     parameters = manifest.recipe.parameters
     largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
     search_params = dict[str, SearchParam]()
@@ -191,13 +173,7 @@ def read_contents(manifest: Manifest, missing: Rows, n_vectors: int, *, largest_
                 f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {maximum}: build it again with --force"
             )
         search_params[name] = SearchParam(default, min(maximum, largest_nprobe or maximum) if name == "nprobe" else maximum)
-    return Contents(
-        n_rows=manifest.count("rows"),
-        n_vectors=n_vectors,
-        dim=manifest.count("dim"),
-        missing=missing,
-        parameters=search_params,
-    )
+    return search_params
 
 
 def save_missing(build: IndexBuild[CorpusVectors]) -> None:

@@ -23,7 +23,7 @@ from wikidx.indexer.page_checks import CheckedFiles, save_array
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
 from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 
-from .approximate import ApproximateIndex, RawSearch, read_contents, read_missing, save_missing
+from .approximate import ApproximateIndex, read_missing, save_missing
 from .exact.cpu import CpuEngine
 from .faiss.library import load_faiss
 from .faiss.row_range import check_memory, position_range
@@ -77,7 +77,7 @@ def _open_int8(path: Path, manifest: Manifest, options: OpenOptions) -> Approxim
         hits = engine.search(np.pad(integers, ((0, 0), (0, dim % 2))).view(np.int32), k)
         return (hits.scores * steps).astype(np.float32), np.where(hits.rows < 0, hits.rows, hits.rows + rows.start)
 
-    return _open(manifest, options, search, len(rows) - len(missing), np.empty(0, dtype=np.int64))
+    return ApproximateIndex(manifest, np.empty(0, dtype=np.int64), len(rows) - len(missing), options, search, _PLACEMENT)
 
 
 def quantize_queries(scaled: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
@@ -107,7 +107,7 @@ def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> Approx
             scores[line, is_free] = -np.abs(queries[line]).sum()
         return scores, np.where(found < 0, found, found + positions.start)
 
-    return _open(manifest, options, search, len(positions), missing)
+    return ApproximateIndex(manifest, missing, len(positions), options, search, _PLACEMENT)
 
 
 def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -119,10 +119,6 @@ def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no 
     index.is_trained = True
     index.add_sa_codes(codes)
     return faiss.IndexPQFastScan(index)
-
-
-def _open(manifest: Manifest, options: OpenOptions, search: RawSearch, n_vectors: int, missing: Rows) -> ApproximateIndex:
-    return ApproximateIndex(read_contents(manifest, missing, n_vectors), options, search, _PLACEMENT)
 
 
 INT8 = IndexKind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,15 +10,13 @@ import numpy as np
 import pytest
 
 from tests.indexer.made_vectors import clustered
-from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
+from tests.indexer.test_faiss import DIM, NOTHING, N, corpus_vectors, write
 from wikidx.corpora.errors import IdxError, InputError
-from wikidx.indexer.base import Hits, SearchParam
-from wikidx.indexer.indexes.approximate import ApproximateIndex, Contents
+from wikidx.indexer.base import Hits, Placement
+from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
-from wikidx.indexer.indexes.faiss.cpu import ONLY_CPU
 from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
-    LARGEST_K,
     _choose_gpus,
     _divide_lists,
     _gpu_errors,
@@ -171,15 +170,14 @@ def test_shares_are_consecutive_and_equal() -> None:
 
 @pytest.mark.parametrize(("k", "refine", "asked"), [(LARGEST_K + 1, 0, "k 2,049: FAISS"), (1000, 3, "k 1,000 with refine 3: FAISS")])
 def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked: str) -> None:
-    contents = Contents(
-        n_rows=9999, n_vectors=9999, dim=2, missing=np.empty(0, dtype=np.int64), parameters={"refine": SearchParam(refine, 1000)}
-    )
+    recipe = dataclasses.replace(NOTHING.recipe, parameters={"refine": refine})
     index = ApproximateIndex(
-        contents,
+        dataclasses.replace(NOTHING, recipe=recipe, counts={"rows": 9999, "dim": 2}),
+        np.empty(0, dtype=np.int64),
+        9999,
         OpenOptions(name="e-ivfpq", encoder="e"),
         lambda queries, k, params: pytest.fail("searched"),
-        ONLY_CPU,
-        largest_k=LARGEST_K,
+        Placement(("cuda:0",), "as told"),
     )
     with pytest.raises(InputError, match=rf"^{asked} finds at most 2,048 on a GPU; exact search \('e'\) has no such limit"):
         index.search(np.zeros((1, 2), dtype=np.float32), k)

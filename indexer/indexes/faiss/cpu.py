@@ -16,7 +16,7 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex, read_contents, read_missing
+from wikidx.indexer.indexes.approximate import ApproximateIndex, read_missing
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
@@ -42,7 +42,7 @@ def open_flat(path: Path, manifest: Manifest, options: OpenOptions) -> Approxima
         scores, positions = index.search(queries, k)
         return scores, np.where(positions < 0, positions, positions + first_position)
 
-    return ApproximateIndex(read_contents(manifest, missing, index.ntotal), options, search, ONLY_CPU)
+    return ApproximateIndex(manifest, missing, index.ntotal, options, search, ONLY_CPU)
 
 
 def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> ApproximateIndex:
@@ -52,16 +52,16 @@ def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Pl
     if is_pq or options.rows is not None:  # opening reads the whole file
         file.check_all()
     mapped = map_ivf(path, manifest, options)
-    contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal)
+    no_rows = np.empty(0, dtype=np.int64)
     if options.rows is None and not is_pq:
-        return ApproximateIndex(contents, options, _search_lists(mapped, file), placement)
+        return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, _search_lists(mapped, file), placement)
     index = _to_fast_scan(path, mapped) if is_pq else mapped
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"]))
         return scores, rows
 
-    return ApproximateIndex(contents, options, search, placement)
+    return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, search, placement)
 
 
 def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
@@ -116,7 +116,7 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> Approxima
         scores, positions = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
         return scores, positions
 
-    return ApproximateIndex(read_contents(manifest, read_missing(path, manifest), index.ntotal), options, search, ONLY_CPU)
+    return ApproximateIndex(manifest, read_missing(path, manifest), index.ntotal, options, search, ONLY_CPU)
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types

@@ -21,7 +21,7 @@ from wikidx.corpora.errors import IdxError, MissingExtraError
 from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex, read_contents
+from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
@@ -31,7 +31,6 @@ from . import cpu as faiss_cpu
 from .library import INDEX_FILE, load_faiss, reason
 from .row_range import copy_without_lists
 
-LARGEST_K = 2_048  # FAISS's limit on k and on nprobe on a GPU
 _WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
 _LIST_MULTIPLE = 32
@@ -61,8 +60,8 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
     CheckedFiles(path, manifest)[INDEX_FILE].check_all()
     with _gpu_errors(options.name):
         searches = [_copy_ivf(select_lists(mapped, lists), gpu) for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)]
-    contents = read_contents(manifest, np.empty(0, dtype=np.int64), mapped.ntotal, largest_nprobe=LARGEST_K)
-    return ApproximateIndex(contents, options, _GpuWorkers(options.name, searches).search, placement, largest_k=LARGEST_K)
+    workers, no_rows = _GpuWorkers(options.name, searches), np.empty(0, dtype=np.int64)
+    return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, workers.search, placement)
 
 
 def list_bytes(sizes: Sequence[int], code_bytes: int) -> int:
