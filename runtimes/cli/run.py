@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -116,7 +115,7 @@ def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool)
                 "degraded": [{"questions": n, "rule": fallback} for n, fallback in degraded],
                 "models": summary.models,
                 "yes_no": yes_no,
-                "cost": dataclasses.asdict(summary.cost),
+                "cost": summary.cost._asdict(),
                 "seconds": round(summary.seconds, 3),
             }
         )

@@ -168,7 +168,7 @@ def _report(manifest: Mapping[str, Any], summary: RunSummary, out: Path, *, as_j
     from wikidx.runtimes.training.pipeline import LEAKS
 
     if as_json:
-        print_json({**manifest, "out": str(out), "cost": dataclasses.asdict(summary.cost)})
+        print_json({**manifest, "out": str(out), "cost": summary.cost._asdict()})
     else:
         for file_kind, tally in manifest["counts"].items():
             dropped = "".join(f"; {n:,} {rule}" for rule, n in tally["dropped"].items() if n)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
@@ -48,9 +48,8 @@ class Step(Outcome):
     request: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Cost of a question. Requests shared with other questions count in full.
+class Cost(NamedTuple):
+    """Cost of a question, or of several. Requests shared with other questions count in full.
 
     Attributes:
         calls: number of calls of language models.
@@ -63,12 +62,6 @@ class Cost:
     completion_tokens: int = 0
     searches: int = 0
     queries: int = 0
-
-    @classmethod
-    def total(cls, costs: Iterable[Cost]) -> Cost:
-        """Return the total cost of several questions."""
-        every = list(costs)
-        return cls(**{field: sum(getattr(cost, field) for cost in every) for field in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +146,7 @@ def prediction_to_json(prediction: Prediction, *, with_steps: bool = True) -> di
         "passages": [passage._asdict() for passage in prediction.passages],
         "detail": dict(prediction.detail),
         "degraded": prediction.degraded,
-        "cost": {**asdict(prediction.cost), "depth": prediction.depth},
+        "cost": {**prediction.cost._asdict(), "depth": prediction.depth},
         "timing": {
             "seconds": prediction.seconds,
             "service": sum(step.seconds for step in prediction.steps if not step.is_reused),

@@ -129,18 +129,18 @@ class ResumableRun(NamedTuple):
         if n_done:
             logger.info("asked before: %s of %s questions", f"{n_done:,}", f"{len(known):,}")
         progress(n_done, len(known))
-        costs, degraded, masses = list[Cost](), list[str](), list[float]()
+        cost, degraded, masses = Cost(), list[str](), list[float]()
         for prediction in self._answer(todo, services, in_flight):
             record = prediction_to_json(prediction, with_steps=self.options.with_steps)
             log.append({**record, "golden_answers": known[prediction.id].golden_answers})
-            costs.append(prediction.cost)
+            cost = Cost(*map(sum, zip(cost, prediction.cost, strict=True)))
             degraded += prediction.degraded
             masses += prediction.yes_no_masses
             log.models.update(prediction.models)
             n_done += 1
             progress(n_done, len(known))
         errors = [error for name in known if (error := log.done[name]) is not None]
-        return RunSummary(settings, errors, Cost.total(costs), degraded, sorted(log.models), masses, time.monotonic() - started)
+        return RunSummary(settings, errors, cost, degraded, sorted(log.models), masses, time.monotonic() - started)
 
     def _answer(self, todo: Set[str], services: Services, in_flight: int) -> Iterator[Prediction]:
         for method, questions in self.batches:

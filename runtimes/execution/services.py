@@ -101,7 +101,10 @@ class Dispatcher:
             if isinstance(served, BaseException):
                 raise served
             for key, outcome in served:
-                self._remember(key, outcome)
+                if outcome.error is None and type(key) is not object:
+                    self._recent[key] = outcome
+                    if len(self._recent) > _MAX_RECENT:
+                        self._recent.popitem(last=False)
                 first, *others = self._waiting.pop(key)
                 outcomes += [(first, outcome), *((other, dataclasses.replace(outcome, is_reused=True)) for other in others)]
         return outcomes
@@ -116,12 +119,6 @@ class Dispatcher:
         """Stop the threads after their current calls; return immediately."""
         for queue in self._queues.values():
             queue.close()
-
-    def _remember(self, key: Hashable, outcome: Outcome) -> None:
-        if outcome.error is None and type(key) is not object:
-            self._recent[key] = outcome
-            if len(self._recent) > _MAX_RECENT:
-                self._recent.popitem(last=False)
 
     def _key(self, request: Request) -> Hashable:
         """Return the key that equal requests share; a request whose result must not be reused has an object of its own."""
