@@ -22,7 +22,13 @@ T = TypeVar("T")
 
 
 def parse_assignments(
-    type_: type[T], assignments: Sequence[str], *, noun: str, base: Mapping[str, Any] | None = None, excluded: Collection[str] = ()
+    type_: type[T],
+    assignments: Sequence[str],
+    *,
+    noun: str,
+    base: Mapping[str, Any] | None = None,
+    excluded: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
 ) -> T:
     """Create options from assignments.
 
@@ -32,6 +38,7 @@ def parse_assignments(
         noun: word for a field in messages, such as "option".
         base: values of fields that no assignment sets.
         excluded: fields that assignments may not set.
+        renamed: earlier names of fields, or assignments of them -> their names now, for messages.
 
     Raises:
         InputError: an assignment is not ``NAME=VALUE``, a value is invalid, or a field is set twice.
@@ -44,6 +51,9 @@ def parse_assignments(
         name, equals, text = assignment.partition("=")
         if not equals:
             raise InputError(f"{assignment!r} sets no {noun}: write NAME=VALUE")
+        old = next((text for text in (assignment, name) if text in (renamed or {})), None)
+        if old is not None and (now := (renamed or {})[old]).partition("=")[0] in names:
+            raise InputError(f"the {noun} '{old}' is '{now}' now")
         if name not in names:
             raise unknown_name_error(noun, name, names)
         if name in values:

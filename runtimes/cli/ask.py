@@ -46,7 +46,7 @@ def ask(
         return
     chosen: Method = find_method(method)
     if question is None:
-        _explain(replace_prompts(chosen, plan_options, n_shots=0), as_json=as_json)
+        _explain(replace_prompts(chosen, plan_options, None), as_json=as_json)
         return
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")

@@ -179,6 +179,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
+    from wikidx.runtimes.methods.base import RENAMED
 
     given = SearchTarget(
         corpus=options.corpus or "",
@@ -190,9 +191,9 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     )
     target = resolve_target(method, options.preset, given, options.search or ())
     check_device(options.device)
-    method_options = parse_assignments(method.options, options.assignments or (), noun="option", base=base)
+    method_options = parse_assignments(method.options, options.assignments or (), noun="option", base=base, renamed=RENAMED)
     plan = Plan(
-        method=replace_prompts(method, options, n_shots=getattr(method_options, "shots", 0)),
+        method=replace_prompts(method, options, method_options),
         options=method_options,
         llms=options.llm or (),
         llm_options=options.llm_option or (),
@@ -216,16 +217,18 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     return plan
 
 
-def replace_prompts(method: Method, options: PlanOptions, *, n_shots: int) -> Method:
-    """Return the method with the prompts and the ``n_shots`` drawn demonstrations that the options request.
+def replace_prompts(method: Method, options: PlanOptions, method_options: Any) -> Method:  # noqa: ANN401 - of any method
+    """Return the method with the prompts that the options request, and with drawn demonstrations in the form of the method's options.
 
     Raises:
         InputError, UnknownNameError: the prompts do not suit the method, or too few questions have answers.
     """
     from wikidx.corpora.errors import InputError
+    from wikidx.runtimes.methods.forms import SHORT, gold_answer
     from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
     from wikidx.runtimes.questions import find_questions, sample
 
+    n_shots, form = getattr(method_options, "shots", 0), getattr(method_options, "form", SHORT)
     if options.prompts is None and options.shots_from is None:
         return method
     files = {} if options.prompts is None else read_prompt_set(method.name, options.prompts)
@@ -235,7 +238,7 @@ def replace_prompts(method: Method, options: PlanOptions, *, n_shots: int) -> Me
             f"{options.shots_from} has {len(answered)} questions with answers, not {max(n_shots, 1)}: ask for fewer demonstrations"
         )
     drawn = sample(answered, n_shots, options.shots_seed) if n_shots and answered else answered[:1]
-    return with_prompts(method, files, [(item.text, item.golden_answers[0]) for item in drawn])
+    return with_prompts(method, files, [(item.text, gold_answer(item, form)) for item in drawn])
 
 
 @contextlib.contextmanager

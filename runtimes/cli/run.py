@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +34,7 @@ from .screen import note, pluralize, print_json, print_line
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.resumable import ResumableRun, RunSummary
     from wikidx.runtimes.methods.base import Method
+    from wikidx.runtimes.questions import Question
 
 _SHOWN_REASONS = 5
 _SHOWN_CHARACTERS = 200
@@ -68,8 +69,8 @@ def run(
     chosen: Method = find_method(method)
     all_questions = question_options.read(questions)
     assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
-    texts = chosen.question_texts(assigned, [question.text for question in all_questions])
-    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=texts)
+    base = options_of_questions(chosen, all_questions, assigned)
+    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=base)
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
     job = answering_run(plan, all_questions, question_options.selection(), options, limit=limit)
     if dry_run:
@@ -79,6 +80,19 @@ def run(
     with exit_on_interrupt(), show_steps() as step:
         summary = job.run(out, cache=cache, source=source, progress=step(chosen.name, "questions"))
     _report(job, summary, out, as_json=as_json)
+
+
+def options_of_questions(method: Method, questions: Sequence[Question], assigned: Collection[str]) -> dict[str, Any]:
+    """Return the values of options that follow from a file's questions, unless they are assigned; a line names a form that is not short."""
+    from wikidx.runtimes.methods.base import list_options
+    from wikidx.runtimes.methods.forms import FORMS, SHORT, form_of
+
+    texts = method.question_texts(assigned, [question.text for question in questions])
+    form = form_of(questions)
+    if form == SHORT or "form" in assigned or "form" not in {option.name for option in list_options(method.options())}:
+        return texts
+    note(f"the questions take the form {form}: {FORMS[form].description}")
+    return {**texts, "form": form}
 
 
 def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 base             Method, options, Answer          requests       the requests, and functions that yield them
 templates        prompts from text files          prompts/       the text files, one folder per method
-prompt_sets      replaced prompts and demonstrations
+forms            forms of answers             prompt_sets      replaced prompts and demonstrations
 sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists
 written_answers  answers in generated texts       sub_questions  parsing of lists of sub-questions
 asking_again     a second request for a field that a JSON reply lacks

@@ -19,6 +19,9 @@ from .templates import OWN_PROMPTS, Origin, Prompts
 
 T = TypeVar("T")
 
+RENAMED = {"answer_form": "form", "task": "form", "form=answer": "output=answer", "form=cot": "output=cot"}
+"""Earlier names of options, and of their values -> the names now."""
+
 
 class Answer(NamedTuple):
     """The result of a method.
@@ -44,7 +47,7 @@ def option(default: T, origin: Origin, description: str, *, minimum: float = 0, 
         minimum: the smallest value of a numeric option.
         maximum: the largest value of a numeric option; None: unbounded.
     """
-    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
     bounds: dict[str, Any] = {"ge": minimum, "le": maximum} if is_number else {}
     return cast("T", Field(default, description=description, json_schema_extra={"origin": origin}, **bounds))
 

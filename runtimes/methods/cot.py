@@ -12,10 +12,11 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding, Message
 
 from .base import Answer, Method, option
+from .forms import LineFormName, describe_forms
 from .model_output import first_line
 from .requests import Run, generate
 from .templates import load_template
-from .written_answers import parse_draft
+from .written_answers import answer_in_form, parse_draft
 
 _CONCLUSION = "So the answer is:"
 
@@ -29,6 +30,7 @@ class CotOptions:
         "paper",
         "one: one call reasons and answers; two: a second call extracts the answer from the reasoning (zero-shot, no demonstrations)",
     )
+    form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     shots: int = option(4, "paper, open", "number of demonstrations, with calls=one; the paper shows several")
     max_tokens: int = option(256, "ours", "maximum number of tokens of the reasoning, including its answer", minimum=1)
     answer_tokens: int = option(32, "ours", "maximum number of tokens of the answer, with calls=two", minimum=1)
@@ -42,16 +44,16 @@ def cot(question: str, options: CotOptions) -> Run[Answer]:
     """
     reasoning = Decoding(max_tokens=options.max_tokens)
     if options.calls == "one":
-        output = yield from generate(load_template("cot", "answer")(question=question, shots=options.shots), reasoning)
+        output = yield from generate(load_template("cot", "answer", options.form)(question=question, shots=options.shots), reasoning)
         draft = parse_draft(output, "cot")
-        return Answer(draft.answer, (), {"reasoning": draft.text, "parse_ok": draft.parse_ok})
-    prompt = load_template("cot", "reason")(question=question)
+        return answer_in_form(draft, options.form, reasoning=draft.text)
+    prompt = load_template("cot", "reason", options.form)(question=question)
     reasons = (yield from generate(prompt, reasoning)).text.strip()
     conclusion = Message("assistant", f"{prompt[-1].content} {reasons}\n{_CONCLUSION}")
     output = yield from generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
     draft = parse_draft(output, "cot")
     answer = draft.answer if draft.parse_ok else first_line(output.text)
-    return Answer(answer, (), {"reasoning": reasons, "parse_ok": bool(reasons and answer)})
+    return answer_in_form(draft._replace(answer=answer, parse_ok=bool(reasons and answer)), options.form, reasoning=reasons)
 
 
 METHOD = Method(

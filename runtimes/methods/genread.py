@@ -7,32 +7,42 @@ prompts are zero-shot.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
+from .forms import FORMS, FormName, LineFormName, describe_forms
 from .requests import Run, generate, sample
 from .templates import Blocks, load_template
-from .written_answers import parse_answer
+from .written_answers import answer_in_form, parse_answer
+
+_BRIEF_TOKENS = 10  # of an answer or a label, as in the authors' code
 
 
 @options
 class GenReadOptions:
     """Options of GenRead."""
 
+    form: FormName = option("short", "ours", describe_forms(FormName))
     documents: int = option(1, "paper", "number of generated documents; one is decoded greedily, several are sampled", minimum=1)
     temperature: float = option(1.0, "ours", "temperature of several documents", minimum=0.01, maximum=100)
     top_p: float = option(0.95, "ours", "top_p of several documents (nucleus sampling)", minimum=0.01, maximum=1)
     document_tokens: int = option(300, "paper", "maximum number of tokens of a document", minimum=1)
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
-    max_tokens: int = option(10, "authors' code", "maximum number of tokens of the answer", minimum=1)
+    max_tokens: int | None = option(
+        None,
+        "authors' code",
+        "maximum number of tokens of the answer; none: 10; dialogue: 50 (the authors' numbers); sentence: 256; long: 300",
+        minimum=1,
+    )
 
 
 def genread(question: str, options: GenReadOptions) -> Run[Answer]:
     """Answer from documents that the model generates. Blank and duplicate documents are left out."""
-    prompt = load_template("genread", "document")(question=question, shots=options.shots)
+    prompt = load_template("genread", "document", options.form)(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
@@ -41,9 +51,12 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
         if gen.text.strip():
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())
-    reading = load_template("genread", "answer")(documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots)
-    draft = parse_answer((yield from generate(reading, Decoding(max_tokens=options.max_tokens))))
-    return Answer(draft.answer, (), {"documents": list(documents), "parse_ok": bool(documents) and draft.parse_ok})
+    reading = load_template("genread", "answer", options.form)(
+        documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots
+    )
+    default = _BRIEF_TOKENS if options.form in get_args(LineFormName) else FORMS[options.form].max_tokens
+    draft = parse_answer((yield from generate(reading, Decoding(max_tokens=options.max_tokens or default))))
+    return answer_in_form(draft, options.form, documents=list(documents), parse_ok=bool(documents))
 
 
 METHOD = Method(

@@ -17,10 +17,11 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .base import Answer, Method, Preset, option
+from .forms import LineFormName, describe_forms
 from .requests import Run, generate, label_trace, note, retrieve
 from .sentences import normalize_words, split_sentences
 from .templates import format_passages, load_template
-from .written_answers import Draft, parse_draft
+from .written_answers import Draft, answer_in_form, parse_draft
 
 # as in the authors' code:
 _CONCLUDES = re.compile(r"(?:(?:thus|so)[ ,]|that is,|therefore|hence)|.*\d [+-] \d[\d,.]* = \d", re.IGNORECASE)
@@ -32,6 +33,7 @@ _SIMILAR = 0.9  # minimum similarity of the titles and of the texts of two passa
 class IrcotOptions:
     """Options of IRCoT."""
 
+    form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     k: int = option(6, "paper", "number of passages per search; the paper tries 2, 4, 6 and 8", minimum=1)
     max_passages: int = option(15, "paper", "maximum number of collected passages", minimum=1)
     passage_words: int = option(350, "authors' code", "maximum number of words of a passage in the prompt; 0: no limit")
@@ -99,9 +101,8 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
         "queries": chain.queries,
         "stop_reason": stop_reason,
         "reader": answer.text,
-        "parse_ok": answer.parse_ok,
     }
-    return Answer(answer.answer, tuple(chain.passages), detail)
+    return answer_in_form(answer, options.form, tuple(chain.passages), **detail)
 
 
 def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
@@ -148,7 +149,7 @@ def _read(chain: _Chain, options: IrcotOptions) -> Run[Draft]:
 
 
 def _prompt(name: str, chain: _Chain, options: IrcotOptions) -> Chat:
-    return load_template("ircot", name)(
+    return load_template("ircot", name, options.form)(
         passages=format_passages(_shorten(chain.passages, options)), question=chain.question, shots=options.shots
     )
 

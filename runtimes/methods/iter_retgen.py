@@ -1,7 +1,7 @@
 """Iter-RetGen: retrieve with the question and the previous round's output, answer from the passages, and repeat.
 
 Shao et al., Enhancing Retrieval-Augmented Large Language Models with Iterative Retrieval-Generation Synergy, 2023 (arXiv 2305.15294).
-A single round is retrieve-then-read, with a chain of thought if ``form`` is "cot".
+A single round is retrieve-then-read, with a chain of thought if ``output`` is "cot".
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, Preset, option
+from .forms import LineFormName, describe_forms
 from .requests import Run, generate, label_trace, retrieve
 from .templates import format_passages, load_template
-from .written_answers import Draft, parse_draft
+from .written_answers import Draft, answer_in_form, parse_draft
 
 
 @options
@@ -24,7 +25,8 @@ class IterRetGenOptions:
 
     rounds: int = option(3, "paper", "number of rounds of retrieval and answering, as in RA-ISF's comparison", minimum=1)
     k: int = option(5, "paper", "number of passages per round; each round replaces the passages of the previous one", minimum=1)
-    form: Literal["cot", "answer"] = option(
+    form: LineFormName = option("short", "ours", describe_forms(LineFormName))
+    output: Literal["cot", "answer"] = option(
         "cot", "paper", "output; cot: a chain of thought that ends with the answer; answer: the answer alone"
     )
     query: Literal["text", "answer"] = option(
@@ -45,14 +47,16 @@ def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
             {"query": query, "passages": [passage.id for passage in passages], "output": output.text, "parse_ok": output.parse_ok}
         )
         query = " ".join(f"{output.text if options.query == 'text' else output.answer} {question}".split())
-    return Answer(output.answer, passages, {"rounds": rounds, "parse_ok": output.parse_ok})
+    return answer_in_form(output, options.form, passages, rounds=rounds)
 
 
 def _round(question: str, query: str, options: IterRetGenOptions) -> Run[tuple[tuple[Passage, ...], Draft]]:
     passages = yield from retrieve(query, options.k)
-    prompt = load_template("iter_retgen", options.form)(passages=format_passages(passages), question=question, shots=options.shots)
+    prompt = load_template("iter_retgen", options.output, options.form)(
+        passages=format_passages(passages), question=question, shots=options.shots
+    )
     output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
-    return passages, parse_draft(output, options.form)
+    return passages, parse_draft(output, options.output)
 
 
 METHOD = Method(
@@ -62,6 +66,6 @@ METHOD = Method(
     roles=("answer",),
     options=IterRetGenOptions,
     run=iter_retgen,
-    demonstrated=lambda options: ("answer",) if options.form == "answer" else (),
+    demonstrated=lambda options: ("answer",) if options.output == "answer" else (),
     presets={"default": Preset(corpus="wiki2018", retriever="contriever")},
 )

@@ -11,17 +11,19 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
+from .forms import SHORT, LineFormName, describe_forms
 from .requests import Run, generate, label_trace
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import load_template
-from .written_answers import Draft, parse_answer
+from .written_answers import Draft, answer_in_form, parse_answer
 
 
 @options
 class LeastToMostOptions:
     """Options of least-to-most prompting."""
 
+    form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     max_sub_questions: int = option(5, "ours", "maximum number of sub-questions, without the question itself; further ones are ignored")
     shots: int = option(4, "paper, open", "number of demonstrations in each prompt; the paper shows several")
     max_tokens: int = option(256, "ours", "maximum number of tokens of an answer", minimum=1)
@@ -39,19 +41,21 @@ def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
     sub_questions = [part.text for part in parsed if normalize_words(part.text) != normalize_words(question)][: options.max_sub_questions]
     answered: list[tuple[str, Draft]] = []
     for number, sub_question in enumerate(sub_questions, 1):
-        answered.append((sub_question, (yield from label_trace(f"sub-question {number}", _answer_one(sub_question, answered, options)))))
-    final = yield from _answer_one(question, answered, options)
+        answered.append(
+            (sub_question, (yield from label_trace(f"sub-question {number}", _answer_one(sub_question, answered, SHORT, options))))
+        )
+    final = yield from _answer_one(question, answered, options.form, options)
     solved = [{"question": sub_question, "answer": draft.answer} for sub_question, draft in answered]
-    parse_ok = bool(parsed) and all(draft.parse_ok for draft in (final, *(draft for _, draft in answered)))
-    return Answer(final.answer, (), {"sub_questions": solved, "parse_ok": parse_ok})
+    parse_ok = bool(parsed) and all(draft.parse_ok for _, draft in answered)
+    return answer_in_form(final, options.form, sub_questions=solved, parse_ok=parse_ok)
 
 
-def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], options: LeastToMostOptions) -> Run[Draft]:
-    """Answer a question. The prompt contains the earlier parts and answers; a blank answer is shown as "unknown"."""
+def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], form: str, options: LeastToMostOptions) -> Run[Draft]:
+    """Answer a question in a form. The prompt contains the earlier parts and answers; a blank answer is shown as "unknown"."""
     earlier = "\n".join(
         f"{number}. {sub_question}\nAnswer: {draft.answer or 'unknown'}" for number, (sub_question, draft) in enumerate(answered, 1)
     )
-    prompt = load_template("least_to_most", "answer")(earlier=earlier or "(none)", question=question, shots=options.shots)
+    prompt = load_template("least_to_most", "answer", form)(earlier=earlier or "(none)", question=question, shots=options.shots)
     return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
 
 

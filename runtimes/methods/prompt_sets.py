@@ -15,12 +15,15 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.registry import unknown_name_error
 
-from .base import Answer, Method
+from .base import Answer, Method, list_options
+from .forms import FORMS, SHORT
 from .requests import Run, gather, label_trace, retrieve
 from .templates import (
+    FORMS_FOLDER,
     SHOTS,
     TEXT,
     Prompts,
+    fill_slots,
     format_passages,
     load_template,
     make_template,
@@ -55,15 +58,16 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
     sets = prompt_sets(method)
     folder = prompt_folder(method) / name if name in sets else Path(name)
     if not folder.is_dir():
-        known = f"its prompt sets are {', '.join(sets)}" if sets else "it has no prompt sets"
-        raise InputError(f"there is no folder {name} with prompts for '{method}', and {known}")
+        has = f"its prompt sets are {', '.join(sets)}" if sets else "it has no prompt sets"
+        raise InputError(f"there is no folder {name} with prompts for '{method}', and {has}")
     packaged = packaged_prompts(method)
+    known = sorted({*packaged, *(_with_suffix(file, form) for file in packaged if file.endswith(TEXT) for form in ("", *FORMS))})
     files = dict[str, str]()
     for file in folder.iterdir():
         if not file.is_file() or file.name.startswith("."):
             continue
-        if file.name not in packaged:
-            raise unknown_name_error(f"prompt of '{method}'", file.name, packaged)
+        if file.name not in known:
+            raise unknown_name_error(f"prompt of '{method}'", file.name, known)
         try:
             files[file.name] = file.read_bytes().decode()
         except UnicodeDecodeError as error:
@@ -78,6 +82,12 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
     return {f"{method}/{file_name}": content for file_name, content in sorted(files.items())}
 
 
+def _with_suffix(file: str, form: str) -> str:
+    """Return the name of a prompt's file of demonstrations, of all forms or of one."""
+    name = file.removesuffix(TEXT)
+    return f"{name}.{form}{SHOTS}" if form else name + SHOTS
+
+
 def _check_file(method: str, file: str, files: Mapping[str, str]) -> None:
     """Check a prompt file, with the demonstrations that are shown with it, against the method's own.
 
@@ -89,9 +99,11 @@ def _check_file(method: str, file: str, files: Mapping[str, str]) -> None:
         if _shape(json.loads(files[file])) != _shape(json.loads(packaged[file])):
             raise ValueError(f"it has other names than the {file} of '{method}'")
         return
-    name = file.removesuffix(SHOTS).removesuffix(TEXT)
-    made = make_template(f"{method}/{name}", files[name + TEXT], files.get(name + SHOTS, ""))
-    own = make_template(made.name, packaged[name + TEXT], "")
+    of_form = file.removesuffix(SHOTS).removesuffix(TEXT)
+    name, _, form = of_form.partition(".")
+    text = of_form + TEXT if of_form + TEXT in files else name + TEXT
+    made = make_template(f"{method}/{name}", fill_slots(files[text], form or SHORT), files.get(of_form + SHOTS, ""))
+    own = make_template(made.name, fill_slots(packaged[text], form or SHORT), "")
     if lacking := sorted(own.fields - made.fields):
         raise ValueError(f"the placeholder {{{lacking[0]}}} is missing")
     if unknown := sorted(made.fields - own.fields):
@@ -100,7 +112,7 @@ def _check_file(method: str, file: str, files: Mapping[str, str]) -> None:
     for number, shot in enumerate(shots, 1):
         values = {*made.user_fields, "output"}
         if not isinstance(shot, dict) or not values <= set(shot) or not all(isinstance(shot[value], str) for value in values):
-            raise ValueError(f"demonstration {number} of {name + SHOTS} needs a text for each of {', '.join(sorted(values))}")
+            raise ValueError(f"demonstration {number} of {of_form + SHOTS} needs a text for each of {', '.join(sorted(values))}")
 
 
 def _shape(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -143,10 +155,9 @@ def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any)
     if any("passages" in template.user_fields for template in templates):
         found = yield from label_trace("demonstrations", gather(retrieve(question, options.k) for question, _ in drawn))
         passages = [str(format_passages(each)) for each in found]
-    form = load_template(method.name, f"form_{options.answer_form}").turns[0][1] if hasattr(options, "answer_form") else ""
     content = "\n".join(
         json.dumps(
-            {"question": question, "passages": each, "earlier": "(none)", "form": form, "output": answer},
+            {"question": question, "passages": each, "earlier": "(none)", "output": answer},
             ensure_ascii=False,
             sort_keys=True,
         )
@@ -156,10 +167,12 @@ def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any)
 
 
 def list_prompts(method: Method) -> Iterator[PromptFile]:
-    """Yield the prompt files of a method with their origins, in the order of their names."""
+    """Yield the prompt files of a method, and those of the forms of answers, with their origins."""
     files = {f"{method.name}/{file}": content for file, content in packaged_prompts(method.name).items()}
+    if any(each.name == "form" for each in list_options(method.options())):
+        files |= {f"{FORMS_FOLDER}/{file}": content for file, content in packaged_prompts(FORMS_FOLDER).items()}
     for path, content in sorted({**files, **method.prompts.files}.items()):
-        name = path.partition("/")[2]
+        name = path.removeprefix(f"{method.name}/")
         if name.endswith(SHOTS):
             origin, shots = parse_shots(content)
             yield PromptFile(name, origin, len(shots))

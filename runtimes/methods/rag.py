@@ -6,26 +6,28 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
+from .forms import FORMS, FormName, describe_forms
 from .requests import Run, generate, retrieve
 from .templates import format_passages, load_template
-from .written_answers import parse_answer
+from .written_answers import answer_in_form, parse_answer
 
 
 @options
 class RagOptions:
     """Options of retrieve-then-read."""
 
+    form: FormName = option("short", "ours", describe_forms(FormName))
     k: int = option(5, "ours", "number of passages", minimum=1)
     shots: int = option(0, "ours", "number of demonstrations in the prompt")
-    max_tokens: int = option(256, "ours", "maximum number of tokens of the answer", minimum=1)
+    max_tokens: int | None = option(None, "ours", "maximum number of tokens of the answer; none: 256; long: 300; dialogue: 50", minimum=1)
 
 
 def rag(question: str, options: RagOptions) -> Run[Answer]:
     """Retrieve passages with the question, and answer from them."""
     passages = yield from retrieve(question, options.k)
-    prompt = load_template("rag", "answer")(passages=format_passages(passages), question=question, shots=options.shots)
-    draft = parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
-    return Answer(draft.answer, passages, {"parse_ok": draft.parse_ok})
+    prompt = load_template("rag", "answer", options.form)(passages=format_passages(passages), question=question, shots=options.shots)
+    decoding = Decoding(max_tokens=options.max_tokens or FORMS[options.form].max_tokens)
+    return answer_in_form(parse_answer((yield from generate(prompt, decoding))), options.form, passages)
 
 
 METHOD = Method(

@@ -21,6 +21,7 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
 
 from .base import Answer, Method, Preset, option
+from .forms import FORMS, LineFormName, describe_forms
 from .model_output import first_line
 from .requests import Run, generate, label_trace, look_up_title, retrieve
 from .sentences import normalize_words, sentence_spans
@@ -37,6 +38,7 @@ _MAX_INVALID = 150  # maximum number of characters of an invalid action in the p
 class ReactOptions:
     """Options of ReAct."""
 
+    form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     max_steps: int = option(7, "paper", "maximum number of steps; a step has a thought, an action and an observation", minimum=1)
     at_limit: Literal["empty", "answer"] = option(
         "empty",
@@ -47,7 +49,9 @@ class ReactOptions:
     similar_titles: int = option(5, "paper", "maximum number of similar titles that Search lists if there is no page", minimum=1)
     k: int = option(20, "ours", "number of retrieved passages whose titles count as similar", minimum=1)
     fold_titles: bool = option(True, "ours", "open the page of a similar title that differs only in case and punctuation")
-    shots: int = option(6, "paper", "number of demonstrations in the prompt; the number is the paper's, the demonstrations are not")
+    shots: int = option(
+        6, "paper", "number of demonstrations in the prompt; the number is the paper's, the demonstrations are not; form=fever has 3"
+    )
     max_tokens: int = option(100, "authors' code", "maximum number of tokens of a thought and its action", minimum=1)
 
 
@@ -102,7 +106,7 @@ class _Reading:
 
 def react(question: str, options: ReactOptions) -> Run[Answer]:
     """Run steps until Finish or the step limit. The answer's ``detail`` records every step."""
-    instructions = load_template("react", "solve")(question=question, shots=options.shots)
+    instructions = load_template("react", "solve", options.form)(question=question, shots=options.shots)
     reading, steps = _Reading(), list[_Step]()
     answer: str | None = None
     while answer is None and len(steps) < options.max_steps:
@@ -112,13 +116,14 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
     if not is_finished and options.at_limit == "answer":
         answer = yield from label_trace("last step", _force_answer(instructions, steps, options))
     n_malformed = sum(not step.well_formed for step in steps)
+    final = FORMS[options.form].read(answer or "", 0)
     detail = {
         "steps": [{name: value for name, value in step._asdict().items() if name != "answer"} for step in steps],
         "stop_reason": "finish" if is_finished else "max_steps",
         "n_malformed": n_malformed,
-        "parse_ok": bool(answer) and not n_malformed,
+        "parse_ok": bool(answer) and final.is_read and not n_malformed,
     }
-    return Answer(answer or "", tuple(reading.read), detail)
+    return Answer(final.text if answer else "", tuple(reading.read), detail)
 
 
 def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> Run[_Step]:

@@ -17,6 +17,7 @@ from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option
+from .forms import FORMS, describe_forms
 from .model_output import first_line, parse_labels
 from .requests import Run, generate, label_trace, retrieve
 from .sentences import normalize_words
@@ -35,6 +36,7 @@ _NEXT_QUESTION = "\nQuestion:"  # stops a model that invents another question af
 class SelfAskOptions:
     """Options of Self-Ask."""
 
+    form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))
     answered_by: Literal["reader", "context", "model"] = option(
         "reader",
         "ours",
@@ -100,7 +102,9 @@ def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
         {"question": follow_up.question, "answer": follow_up.answer, "passages": [passage.id for passage in follow_up.passages]}
         for follow_up in follow_ups
     ]
-    return Answer(final, tuple(passages), {"follow_ups": records, "stop_reason": stop_reason, "parse_ok": stop_reason == "answer"})
+    answer = FORMS[options.form].read(final, 0)
+    detail = {"follow_ups": records, "stop_reason": stop_reason, "parse_ok": stop_reason == "answer" and answer.is_read}
+    return Answer(answer.text, tuple(passages), detail)
 
 
 def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> str:
@@ -139,9 +143,11 @@ def _prompt(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOpti
     """Return the conversation so far. If ``answered_by`` is "context", it includes the passages, latest follow-up question first."""
     if options.answered_by == "context":
         passages = list(dict.fromkeys(passage for follow_up in reversed(follow_ups) for passage in follow_up.passages))
-        turns = load_template("self_ask", "context")(passages=format_passages(passages), question=question, shots=options.shots)
+        turns = load_template("self_ask", "context", options.form)(
+            passages=format_passages(passages), question=question, shots=options.shots
+        )
     else:
-        turns = load_template("self_ask", "ask")(question=question, shots=options.shots)
+        turns = load_template("self_ask", "ask", options.form)(question=question, shots=options.shots)
     return (*turns, Message("assistant", _transcript(follow_ups)))
 
 

@@ -1,17 +1,21 @@
 """Prompts from text files.
 
 ``prompts/<method>/<name>.txt`` is a conversation. A line ``[origin] …`` says where the prompt comes from (one of ``ORIGINS``, perhaps with
-details after a colon); a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn; ``{field}`` is a placeholder. Other braces are
-literal, so JSON needs no escapes.
+details after a colon); a line ``[system]``, ``[user]`` or ``[assistant]`` begins a turn; ``{field}`` is a placeholder, and ``{form.slot}``
+a place for the wording of the form of answers (``forms``). Other braces are literal, so JSON needs no escapes.
 
 ``prompts/<method>/<name>.shots.jsonl`` holds demonstrations, which become earlier turns. Each line has a value for every placeholder of the
-user's turns, and the expected answer under ``output``. A line ``{"origin": "…"}`` says where they come from.
+user's turns, and the expected answer under ``output``. A line ``{"origin": "…"}`` says where they come from. A prompt without such a file
+shows the demonstrations of the form, ``prompts/forms/<form>.shots.jsonl``, with an answer as its section ``[demonstration]`` says.
+
+A file ``<name>.<form>.txt`` or ``<name>.<form>.shots.jsonl`` replaces that without form.
 
 ``use_prompts`` replaces files by others (``prompt_sets`` reads them).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib.resources
@@ -27,6 +31,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Message, Span
 
+from .forms import SHORT, strip_citations
 from .requests import Gather, Run
 
 T = TypeVar("T")
@@ -37,11 +42,15 @@ ORIGINS: tuple[Origin, ...] = get_args(Origin)
 code", or the code of a work that the paper follows; "ours": this project's."""
 
 TEXT, SHOTS = ".txt", ".shots.jsonl"
+FORMS_FOLDER, WORDING = "forms", "forms.json"
 
 _ORIGIN = re.compile(r"\A\s*\[origin\][ \t]*(\S.*)\n")
 _TURN = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
+_DEMONSTRATION = re.compile(r"^\[demonstration\][ \t]*\n(.*)\Z", re.MULTILINE | re.DOTALL)
+_SLOT = re.compile(r"\{form\.([a-z_]+)\}")
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _BETWEEN = "\n\n"
+_POOLED = frozenset({"question", "passages", "documents", "earlier", "pairs", "answers"})  # fields of a form's demonstrations
 
 
 class Prompts(NamedTuple):
@@ -165,24 +174,73 @@ def read_prompt(method: str, file: str) -> str:
     return replaced[f"{method}/{file}"] if f"{method}/{file}" in replaced else packaged_prompts(method).get(file, "")
 
 
-def load_template(method: str, name: str) -> Template:
-    """Load the prompt ``name`` of a method.
+def load_template(method: str, name: str, form: str = SHORT) -> Template:
+    """Load the prompt ``name`` of a method, with the wording and the demonstrations of a form of answers.
 
     Raises:
         ValueError: the file does not begin with a turn.
     """
-    contents = read_prompt(method, name + TEXT), read_prompt(method, name + SHOTS)
-    return make_template(f"{method}/{name}", *contents, takes_fewer=bool(_USED.get().drawn))
+    text = fill_slots(read_prompt(method, f"{name}.{form}{TEXT}") or read_prompt(method, name + TEXT), form)
+    shots = read_prompt(method, f"{name}.{form}{SHOTS}") or read_prompt(method, name + SHOTS)
+    pool = "" if shots else read_prompt(FORMS_FOLDER, form + SHOTS)
+    return make_template(f"{method}/{name}", text, shots, pool, takes_fewer=bool(_USED.get().drawn))
 
 
 @functools.cache
-def make_template(name: str, text: str, shots: str, *, takes_fewer: bool = False) -> Template:
-    """Return the prompt of a prompt file and of a file of demonstrations.
+def make_template(name: str, text: str, shots: str, pool: str = "", *, takes_fewer: bool = False) -> Template:
+    """Return the prompt of a prompt file and of a file of demonstrations, or else of those of a form.
 
     Raises:
         ValueError: the text does not begin with a turn, or a line of demonstrations is not JSON.
     """
-    return Template(name, parse(text), parse_shots(shots)[1], takes_fewer)
+    made = Template(name, parse(text), parse_shots(shots)[1], takes_fewer)
+    demonstration = _DEMONSTRATION.search(text)
+    shown = demonstration[1].strip() if demonstration else "{output}"
+    if unknown := sorted({*_FIELD.findall(shown)} - {*_POOLED, "reasoning", "output"}):
+        raise ValueError(f"the placeholder {{{unknown[0]}}} is unknown after [demonstration]")
+    if not pool or not made.user_fields <= _POOLED:
+        return made
+    return dataclasses.replace(made, shots=tuple(_demonstrate(made, shown, record) for record in parse_shots(pool)[1]))
+
+
+def _demonstrate(made: Template, shown: str, record: dict[str, Any]) -> dict[str, str]:
+    """Return a form's demonstration as one of a prompt; ``shown`` has placeholders for what the model should write."""
+    passages = [Passage("", title, text) for title, text in record["passages"]]
+    steps = "\n".join(f"{number}. {question}\nAnswer: {answer}" for number, (question, answer) in enumerate(record["steps"], 1))
+    values = {
+        **{name: record[name] for name in ("question", "reasoning", "output")},
+        "passages": str(format_passages(passages)),
+        "documents": "\n\n".join(passage.text for passage in passages),
+        "earlier": steps,
+        "pairs": steps,
+        "answers": "\n".join(f"{number}. {answer}" for number, answer in enumerate(record["answers"], 1)),
+    }
+    if "passages" not in made.user_fields:
+        values["output"] = strip_citations(values["output"])
+    output = _FIELD.sub(lambda field: values[field[1]], shown)
+    return {**{field: values[field] for field in made.user_fields}, "output": output}
+
+
+def fill_slots(text: str, form: str) -> str:
+    """Fill the places of a prompt for the wording of a form.
+
+    Raises:
+        ValueError: the form has no wording for a place.
+    """
+    wording = _wording(read_prompt(FORMS_FOLDER, WORDING))[form]
+
+    def word(slot: re.Match[str]) -> str:
+        if slot[1] not in wording:
+            raise ValueError(f"the place {slot[0]} is unknown; it can have {', '.join(f'{{form.{name}}}' for name in wording)}")
+        return wording[slot[1]]
+
+    return _SLOT.sub(word, text)
+
+
+@functools.cache
+def _wording(text: str) -> dict[str, dict[str, str]]:
+    forms: dict[str, dict[str, str]] = json.loads(text)
+    return forms
 
 
 def parse_origin(text: str) -> str:
@@ -209,7 +267,7 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
     Raises:
         ValueError: the text does not begin with a turn.
     """
-    before, *turns = _TURN.split(_ORIGIN.sub("", text))
+    before, *turns = _TURN.split(_DEMONSTRATION.sub("", _ORIGIN.sub("", text)))
     if before.strip() or not turns:
         raise ValueError(f"a prompt begins with [system], [user] or [assistant], not with {before.strip()[:40]!r}")
     return tuple((cast("Role", role), content.strip()) for role, content in zip(turns[::2], turns[1::2], strict=True))
@@ -230,7 +288,7 @@ def use_prompts(prompts: Prompts, run: Run[T]) -> Run[T]:
 
 
 def prompt_hashes(methods: Sequence[str], prompts: Prompts = OWN_PROMPTS) -> dict[str, str]:
-    """Return the SHA-256 of every prompt file of the methods, keyed by "method/file", and of drawn demonstrations."""
-    files = {f"{method}/{file}": content for method in methods for file, content in packaged_prompts(method).items()}
+    """Return the SHA-256 of every prompt file of the methods and of the forms, keyed by "method/file", and of drawn demonstrations."""
+    files = {f"{method}/{file}": content for method in (*methods, FORMS_FOLDER) for file, content in packaged_prompts(method).items()}
     drawn = {"drawn demonstrations": json.dumps(prompts.drawn)} if prompts.drawn else {}
     return {name: hashlib.sha256(content.encode()).hexdigest() for name, content in sorted({**files, **prompts.files, **drawn}.items())}

@@ -6,8 +6,11 @@ import math
 import re
 from typing import Any, NamedTuple
 
+from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Gen
 
+from .base import Answer
+from .forms import FORMS, FormName
 from .sentences import sentence_spans
 
 _LABELLED = re.compile(r"^[\W_]*(?:the\s+)?(?:final\s+)?answer(?:\s+is)?[*_ \t]*[:：][*_]*[ \t]*(\S.*)$", re.MULTILINE | re.IGNORECASE)
@@ -41,20 +44,28 @@ class Draft(NamedTuple):
         return {"answer": self.answer, "text": self.text, "nll": self.nll, "parse_ok": self.parse_ok}
 
 
-def parse_draft(gen: Gen, form: str) -> Draft:
+def parse_draft(gen: Gen, output: str) -> Draft:
     """Parse the answer in a generated text.
 
-    The answer is the whole text unless ``form`` is "cot". The answer of a chain of thought is the text after the last label "Answer:", else
-    the sentence after the last "answer is", else the last line. A further question that the model invents is cut off, with what follows.
+    The answer is the whole text unless ``output`` is "cot". The answer of a chain of thought is the text after the last label "Answer:",
+    else the sentence after the last "answer is", else the last line. A further question that the model invents is cut off, with what
+    follows.
     """
     text = gen.text.strip()
     cut = text[: next_question.start()].rstrip() if (next_question := _NEXT_QUESTION.search(text)) else text
-    if form != "cot" or _conclusion(cut)[2]:  # a chain of thought may also repeat its question before it answers
+    if output != "cot" or _conclusion(cut)[2]:  # a chain of thought may also repeat its question before it answers
         text = cut
-    start, end, is_found = _conclusion(text) if form == "cot" else (_start_of_answer(text), len(text), True)
+    start, end, is_found = _conclusion(text) if output == "cot" else (_start_of_answer(text), len(text), True)
     answer = text[start:end]
     is_cut = gen.finish == "length" and end == len(gen.text.strip())
     return Draft(text, start, answer, finite_or_none(gen.mean_nll), bool(answer) and is_found and not is_cut)
+
+
+def answer_in_form(draft: Draft, form: FormName, passages: tuple[Passage, ...] = (), **detail: Any) -> Answer:  # noqa: ANN401 - JSON
+    """Return the answer of a draft in a form, with the passages that it may cite and further ``detail``."""
+    answer = FORMS[form].read(draft.answer, len(passages))
+    parse_ok = draft.parse_ok and answer.is_read and detail.get("parse_ok", True)
+    return Answer(answer.text, passages, {**detail, **answer.record, "parse_ok": parse_ok})
 
 
 def parse_answer(gen: Gen) -> Draft:

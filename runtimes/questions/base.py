@@ -30,6 +30,7 @@ class Question(NamedTuple):
             ``provenance``       a list of pages for each output (KILT)
             ``passages``         ids of the gold passages
             ``type``             the question type in the data set
+            ``turns``            the number of turns of a conversation so far (KILT's Wizard of Wikipedia, BEGIN)
             ``hops``             the number of passages that an answer takes (the sample corpus, FlashRAG)
             ``popularity``       monthly views of the subject's page (PopQA)
     """

@@ -19,15 +19,23 @@ def parse_kilt(record: Record) -> Question:
 
     The golden answers are the distinct answers of all outputs. As in KILT's evaluator, ``provenance`` has a list for every output, even if
     the output has no answer. A single answer that is a FEVER label becomes the gold ``label``. All other answers are also
-    ``long_answers``, because a record does not name its task.
+    ``long_answers``, because a record does not name its task. An input of several lines is a conversation.
     """
     outputs = objects_of(record, "output")
     answers = unique(text_from(record, output["answer"], "answer") for output in outputs if output.get("answer") not in (None, ""))
     provenance = [[_page_fields(page) for page in objects_from(record, output.get("provenance"), "provenance")] for output in outputs]
     titles = unique(page["title"] for pages in provenance for page in pages if isinstance(page.get("title"), str))
     label = answers[0] if len(answers) == 1 and answers[0] in FEVER_LABELS else None
-    gold_data = gold(label=label, long_answers=None if label else list(answers), titles=list(titles), provenance=provenance)
-    return Question(record_id(record), text_of(record, "input", "question"), answers, gold_data)
+    text = text_of(record, "input", "question")
+    turns = text.strip().count("\n") + 1
+    gold_data = gold(
+        label=label,
+        long_answers=None if label else list(answers),
+        titles=list(titles),
+        provenance=provenance,
+        turns=turns if turns > 1 else None,
+    )
+    return Question(record_id(record), text, answers, gold_data)
 
 
 def _page_fields(page: Mapping[str, Any]) -> dict[str, Any]:

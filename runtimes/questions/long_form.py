@@ -51,4 +51,4 @@ def parse_begin(record: Record) -> Question:
     """Parse a dialogue turn of BEGIN's table. Models generated the table's responses, so there is no golden answer."""
     row: Any = record.value
     kind = row.get("data_source") if isinstance(row, dict) else None
-    return Question(str(record.number), text_of(record, "message"), (), gold(type=kind or None))
+    return Question(str(record.number), text_of(record, "message"), (), gold(type=kind or None, turns=1))

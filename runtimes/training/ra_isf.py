@@ -57,7 +57,7 @@ class CollectOptions:
     )
     remove_question: bool = option(True, "paper", "leave out passages that contain the question (section 4.3)")
     shots: int = option(4, "ours", "number of demonstrations in each prompt; the paper says few-shot, but no number")
-    answer_form: Literal["short", "yes_no"] = option(
+    form: Literal["short", "yes_no"] = option(
         "short",
         "ours",
         "form of the model's own answers; short: short answers; yes_no: yes or no, as in StrategyQA",
@@ -116,8 +116,7 @@ def collect(question: str, collect_options: CollectOptions) -> Run[Answer]:
 
 
 def _ask_answer(question: str, collect_options: CollectOptions) -> Run[dict[str, Any]]:
-    (form,) = load_template("ra_isf", f"form_{collect_options.answer_form}")()
-    prompt = load_template("ra_isf", "closed_book")(question=question, form=form.content, shots=collect_options.shots)
+    prompt = load_template("ra_isf", "closed_book", collect_options.form)(question=question, shots=collect_options.shots)
     answer = yield from generate(prompt, Decoding(max_tokens=collect_options.max_tokens))
     return {"own_answer": answer.text.strip()}
 

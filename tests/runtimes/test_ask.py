@@ -295,7 +295,7 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
         ["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "max_tokens=0"],
         "max_tokens is 0: it should be greater than or equal to 1",
     ),
-    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "shots=99"], "has 3 demonstrations, not 99"),
+    (["rag", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "shots=99"], "has 6 demonstrations, not 99"),
     (
         ["ra_isf", "who?", "--llm", "SCRIPT", "--corpus", "sample", "--set", "depth_test=never"],
         "it should be 'exceeded', 'reached' or 'leaf'",

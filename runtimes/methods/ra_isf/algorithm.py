@@ -9,6 +9,7 @@ from dataclasses import replace
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.requests import Run, gather, generate, label_trace
 from wikidx.runtimes.methods.sub_questions import SubQuestion
 from wikidx.runtimes.methods.templates import Blocks, format_passages, load_template
@@ -110,8 +111,8 @@ def _fall_back(node: Node, options: RaIsfOptions) -> Run[Node]:
 
 def _answer(node: Node, name: str, fields: Mapping[str, str | Blocks], options: RaIsfOptions) -> Run[Node]:
     """Answer the question of a node by the prompt ``name``, filled with ``fields``."""
-    form = "short" if options.answer_form == "yes_no" and node.ancestors else options.answer_form
-    (instruction,) = load_template("ra_isf", f"form_{form}")()
-    prompt = load_template("ra_isf", name)(question=node.question, form=instruction.content, shots=options.shots, **fields)
+    form = "short" if node.ancestors and options.form != "sentence" else options.form
+    prompt = load_template("ra_isf", name, form)(question=node.question, shots=options.shots, **fields)
     draft = parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
-    return replace(node, answer=draft.answer, parse_ok=node.parse_ok and draft.parse_ok)
+    answer = FORMS[form].read(draft.answer, 0)
+    return replace(node, answer=answer.text, parse_ok=node.parse_ok and draft.parse_ok and answer.is_read)

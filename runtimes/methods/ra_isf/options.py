@@ -6,6 +6,9 @@ from typing import Literal
 
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
+from wikidx.runtimes.methods.forms import describe_forms
+
+RaIsfForm = Literal["short", "sentence", "yes_no", "fever"]
 
 
 @options
@@ -63,11 +66,10 @@ class RaIsfOptions:
     )
     know_threshold: float = option(0.5, "ours", "with verdicts=probability: minimum P(yes) of a known question", maximum=1)
     relevance_threshold: float = option(0.5, "ours", "with verdicts=probability: minimum P(yes) of a relevant passage", maximum=1)
-    answer_form: Literal["short", "sentence", "yes_no"] = option(
+    form: RaIsfForm = option(
         "short",
         "ours",
-        "short: short answers; sentence: sentences, as in appendix E; yes_no: yes or no to the original question, short answers to its "
-        "sub-questions",
+        f"{describe_forms(RaIsfForm)}. The paper's examples (appendix E) are sentences; otherwise sub-questions have short answers",
     )
     shots: int = option(0, "paper, open", "number of demonstrations in each prompt")
     max_tokens: int = option(256, "ours", "maximum number of tokens of an answer, and of a list of sub-questions", minimum=1)

@@ -19,7 +19,7 @@ METHOD = Method(
     roles=("answer",),
     options=RefeedOptions,
     run=refeed,
-    demonstrated=lambda options: ("initial_answer",) if options.form == "answer" else (),
+    demonstrated=lambda options: ("initial_answer",) if options.output == "answer" else (),
     presets={"default": Preset(corpus="wiki2018", retriever="bm25")},
 )
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from wikidx.runtimes.llms.base import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.requests import Run, gather, retrieve, sample
 from wikidx.runtimes.methods.templates import format_passages, load_template
-from wikidx.runtimes.methods.written_answers import Draft, parse_draft
+from wikidx.runtimes.methods.written_answers import Draft, answer_in_form, parse_draft
 
 from .ensemble import ensemble
 from .options import RefeedOptions
@@ -25,14 +26,14 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
 
     A refined answer has the retrieved documents as passages; an initial answer has none.
     """
-    prompt = load_template("refeed", f"initial_{options.form}")(question=question, shots=options.shots)
+    prompt = load_template("refeed", f"initial_{options.output}", options.form)(question=question, shots=options.shots)
     samples, candidates = yield from _initial(prompt, options)
     answers = deduplicate(samples)
     queries = [" ".join(f"{question} {draft.answer}".split()) for draft in answers]
     question_query = [question] if options.search_question or not queries else []
     documents = yield from retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
     answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1)) or "(none)"
-    refining = load_template("refeed", f"refine_{options.form}")(
+    refining = load_template("refeed", f"refine_{options.output}", options.form)(
         passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
     )
     (refined,) = yield from _generate(refining, options)
@@ -48,7 +49,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
         "retrieved": [passage.id for passage in documents],
         "parse_ok": refined.parse_ok and all(draft.parse_ok for draft in samples),
     }
-    return Answer(choice.draft.answer, documents if is_refined else (), detail)
+    return answer_in_form(choice.draft._replace(parse_ok=True), options.form, documents if is_refined else (), **detail)
 
 
 def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
@@ -62,11 +63,12 @@ def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], lis
 
 def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
     """Generate several answers by nucleus sampling if ``is_diverse``, else one answer greedily."""
-    decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.form == "cot" else options.max_tokens)
+    limit = options.max_tokens or FORMS[options.form].max_tokens
+    decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.output == "cot" else limit)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
-    return [parse_draft(gen, options.form) for gen in gens]
+    return [parse_draft(gen, options.output) for gen in gens]
 
 
 def _strip_list_number(refined: Draft, answers: Sequence[Draft]) -> Draft:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
+from wikidx.corpora.errors import InputError
 from wikidx.corpora.validation import options
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.runtimes.methods.base import option
+from wikidx.runtimes.methods.forms import FormName, LineFormName, describe_forms
 
 
 @options
 class RefeedOptions:
-    """Hyper-parameters and ablations of the paper, and choices that the paper leaves open."""
+    """Hyper-parameters and ablations of the paper, and choices that the paper leaves open.
+
+    Raises:
+        InputError: a chain of thought cannot end in this form.
+    """
 
     diverse: bool = option(True, "paper", "sample several initial answers; false: one greedy answer (w/o diversifying generation)")
     ensemble: bool = option(True, "paper", "keep the likelier of initial and refined answer; false: keep the refined one (w/o ensemble)")
-    form: Literal["answer", "cot", "dialogue"] = option(
-        "answer",
-        "paper",
-        "output; answer: the answer alone; cot: a chain of thought that ends with the answer (section 4.3.3); dialogue: the next turn of a "
-        "conversation (Wizard of Wikipedia)",
+    form: FormName = option("short", "paper", describe_forms(FormName))
+    output: Literal["answer", "cot"] = option(
+        "answer", "paper", "output; answer: the answer alone; cot: a chain of thought that ends with the answer (section 4.3.3)"
     )
     k: int = option(
         10,
@@ -51,5 +55,12 @@ class RefeedOptions:
         "by a second call; answer: the answer in that text, scored by a second call",
     )
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
-    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer or a turn", minimum=1)
+    max_tokens: int | None = option(None, "ours", "maximum number of tokens of an answer; none: 256; long: 300; dialogue: 50", minimum=1)
     max_reasoning_tokens: int = option(256, "ours", "maximum number of tokens of a chain of thought and its answer", minimum=1)
+
+    def __post_init__(self) -> None:
+        """Check combinations of values."""
+        if self.output == "cot" and self.form not in get_args(LineFormName):
+            raise InputError(
+                f"a chain of thought ends in the form {', '.join(get_args(LineFormName))}, not '{self.form}': use output=answer"
+            )

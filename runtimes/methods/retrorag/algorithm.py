@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.requests import Run, label_trace
 
 from .answerer import Attempt, answer_question, assess, check_consistency
@@ -36,15 +37,16 @@ def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
     final = _select_attempt(attempts, options)
     if options.assessor == "after":
         final = yield from assess(state, final)
+    answer = FORMS[options.form].read(final.answer, 0)
     detail = {
         "accepted": _is_accepted(attempts[-1], options),
         "n_rounds": len(rounds),
         "entities": state.entities,
-        "parse_ok": final.parse_ok,
+        "parse_ok": final.parse_ok and answer.is_read,
         "yes_no": summarize_verdicts(state.verdicts),
         "rounds": [round_.record for round_ in rounds],
     }
-    return Answer(final.answer, final.source, detail)
+    return Answer(answer.text, final.source, detail)
 
 
 def _round(state: State, query: str, *, is_last: bool) -> Run[Round]:

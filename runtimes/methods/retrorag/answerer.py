@@ -52,11 +52,13 @@ def answer_question(state: State) -> Run[Attempt]:
     options = state.options
     source = state.format_source() if options.source_evidence else format_passages(())
     inferred = state.format_inferred()
-    prompt = load_template("retrorag", "reason")(source=source, inferred=inferred, question=state.question, shots=options.shots)
+    prompt = load_template("retrorag", "reason", options.form)(
+        source=source, inferred=inferred, question=state.question, shots=options.shots
+    )
     calls = [generate(prompt, state.decoding(options.reason_tokens), schema=_REASONED)]
     if options.answer_evaluation and options.ellery:
         sampling = Decoding(max_tokens=options.answer_tokens, temperature=options.monitor_temperature)
-        direct_prompt = load_template("retrorag", "direct")(source=source, inferred=inferred, question=state.question)
+        direct_prompt = load_template("retrorag", "direct", options.form)(source=source, inferred=inferred, question=state.question)
         calls.append(generate(direct_prompt, sampling, role="monitor"))
     output, *monitors = yield from gather(calls)
     attempt = read_attempt(prompt, output)._replace(source=state.source)

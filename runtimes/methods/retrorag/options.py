@@ -6,12 +6,14 @@ from typing import Literal
 
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
+from wikidx.runtimes.methods.forms import describe_forms
 
 
 @options
 class RetroRAGOptions:
     """Settings and ablations of the paper, and choices that the paper leaves open."""
 
+    form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))
     k: int = option(5, "paper", "number of passages retrieved in each round", minimum=1)
     n_source: int = option(5, "paper", "N: maximum number of passages kept as source evidence", minimum=1)
     n_inferred: int = option(5, "paper", "K: maximum number of statements kept as inferential evidence", minimum=1)

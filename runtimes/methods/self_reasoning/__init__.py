@@ -1,7 +1,7 @@
 """Self-Reasoning: in one pass, the model judges the passages, cites from them, analyses its citations, and answers.
 
 algorithm   the steps of the method
-checks      checks of citations and snippets, and the answer form of each task
+checks      checks of citations and snippets
 fields      the fields of the output
 options     the options of the method
 reading     retrieval of the passages

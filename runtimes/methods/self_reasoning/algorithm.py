@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
+from wikidx.runtimes.llms.base import Chat, Choice, Decoding, Gen, JsonSchema
 from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request_field
 from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.model_output import first_line, to_text
 from wikidx.runtimes.methods.requests import Run, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
-from .checks import TASKS, find_cited, match_snippet
+from .checks import find_cited, match_snippet
 from .fields import build_prompt, requested_fields
 from .options import SelfReasoningOptions
 from .reading import read_passages
@@ -56,9 +57,8 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         trajectory, is_cut = yield from _ask_again(question, prompt, output, trajectory, options)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
-    formatted = TASKS[options.task].format(final.text, final.n_passages)
+    formatted = FORMS[options.form].read(final.text, final.n_passages)
     detail = {
-        "task": options.task,
         "read": [passage.id for passage in passages],
         "noise": [passage.id for passage in passages if passage.id in noise],
         "relevant": trajectory.relevant,
@@ -86,7 +86,7 @@ def _is_incomplete(output: Gen, trajectory: Trajectory, options: SelfReasoningOp
 
 
 def _answer_field(options: SelfReasoningOptions) -> str:
-    return "analysis" if TASKS[options.task].is_analysis else "answer"
+    return "analysis" if options.form == "long" else "answer"
 
 
 def _ask_again(
@@ -116,17 +116,17 @@ def _id_at(position: int | None, passages: Sequence[Passage]) -> str | None:
 def _answer_from_pass(
     question: str, passages: Sequence[Passage], output: str, trajectory: Trajectory, options: SelfReasoningOptions
 ) -> Run[_Candidate]:
-    """Return the answer of the pass. If no passage is relevant, the task and the option ``irrelevant`` determine the answer."""
-    task = TASKS[options.task]
-    text, parse_ok = _answer_text(output, trajectory, is_analysis=task.is_analysis)
+    """Return the answer of the pass. If no passage is relevant, the form and the option ``irrelevant`` determine the answer."""
+    undecided = FORMS[options.form].undecided
+    text, parse_ok = _answer_text(output, trajectory, is_analysis=options.form == "long")
     is_irrelevant = options.rap and (trajectory.relevant is False or not passages)
     if not is_irrelevant or options.irrelevant == "as-written":
         return _Candidate(text, "own knowledge" if is_irrelevant else "passages", parse_ok, len(passages))
-    if task.if_irrelevant is not None:
-        return _Candidate(task.if_irrelevant, "rule", parse_ok, len(passages))
+    if undecided is not None:
+        return _Candidate(undecided, "rule", parse_ok, len(passages))
     if options.irrelevant == "rule":
         return _Candidate(text, "own knowledge", parse_ok, len(passages))
-    prompt = load_template("self_reasoning", f"closed_{options.task}")(question=question)
+    prompt = load_template("self_reasoning", "closed", options.form)(question=question)
     answer = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature))
     return _Candidate(answer.text, "closed book", True, 0)
 
@@ -149,11 +149,12 @@ def _answer_by_reader(
 ) -> Run[_Candidate]:
     """Let a separate reader answer from the passages and the trajectory (the paper's table 3)."""
     trajectory_text = output if trajectory.parse == "none" else _without_answer(trajectory, options)
-    prompt = load_template("self_reasoning", f"read_{options.task}")(
+    prompt = load_template("self_reasoning", "read", options.form)(
         passages=format_passages(passages), trajectory=trajectory_text, question=question
     )
     decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-    answer = yield from generate(prompt, decoding, schema=TASKS[options.task].schema)
+    choices = FORMS[options.form].choices
+    answer = yield from generate(prompt, decoding, schema=Choice(choices) if choices else None)
     return _Candidate(answer.text, "reader", trajectory.parse != "none", len(passages))
 
 

@@ -7,6 +7,9 @@ from typing import Literal
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
+from wikidx.runtimes.methods.forms import describe_forms
+
+TrajectoryForm = Literal["short", "yes_no", "fever", "long"]
 
 
 @options
@@ -17,12 +20,8 @@ class SelfReasoningOptions:
         InputError: the values contradict one another.
     """
 
+    form: TrajectoryForm = option("short", "paper", describe_forms(TrajectoryForm))
     k: int = option(5, "paper", "number of passages", minimum=1)
-    task: Literal["short", "long", "fever"] = option(
-        "short",
-        "paper",
-        "form of the answer; short: a short answer; long: a long answer with citations (ASQA); fever: a verdict on a claim (FEVER)",
-    )
     max_tokens: int = option(2048, "paper", "maximum number of tokens of the trajectory and its answer", minimum=1)
     temperature: float = option(
         0.0, "paper, open", "temperature of all outputs; the paper states both greedy decoding and 0.2", maximum=100
@@ -63,5 +62,5 @@ class SelfReasoningOptions:
         """Check combinations of values."""
         if self.noise and not self.noise_questions:
             raise InputError(f"noise is {self.noise:g}, but nothing says where it comes from: give noise_questions")
-        if self.task == "long" and not self.tap:
-            raise InputError("a long answer is the analysis: it cannot be had without TAP, use task 'short' or 'fever'")
+        if self.form == "long" and not self.tap:
+            raise InputError("a long answer is the analysis: it cannot be had without TAP, use another form")

@@ -83,12 +83,12 @@ def check(sets: Sequence[QuestionSet], collect_options: CollectOptions, build_op
             questions for negative samples, or there are fewer demonstrations than requested.
     """
     for item in sets:
-        task = task_of_set(item, collect_options.task)
+        task = task_of_set(item, collect_options.form)
         if not any(has_gold(task, question) for question in item.questions):
             raise InputError(f"the set '{item.name}' has no gold for '{PROGRAM[task]}', so that no answer can be judged")
         if task == "long" and build_options.without == "tap":
             raise InputError(f"the set '{item.name}' has long answers, which are the analysis: they cannot be had without TAP")
-        load_template("self_reasoning", task)(shots=build_options.prompt_shots, fields="", passages="", question="")
+        load_template("self_reasoning", "answer", task)(shots=build_options.prompt_shots, fields="", passages="", question="")
         if collect_options.negatives and len(item.others) < 2:
             raise InputError(
                 f"the set '{item.name}' has one question, and none to take other documents from: add some, or --set negatives=0"
@@ -103,6 +103,6 @@ def find_citation_scorer(
     Raises:
         IdxError: the NLI model or the sentence splitter is unknown or not available.
     """
-    if not any(task_of_set(item, collect_options.task) == "long" for item in sets):
+    if not any(task_of_set(item, collect_options.form) == "long" for item in sets):
         return None
     return AlceCitations(Checkpoint(build_options.nli, EngineOptions(device=device)), splitter(build_options.sentences))

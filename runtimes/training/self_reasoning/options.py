@@ -20,10 +20,10 @@ class CollectOptions:
         0.5, "ours", "probability that a sample has the documents of another question; the paper states no share", maximum=1
     )
     shuffle: bool = option(True, "paper", "put the documents in random order")
-    task: Literal["gold", "short", "long", "fever"] = option(
+    form: Literal["gold", "short", "long", "fever"] = option(
         "gold",
         "ours",
-        "task of the sets; short: short answers; long: long answers with citations (ASQA); fever: verdicts on claims (FEVER); gold: the "
+        "form of the answers; short: short answers; long: long answers with citations (ASQA); fever: verdicts on claims (FEVER); gold: the "
         "gold data of each set decide (answer groups: long; FEVER's labels: fever; otherwise: short)",
     )
     relevance: Literal["set", "passage"] = option(

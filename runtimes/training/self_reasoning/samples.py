@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
+from wikidx.runtimes.methods.forms import normalize_citations, parse_label
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions
-from wikidx.runtimes.methods.self_reasoning.checks import find_cited, normalize_citations, parse_label
+from wikidx.runtimes.methods.self_reasoning.checks import find_cited
 from wikidx.runtimes.methods.self_reasoning.fields import requested_fields
 from wikidx.runtimes.methods.self_reasoning.trajectory import Trajectory, parse_trajectory
 from wikidx.runtimes.training.base import Response
@@ -64,7 +65,7 @@ def _whole_fields(trajectory: Trajectory, documents: tuple[Passage, ...], option
     values = trajectory._asdict()
     values["relevance"] = [{**item._asdict(), "document": _number(item.document, documents)} for item in trajectory.relevance]
     values["cite_list"] = [{**item._asdict(), "cite": _number(item.cite, documents)} for item in trajectory.cite_list]
-    if options.task == "fever":
+    if options.form == "fever":
         label, is_read = parse_label(trajectory.answer)
         values["answer"] = label if is_read else ""
     fields = {name: values[name] for name in requested_fields(options)}

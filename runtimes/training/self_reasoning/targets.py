@@ -69,7 +69,7 @@ def _prompt(sample: Sample, names: list[str], collect_options: CollectOptions, s
     """Return the method's prompt, reduced to the named fields."""
     described = requested_fields(method_options(collect_options, sample.task, shots))
     fields = {name: described[name] for name in names}
-    return build_prompt_for(fields, sample.response.question.text, sample.documents, task=sample.task, shots=shots)
+    return build_prompt_for(fields, sample.response.question.text, sample.documents, form=sample.task, shots=shots)
 
 
 def _provenance(sample: Sample, learned: str) -> dict[str, str | bool | list[str]]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.methods.self_reasoning.checks import LABELS, parse_label
-from wikidx.runtimes.questions import Question
+from wikidx.runtimes.methods.forms import parse_label
+from wikidx.runtimes.questions import FEVER_LABELS, Question
 from wikidx.runtimes.training.sets import QuestionSet
 
 Task = Literal["short", "long", "fever"]
@@ -20,7 +20,7 @@ def task_of(question: Question) -> Task:
     """Return a question's task, from its gold data."""
     if "answer_groups" in question.gold:
         return "long"
-    return "fever" if question.gold.get("label") in LABELS else "short"
+    return "fever" if question.gold.get("label") in FEVER_LABELS else "short"
 
 
 def task_of_set(question_set: QuestionSet, task: Task | Literal["gold"]) -> Task:
@@ -36,7 +36,7 @@ def task_of_set(question_set: QuestionSet, task: Task | Literal["gold"]) -> Task
         (first, one_id), (second, other_id), *_ = tasks.items()
         raise InputError(
             f"the set '{question_set.name}' has questions of several tasks, '{one_id}' is {first} and '{other_id}' {second}: split it, or "
-            "set task"
+            "set form"
         )
     return next(iter(tasks), "short")
 

@@ -22,7 +22,7 @@ def method_options(collect_options: CollectOptions, task: Task, shots: int) -> S
     """Return the options of the method ``self_reasoning`` that correspond to the collect options."""
     return SelfReasoningOptions(
         k=collect_options.k,
-        task=task,
+        form=task,
         max_tokens=collect_options.max_tokens,
         temperature=collect_options.temperature,
         relevance=collect_options.relevance,
@@ -43,14 +43,14 @@ def trajectory(question: str, collect_options: CollectOptions, question_set: Que
     documents = yield from retrieve(source, collect_options.k)
     if collect_options.shuffle:
         documents = tuple(rng.sample(documents, len(documents)))
-    options = method_options(collect_options, task_of_set(question_set, collect_options.task), collect_options.shots)
+    options = method_options(collect_options, task_of_set(question_set, collect_options.form), collect_options.shots)
     reply = yield from generate(
         build_prompt(question, documents, options),
         Decoding(max_tokens=collect_options.max_tokens, temperature=collect_options.temperature),
         role="teacher",
         schema=JsonSchema.of_fields(requested_fields(options)) if collect_options.structured else None,
     )
-    detail = {"task": options.task, "documents_of": source, "is_negative": is_negative, "is_cut": reply.finish == "length"}
+    detail = {"task": options.form, "documents_of": source, "is_negative": is_negative, "is_cut": reply.finish == "length"}
     return Answer(reply.text, documents, detail)
 
 

@@ -190,7 +190,7 @@ def _line(answer: Answer) -> PredictionRow:
 def test_self_reasoning_s_long_answers_cite_the_passages_of_their_line() -> None:
     """Passages b, a, o: the first claim is in b, the second in a; [1, 2] and the new line are brought to ALCE's form by the method."""
     written = trajectory(analysis="Ada was Lord Byron's child [1, 2].\nShe wrote the first program [2]. She lived in Paris [3].")
-    row = _line(one_pass(written, task="long").answer)
+    row = _line(one_pass(written, form="long").answer)
     assert row.answer == "Ada was Lord Byron's child [1][2]. She wrote the first program [2]. She lived in Paris [3]."
 
     def entails(pair: Pair) -> bool:

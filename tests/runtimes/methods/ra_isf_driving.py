@@ -8,7 +8,7 @@ from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, YesNo
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
 from wikidx.runtimes.methods.requests import Request, Retrieve
-from wikidx.runtimes.methods.templates import load_template
+from wikidx.runtimes.methods.templates import fill_slots
 
 MISSING = YesNo(p_positive=0.0, p_negative=0.0)
 FIVE = passages("one", "two", "three", "four", "five")
@@ -50,5 +50,4 @@ def walk(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def form(name: str) -> str:
-    (turn,) = load_template("ra_isf", f"form_{name}")()
-    return turn.content
+    return f"Reply {fill_slots('{form.manner}', name)}.\n"

@@ -32,7 +32,7 @@ def shots(method: str, name: str, n: int, **fields: Any) -> Chat:  # noqa: ANN40
     ("prompt", "ending", "stop", "end"),
     [
         (shots("direct", "answer", 0), f"\n\nQuestion: {Q}\nAnswer:", ("\nQuestion:",), "\n"),
-        (shots("direct", "answer", 1), f"\nAnswer: mercury\n\nQuestion: {Q}\nAnswer:", ("\nQuestion:",), "\n"),
+        (shots("direct", "answer", 1), f"\nAnswer: no\n\nQuestion: {Q}\nAnswer:", ("\nQuestion:",), "\n"),
         (shots("rag", "answer", 0, passages=FOUND), f"\n\nQuestion: {Q}\nAnswer:", ("\nPassages:", "\nQuestion:"), "\n"),
         (shots("cot", "answer", 1), f"\nAnswer: no\n\nQuestion: {Q}\nReasoning:", ("\nQuestion:",), "\n\n"),
         (shots("ircot", "cot", 0, passages=FOUND), f"\n\nQuestion: {Q}\nReasoning:", ("\nPassages:", "\nQuestion:"), "\n\n"),
@@ -44,7 +44,7 @@ def shots(method: str, name: str, n: int, **fields: Any) -> Chat:  # noqa: ANN40
         ),
         ((*shots("react", "solve", 1), BEGUN), f"Finish[the Black Sea]\n\nQuestion: {Q}\nThought 1:", ("\nQuestion:",), "\n\n"),
         (
-            shots("self_reasoning", "short", 1, passages=FOUND, fields="{}"),
+            shots("self_reasoning", "answer", 1, passages=FOUND, fields="{}"),
             f"\n\nQuestion: {Q}\nReply:",
             ("\nPassages:", "\nQuestion:"),
             "\n\n",

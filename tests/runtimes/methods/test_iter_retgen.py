@@ -44,7 +44,7 @@ def test_the_query_may_have_the_answer_alone() -> None:
 
 
 def test_answers_may_be_written_without_reasoning() -> None:
-    driven = run([ONE, " Ada\n", TWO, "Byron"], form="answer", rounds=2)
+    driven = run([ONE, " Ada\n", TWO, "Byron"], output="answer", rounds=2)
     assert driven.prompts("answer")[0].endswith("Question: Who?\nAnswer:")
     assert driven.queries == [("Who?",), ("Ada Who?",)]
     assert driven.answer.text == "Byron"

@@ -43,7 +43,7 @@ def test_a_folder_replaces_prompts_and_demonstrations_and_leaves_the_others(tmp_
     driven = run("refeed", files, ["Ada", FIVE, "Ada"], diverse=False, ensemble=False, shots=1)
     initial, refine = driven.prompts("answer")
     assert initial.endswith("Mine: Who?")
-    assert "what metal" in initial  # the method's own demonstration
+    assert "Finlandia" in initial  # a demonstration of the form of answers
     assert "S?" in refine
     assert "the shot" in refine
     assert {prompt for prompt in list_prompts(with_prompts(find_method("refeed"), files)) if prompt.origin != "ours"} == {
@@ -91,7 +91,7 @@ def drive_search(found: Any) -> Any:  # noqa: ANN401 - a ranking
             "needs a text for each of output, passages, question",
         ),
         ({"answer__shots__jsonl": "{"}, "answer.shots.jsonl: Expecting"),
-        ({}, "has no prompts: give it files such as answer.shots.jsonl"),
+        ({}, "has no prompts: give it files such as answer.txt"),
     ],
 )
 def test_a_prompt_that_does_not_suit_is_refused_in_one_line(files: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_fields_of_a_trajectory_can_be_described_anew(tmp_path: Path) -> Non
 def test_ra_isf_asks_by_the_paper_s_criteria() -> None:
     """Appendix E: known or not; relevant and sufficient; sub-questions; answers from paragraphs or from sub-answers."""
     files = read_prompt_set("ra_isf", "paper")
-    driven = run("ra_isf", files, ["No.", FIVE, "No.", "1. a?", "Yes.", "b", "Ada"], relevance="joint", answer_form="sentence")
+    driven = run("ra_isf", files, ["No.", FIVE, "No.", "1. a?", "Yes.", "b", "Ada"], relevance="joint", form="sentence")
     (know, _), (relevance,), (decompose,) = driven.prompts("know"), driven.prompts("relevance"), driven.prompts("decompose")
     assert "yes if you know" in know
     assert "sure" not in know
@@ -170,10 +170,10 @@ def test_drawn_demonstrations_have_the_passages_of_their_own_searches() -> None:
 
 
 def test_prompts_that_a_question_and_answer_do_not_demonstrate_keep_their_own() -> None:
-    driven = run("refeed", {}, ["Ada", FIVE, "Ada"], DRAWN * 2, shots=6, diverse=False, ensemble=False)
+    driven = run("refeed", {}, ["Ada", FIVE, "Ada"], DRAWN * 3, shots=8, diverse=False, ensemble=False)
     sizes = [len(call.prompt) for call in driven.requests if isinstance(call, Generate) and isinstance(call.prompt, tuple)]
-    assert sizes == [1 + 2 * 6 + 1, 1 + 2 * 4 + 1]
-    known = run("ra_isf", {}, [*[FIVE[:1]] * 3, "yes", "Ada"], DRAWN, shots=3, answer_form="yes_no")
+    assert sizes == [1 + 2 * 8 + 1, 1 + 2 * 6 + 1]
+    known = run("ra_isf", {}, [*[FIVE[:1]] * 3, "yes", "Ada"], DRAWN, shots=3, form="yes_no")
     assert "Question: B?\nReply with one word, yes or no." in known.prompts("answer")[0]
 
 
@@ -187,7 +187,7 @@ def test_no_question_is_its_own_demonstration() -> None:
     ("name", "values", "reason"),
     [
         ("react", {}, r"a question with its answer demonstrates no prompt; write files \*.shots.jsonl instead"),
-        ("refeed", {"form": "cot", "shots": 1}, "a question with its answer demonstrates no prompt"),
+        ("refeed", {"output": "cot", "shots": 1}, "a question with its answer demonstrates no prompt"),
         ("direct", {"shots": 0}, "the option 'shots' is 0"),
     ],
 )

@@ -21,7 +21,7 @@ from wikidx.runtimes.methods.templates import load_template
 
 @pytest.mark.parametrize(("option", "deeper"), [("short", "short"), ("sentence", "sentence"), ("yes_no", "short")])
 def test_the_form_of_answers(option: str, deeper: str) -> None:
-    driven = run("q?", ["no", [], "1. a?\n2. b?", "yes", "no", "A", FIVE[:1], "yes", "B", "x"], answer_form=option)
+    driven = run("q?", ["no", [], "1. a?\n2. b?", "yes", "no", "A", FIVE[:1], "yes", "B", "x"], form=option)
     known, found, final = driven.prompts("answer")
     assert (form(deeper) in known, form(deeper) in found, form(option) in final) == (True, True, True)
     assert len({form("short"), form("sentence"), form("yes_no")}) == 3
@@ -44,13 +44,11 @@ def test_the_form_of_answers(option: str, deeper: str) -> None:
         "synthesise_or_recall",
     ],
 )
-def test_every_prompt_has_four_demonstrations_of_every_field(name: str) -> None:
+def test_every_prompt_has_at_least_four_demonstrations_of_every_field(name: str) -> None:
     prompt = load_template("ra_isf", name)
     fields = {field for _, text in prompt.turns for field in re.findall(r"\{([a-z_]+)\}", text)}
-    assert len(prompt.shots) == 4
-    assert [set(shot) for shot in prompt.shots] == [fields | {"output"}] * 4
-    forms = {form("short"), form("sentence"), form("yes_no")}
-    assert {shot["form"] for shot in prompt.shots if "form" in shot} <= forms
+    assert len(prompt.shots) >= 4
+    assert [set(shot) for shot in prompt.shots] == [fields | {"output"}] * len(prompt.shots)
 
 
 def test_demonstrations_are_read_by_our_own_parsers() -> None:

@@ -160,7 +160,7 @@ def test_a_query_is_one_line() -> None:
 def test_chain_of_thought_searches_with_the_answer_alone() -> None:
     first = "He was born in Turin.\nAnswer: Italy"
     second = "[1] says that Turin was then in Savoy.\nAnswer: Savoy"
-    driven = basic([said(first, 0.5), FOUND, said(second, 0.1, 0.2)], form="cot")
+    driven = basic([said(first, 0.5), FOUND, said(second, 0.1, 0.2)], output="cot")
     assert driven.outline == [["answer"], ["retrieve"], ["answer"]]
     assert driven.queries == [("Who? Italy",)]
     assert f"Earlier answers:\n1. {first}\n" in driven.prompts("answer")[1]
@@ -171,7 +171,7 @@ def test_chain_of_thought_searches_with_the_answer_alone() -> None:
 
 
 def test_the_answer_of_a_chain_of_thought_may_be_scored_alone() -> None:
-    driven = basic(["He was.\nAnswer: Italy\n", FOUND, "Answer:  Savoy", 0.1, 0.2], form="cot", nll="answer")
+    driven = basic(["He was.\nAnswer: Italy\n", FOUND, "Answer:  Savoy", 0.1, 0.2], output="cot", nll="answer")
     before, after = (call for call in driven.requests if isinstance(call, MeanNll))
     first, second = calls(driven)
     assert isinstance(first.prompt, tuple)
@@ -214,7 +214,7 @@ def test_an_answer_that_is_the_whole_text_is_scored_as_it_is() -> None:
     ],
 )
 def test_the_answer_of_a_chain_of_thought(text: str, answer: str, parse_ok: bool) -> None:
-    driven = basic(["Answer: x", FOUND, text], form="cot", ensemble=False)
+    driven = basic(["Answer: x", FOUND, text], output="cot", ensemble=False)
     assert (driven.answer.text, driven.answer.detail["parse_ok"]) == (answer, parse_ok)
     assert driven.answer.detail["refined"]["parse_ok"] is parse_ok
 
@@ -226,4 +226,4 @@ def test_a_conversation_is_replied_to() -> None:
     driven = basic([said("Blue is a colour.", 0.3), FOUND, said("It is between violet and cyan.", 0.1)], form="dialogue")
     assert driven.queries == [("Who? Blue is a colour.",)]
     assert driven.answer.text == "It is between violet and cyan."
-    assert len({basic(["a", FOUND, "b"], form=form).prompts("answer")[0] for form in ("answer", "cot", "dialogue")}) == 3
+    assert len({basic(["a", FOUND, "b"], form=form).prompts("answer")[0] for form in ("short", "dialogue")}) == 2

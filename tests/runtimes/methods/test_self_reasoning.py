@@ -42,7 +42,6 @@ def test_one_retrieval_and_one_generation() -> None:
 def test_the_whole_trajectory_is_in_the_detail() -> None:
     detail = one_pass(trajectory()).answer.detail
     assert detail == {
-        "task": "short",
         "read": ["b", "a", "o"],
         "noise": [],
         "relevant": True,
@@ -89,7 +88,7 @@ def test_the_paper_s_other_temperature_is_a_switch() -> None:
 
 @pytest.mark.parametrize("task", ["short", "long", "fever"])
 def test_demonstrations_are_whole_trajectories_of_the_task(task: str) -> None:
-    driven = one_pass(trajectory(), task=task, shots=2)
+    driven = one_pass(trajectory(), form=task, shots=2)
     said = [turn.content for turn in call_of(driven).prompt if isinstance(turn, Message) and turn.role == "assistant"]
     assert [list(json.loads(text)) for text in said] == [FIELDS] * 2
     assert [json.loads(text)["relevant"] for text in said] == [True, False]
@@ -113,7 +112,7 @@ def test_demonstrations_are_whole_trajectories_of_the_task(task: str) -> None:
 @pytest.mark.parametrize("task", ["short", "fever"])
 def test_without_a_process_its_fields_are_neither_asked_for_nor_shown(option: str, left: list[str], task: str) -> None:
     driven = one_pass(
-        trajectory(answer="SUPPORTS", **{name: ... for name in FIELDS if name not in left}), **{option: False}, shots=1, task=task
+        trajectory(answer="SUPPORTS", **{name: ... for name in FIELDS if name not in left}), **{option: False}, shots=1, form=task
     )
     call = call_of(driven)
     assert isinstance(call.schema, JsonSchema)
@@ -125,15 +124,15 @@ def test_without_a_process_its_fields_are_neither_asked_for_nor_shown(option: st
 
 
 def test_without_relevance_no_rule_is_applied() -> None:
-    driven = one_pass(trajectory(answer="SUPPORTS", relevant=False), rap=False, task="fever", irrelevant="closed-book")
+    driven = one_pass(trajectory(answer="SUPPORTS", relevant=False), rap=False, form="fever", irrelevant="closed-book")
     assert driven.answer.text == "SUPPORTS"
     assert driven.answer.detail["relevant"] is None
-    empty = drive(self_reasoning(Q, options(rap=False, task="fever")), [[], trajectory(answer="SUPPORTS")])
+    empty = drive(self_reasoning(Q, options(rap=False, form="fever")), [[], trajectory(answer="SUPPORTS")])
     assert empty.answer.text == "SUPPORTS"
 
 
 def test_a_long_answer_needs_the_analysis() -> None:
-    refused: Callable[[], SelfReasoningOptions] = lambda: options(task="long", tap=False)  # noqa: E731 - one statement inside raises
+    refused: Callable[[], SelfReasoningOptions] = lambda: options(form="long", tap=False)  # noqa: E731 - one statement inside raises
     with pytest.raises(InputError, match="long"):
         refused()
 
@@ -150,7 +149,7 @@ def test_a_question_without_relevant_passages_is_answered_from_the_model_s_own_k
 
 @pytest.mark.parametrize(("rule", "label"), [("rule", "NOT ENOUGH INFO"), ("closed-book", "NOT ENOUGH INFO"), ("as-written", "SUPPORTS")])
 def test_a_claim_without_relevant_passages_lacks_information_whatever_is_written(rule: str, label: str) -> None:
-    driven = one_pass(trajectory(relevant=False, answer="SUPPORTS"), task="fever", irrelevant=rule)
+    driven = one_pass(trajectory(relevant=False, answer="SUPPORTS"), form="fever", irrelevant=rule)
     assert driven.outline == [["retrieve"], ["answer"]]
     assert driven.answer.text == label
     assert driven.answer.detail["answer"] == "SUPPORTS"
@@ -159,7 +158,7 @@ def test_a_claim_without_relevant_passages_lacks_information_whatever_is_written
 @pytest.mark.parametrize(("task", "written"), [("short", " Byron\n"), ("long", "Byron was\nhis name. ")])
 def test_the_closed_book_rule_asks_again_without_passages(task: str, written: str) -> None:
     driven = drive(
-        self_reasoning(Q, options(irrelevant="closed-book", task=task)),
+        self_reasoning(Q, options(irrelevant="closed-book", form=task)),
         [FOUND, trajectory(relevant=False, answer="x", analysis="x"), written],
     )
     assert driven.outline == [["retrieve"], ["answer"], ["answer"]]
@@ -171,7 +170,7 @@ def test_the_closed_book_rule_asks_again_without_passages(task: str, written: st
 
 
 def test_an_empty_retrieval_is_irrelevant_whatever_is_written() -> None:
-    driven = drive(self_reasoning(Q, options(task="fever")), [[], trajectory(answer="SUPPORTS")])
+    driven = drive(self_reasoning(Q, options(form="fever")), [[], trajectory(answer="SUPPORTS")])
     assert "Passages:\n\n(none)" in prompt_text(call_of(driven).prompt)
     assert driven.answer.text == "NOT ENOUGH INFO"
     assert driven.answer.passages == ()
@@ -185,16 +184,16 @@ def test_relevance_can_be_judged_passage_by_passage() -> None:
         judged = [{"document": number, "relevant": value, "relevant_reason": "so"} for number, value in enumerate(relevant, 1)]
         return trajectory(relevant=..., relevant_reason=..., relevance=judged, answer="SUPPORTS")
 
-    driven = one_pass(verdicts(False, True, False), task="fever", relevance="passage")
+    driven = one_pass(verdicts(False, True, False), form="fever", relevance="passage")
     call = call_of(driven)
     assert isinstance(call.schema, JsonSchema)
     assert list(json.loads(call.schema.text)["properties"]) == ["relevance", *FIELDS[2:]]
     assert driven.answer.text == "SUPPORTS"
     assert driven.answer.detail["relevant"] is True
     assert driven.answer.detail["relevance"][1] == {"document": "2", "passage": "a", "relevant": True, "relevant_reason": "so"}
-    driven = one_pass(verdicts(False, "no", "Irrelevant"), task="fever", relevance="passage")
+    driven = one_pass(verdicts(False, "no", "Irrelevant"), form="fever", relevance="passage")
     assert driven.answer.text == "NOT ENOUGH INFO"
-    driven = one_pass(verdicts("perhaps", None, ""), task="fever", relevance="passage")
+    driven = one_pass(verdicts("perhaps", None, ""), form="fever", relevance="passage")
     assert (driven.answer.detail["relevant"], driven.answer.text) == (None, "SUPPORTS")
     shown = one_pass(verdicts(True), relevance="passage", shots=1)
     (said,) = [turn.content for turn in call_of(shown).prompt if isinstance(turn, Message) and turn.role == "assistant"]
@@ -224,31 +223,31 @@ def test_relevance_can_be_judged_passage_by_passage() -> None:
     ],
 )
 def test_verdicts_on_claims_are_told_in_many_words(written: object, label: str, ok: bool) -> None:
-    driven = one_pass(trajectory(answer=written), task="fever")
+    driven = one_pass(trajectory(answer=written), form="fever")
     assert f"Claim: {Q}" in prompt_text(call_of(driven).prompt)
     assert driven.answer.text == label
     assert driven.answer.detail["parse_ok"] is ok
 
 
 def test_the_labels_are_part_of_the_schema_for_claims() -> None:
-    schema = call_of(one_pass(trajectory(), task="fever")).schema
+    schema = call_of(one_pass(trajectory(), form="fever")).schema
     assert isinstance(schema, JsonSchema)
     assert json.loads(schema.text)["properties"]["answer"]["enum"] == ["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"]
 
 
 def test_a_long_answer_is_the_analysis_with_its_citations_on_one_line() -> None:
     analysis = "Ada was the child of Byron [1, 2].\nShe lived in London [2][1]; see [3]."
-    driven = one_pass(trajectory(analysis=analysis), task="long")
+    driven = one_pass(trajectory(analysis=analysis), form="long")
     assert driven.answer.text == "Ada was the child of Byron [1][2]. She lived in London [2][1]; see [3]."
     assert driven.answer.detail["citations"] == {"cited": [1, 2, 3], "missing": []}
 
 
 def test_citations_of_passages_that_are_not_there_are_named() -> None:
     analysis = "Byron [1][9] did, in 1815 [0], London [4, 2]. Array[x] [a]"
-    kept = one_pass(trajectory(analysis=analysis), task="long")
+    kept = one_pass(trajectory(analysis=analysis), form="long")
     assert kept.answer.text == "Byron [1][9] did, in 1815 [0], London [4][2]. Array[x] [a]"
     assert kept.answer.detail["citations"] == {"cited": [1, 2], "missing": [9, 0, 4]}
-    huge = one_pass(trajectory(analysis="x [" + "9" * 5000 + "]"), task="long")
+    huge = one_pass(trajectory(analysis="x [" + "9" * 5000 + "]"), form="long")
     assert huge.answer.detail["citations"] == {"cited": [], "missing": []}
 
 
@@ -258,7 +257,7 @@ def test_citations_of_passages_that_are_not_there_are_named() -> None:
 def test_defaults_and_their_origins() -> None:
     stated = {option.name: option.value for option in list_options(SelfReasoningOptions()) if option.origin == "paper"}
     assert stated == {
-        **{"k": 5, "task": "short", "max_tokens": 2048, "irrelevant": "rule"},
+        **{"k": 5, "form": "short", "max_tokens": 2048, "irrelevant": "rule"},
         **{"rap": True, "eap": True, "tap": True, "reader": False, "shuffle": False, "noise": 0.0},
     }
 

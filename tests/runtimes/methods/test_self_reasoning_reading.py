@@ -72,7 +72,7 @@ def test_another_reader_answers_from_the_passages_and_the_trajectory_without_its
 
 
 def test_a_reader_of_claims_chooses_a_label_even_where_nothing_is_relevant() -> None:
-    run = self_reasoning(Q, options(reader=True, task="fever"))
+    run = self_reasoning(Q, options(reader=True, form="fever"))
     driven = drive(run, [FOUND, trajectory(relevant=False, answer="SUPPORTS"), "refuted"])
     assert driven.outline == [["retrieve"], ["trajectory"], ["answer"]]
     assert call_of(driven).schema == Choice(("SUPPORTS", "REFUTES", "NOT ENOUGH INFO"))
@@ -80,7 +80,7 @@ def test_a_reader_of_claims_chooses_a_label_even_where_nothing_is_relevant() -> 
 
 
 def test_a_reader_of_long_answers_cites() -> None:
-    run = self_reasoning(Q, options(reader=True, task="long"))
+    run = self_reasoning(Q, options(reader=True, form="long"))
     driven = drive(run, [FOUND, trajectory(), "It was\nByron [1, 7]."])
     assert driven.answer.text == "It was Byron [1][7]."
     assert driven.answer.detail["citations"] == {"cited": [1], "missing": [7]}
@@ -220,7 +220,7 @@ def test_an_object_without_an_answer_is_asked_for_it_once(reply: str, answer: st
         (trajectory(answer=...), {}),  # a schema is enforced
         (Gen(text=trajectory(), degraded=FREE.degraded), {}),
         (Gen(text=" ", degraded=FREE.degraded), {}),
-        (trajectory(answer=...), {"structured": False, "task": "long"}),  # the analysis is the answer
+        (trajectory(answer=...), {"structured": False, "form": "long"}),  # the analysis is the answer
     ],
 )
 def test_other_output_is_not_asked_for_again(written: str | Gen, values: dict[str, Any]) -> None:
@@ -243,7 +243,7 @@ def test_labelled_lines_hold_a_whole_trajectory() -> None:
 
 
 def test_a_long_answer_without_any_form_is_the_whole_text() -> None:
-    driven = one_pass("Byron was her father [1].\nHe was a poet.", task="long")
+    driven = one_pass("Byron was her father [1].\nHe was a poet.", form="long")
     assert driven.answer.text == "Byron was her father [1]. He was a poet."
     assert driven.answer.detail["parse_ok"] is False
 
@@ -287,5 +287,5 @@ def test_wrong_types_everywhere_are_no_error() -> None:
 )
 def test_no_text_breaks_it_and_what_is_recorded_can_be_written(written: str) -> None:
     for task in ("short", "long", "fever"):
-        answer = one_pass(written, task=task).answer
+        answer = one_pass(written, form=task).answer
         json.dumps([answer.text, answer.detail], allow_nan=False, ensure_ascii=False).encode()

@@ -11,6 +11,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Message
 from wikidx.runtimes.methods import METHODS
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.templates import (
     Blocks,
     Template,
@@ -103,4 +104,5 @@ def test_hashes_name_every_file() -> None:
     hashes = prompt_hashes(["direct"])
     content = (ROOT / "runtimes/methods/prompts/direct/answer.txt").read_bytes()
     assert hashes["direct/answer.txt"] == hashlib.sha256(content).hexdigest()
-    assert set(hashes) == {"direct/answer.txt", "direct/answer.shots.jsonl"}
+    forms = {"forms.json", *(f"{form}.shots.jsonl" for form in FORMS)}
+    assert set(hashes) == {"direct/answer.txt", *(f"forms/{file}" for file in forms)}

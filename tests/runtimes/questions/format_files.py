@@ -340,7 +340,7 @@ FORMAT_FILES = (
         [
             item("capital?", "Lima", "lima", id="a", long_answers=["Lima", "lima"], titles=["Lima"], provenance=[[_PAGE], [], [_PAGE]]),
             item("It is.", "REFUTES", id="b", label="REFUTES", provenance=[[]]),
-            item("I like it.\nSo do I.\nWhy?", id="c"),
+            item("I like it.\nSo do I.\nWhy?", id="c", turns=3),
         ],
     ),
     FormatFile(
@@ -369,6 +369,6 @@ FORMAT_FILES = (
         "",
         "model_name\tdata_source\tknowledge\tmessage\tresponse\tbegin_label\n"
         't5\twow\tIt is blue.\t"I said ""blue""."\tyes\tFully attributable\n',
-        [item('I said "blue".', id="2", type="wow")],
+        [item('I said "blue".', id="2", type="wow", turns=1)],
     ),
 )

@@ -46,13 +46,13 @@ def test_everything_about_a_question_is_asked_at_the_same_time() -> None:
 def test_the_own_answer_is_asked_for_without_passages_and_with_demonstrations() -> None:
     driven = drive_collect("Shakespeare", **{**NONE, "know": "answers", "shots": 2})
     (prompt,) = driven.prompts("answer")
-    assert prompt.endswith("Question: Who wrote Hamlet?\nReply in as few words as name it exactly, no sentence.\nAnswer:")
+    assert prompt.endswith("Question: Who wrote Hamlet?\nReply in as few words as name it exactly.\nAnswer:")
     assert prompt.count("\nAnswer:") == 3
     assert driven.answer.detail == {"own_answer": "Shakespeare"}
 
 
 def test_a_yes_or_no_question_is_answered_so() -> None:
-    driven = drive_collect("yes", **{**NONE, "know": "answers", "answer_form": "yes_no"})
+    driven = drive_collect("yes", **{**NONE, "know": "answers", "form": "yes_no"})
     assert "Reply with one word, yes or no." in driven.prompts("answer")[0]
 
 

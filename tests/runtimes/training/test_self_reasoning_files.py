@@ -203,7 +203,7 @@ def test_sets_without_examples_are_refused() -> None:
     with pytest.raises(InputError, match="the set 'x' has no gold for 'popqa_accuracy'"):
         check(Question("1", "Who?"), Question("2", "Else?"))
     with pytest.raises(InputError, match="no gold for 'alce_str_em'"):
-        check(SHORT, Question("2", "Else?"), task="long")
+        check(SHORT, Question("2", "Else?"), form="long")
     with pytest.raises(InputError, match="the set 'x' has one question"):
         check(SHORT)
     with pytest.raises(InputError, match="negatives is 1.5"):
@@ -213,9 +213,9 @@ def test_sets_without_examples_are_refused() -> None:
 @pytest.mark.parametrize(("question", "task"), [(SHORT, "short"), (LONG, "long"), (CLAIM, "fever")])
 def test_prompts_with_more_demonstrations_than_there_are(question: Question, task: str) -> None:
     sets, collect_options = [make_question_set("x", [question])], CollectOptions(negatives=0.0)
-    with pytest.raises(InputError, match=f"the prompt 'self_reasoning/{task}' has [0-9]+ demonstrations, not 99: ask for fewer"):
+    with pytest.raises(InputError, match="the prompt 'self_reasoning/answer' has [0-9]+ demonstrations, not 99: ask for fewer"):
         BUILDER.check(sets, collect_options, BuildOptions(prompt_shots=99))
-    BUILDER.check(sets, collect_options, BuildOptions(prompt_shots=len(load_template("self_reasoning", task).shots)))
+    BUILDER.check(sets, collect_options, BuildOptions(prompt_shots=len(load_template("self_reasoning", "answer", task).shots)))
 
 
 @pytest.mark.parametrize("name", ["citation_recall", "citation_precision", "least_str_em"])

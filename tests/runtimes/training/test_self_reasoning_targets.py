@@ -74,7 +74,7 @@ def test_the_method_asks_for_the_last_stage_and_returns_what_it_learns(question:
     one = one_of(question, task)
     example = stage_example(one, "rap_eap_tap", OPTIONS, BuildOptions(prompt_shots=shots))
     driven = drive(
-        self_reasoning(question.text, SelfReasoningOptions(task=task, shots=shots)), [[BYRON, LONDON], example.messages[-1].content]
+        self_reasoning(question.text, SelfReasoningOptions(form=task, shots=shots)), [[BYRON, LONDON], example.messages[-1].content]
     )
     assert prompt_of(driven) == example.messages[:-1]
     detail = driven.answer.detail
@@ -108,7 +108,7 @@ def test_the_baseline_learns_the_answer_without_a_trajectory(question: Question,
     example = plain_example(one, OPTIONS, BuildOptions())
     learned = json.loads(example.messages[-1].content)
     assert learned == {name: one.fields[name] for name in (("analysis", "answer") if task == "long" else ("answer",))}
-    options = SelfReasoningOptions(task=task, shots=0, rap=False, eap=False, tap=task == "long")
+    options = SelfReasoningOptions(form=task, shots=0, rap=False, eap=False, tap=task == "long")
     driven = drive(self_reasoning(question.text, options), [[BYRON, LONDON], example.messages[-1].content])
     assert prompt_of(driven) == example.messages[:-1]
     assert list(requested_fields(options)) == list(learned)

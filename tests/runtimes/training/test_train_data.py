@@ -280,7 +280,7 @@ def test_what_would_be_asked_and_what_can_be_set(idx: Command, tmp_path: Path) -
         ("nli={folder}", "'{folder}' is no NLI checkpoint"),
         ("nli={folder}/none", "there is no NLI model '{folder}/none'"),
         ("nli={labels}", "has the labels 'yes', 'no': an NLI model has one called entailment"),
-        ("prompt_shots=99", "the prompt 'self_reasoning/long' has "),
+        ("prompt_shots=99", "the prompt 'self_reasoning/answer' has "),
         ("citation_recall=7", "citation_recall is 7.0: it should be less than or equal to 1"),
         ("citation_precision=1.01", "citation_precision is 1.01: it should be less than or equal to 1"),
         ("least_str_em=2", "least_str_em is 2.0: it should be less than or equal to 1"),
