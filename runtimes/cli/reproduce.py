@@ -147,7 +147,6 @@ def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | {
         "llm": of_roles(row.llm or options.llm or (), roles),
         "llm_option": of_roles(options.llm_option or (), roles, is_option=True),
-        "prompts": row.prompts,
     }
     closed_book = PlanOptions(**{**values, "corpus": None, "retriever": None, "search": None, "reranker": None, "url": None})
     try:

@@ -24,6 +24,7 @@ from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.methods.prompt_sets import read_prompt_set
 from wikidx.runtimes.questions import PROTOCOLS, SAMPLE
 
 T = TypeVar("T")
@@ -292,6 +293,8 @@ def _check_row(experiment: Experiment, row: Row) -> None:
         return
     try:
         method: Method = find_method(row.method)
+        if row.prompts is not None:
+            read_prompt_set(row.method, row.prompts)
         _known("option", row.options, {field.name for field in dataclasses.fields(method.options)})
         for questions in experiment.questions.values():
             _check_options(method, _method_options(experiment, row, questions))

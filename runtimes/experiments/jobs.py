@@ -19,6 +19,7 @@ from wikidx.runtimes.llms.base import Call, Generate, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
 from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
 
 from .files import Cell, Experiment, folder_name
@@ -74,9 +75,10 @@ class Job(NamedTuple):
 
     @property
     def method(self) -> Method:
-        """The method of the row."""
+        """The method of the row, with the row's prompts."""
         found: Method = find_method(self.cell.row.method or "")
-        return found
+        prompts = self.cell.row.prompts
+        return with_prompts(found, read_prompt_set(found.name, prompts)) if prompts else found
 
     @property
     def values(self) -> dict[str, Any]:
@@ -131,13 +133,18 @@ def estimate(job: Job) -> Estimate:
     """Return the cost of a question: the mean of those that the run has asked, or else that of a dry run of the first.
 
     The dry run takes one branch of the method. Generated texts count as long as they may become, passages as 140 tokens.
+
+    Raises:
+        InputError: the method fails with these options.
     """
     asked = [record.get("cost") or {} for record in job.finished()]
     if asked:
         return Estimate(*(math.fsum(cost.get(name, 0) for cost in asked) / len(asked) for name in Estimate._fields))
-    services = Services(llms=dict.fromkeys(job.method.roles, stand_in_llm()), searcher=StandInSearcher(), look_up_title=stand_in_passages)
-    options = job.method.options(**job.values)
-    (prediction,) = execute(lambda text: job.method.run(text, options), job.questions[:1], services)
+    method, options = job.method, job.method.options(**job.values)
+    services = Services(llms=dict.fromkeys(method.roles, stand_in_llm()), searcher=StandInSearcher(), look_up_title=stand_in_passages)
+    (prediction,) = execute(lambda text: method.run(text, options), job.questions[:1], services)
+    if prediction.error is not None:
+        raise InputError(f"{job.name}: {prediction.error.partition(': ')[2]}")
     calls = [step.request for step in prediction.steps if isinstance(step.request, Call)]
     texts = [prompt_text(call.prompt) for call in calls]
     prompt = sum(_TOKENS_PER_WORD * len(text.split()) + _PASSAGE_TOKENS * text.count(PASSAGE_TEXT) for text in texts)

@@ -9,6 +9,9 @@ import pytest
 from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
+from wikidx.runtimes.experiments.jobs import Job, estimate
+from wikidx.runtimes.methods.prompt_sets import read_prompt_set
+from wikidx.runtimes.questions import Question, Selection
 
 WHOLE = """
 title = "two methods"
@@ -65,6 +68,26 @@ def test_each_figure_has_one_of_our_metrics(name: str) -> None:
     assert all(set(figure.own_metrics) & set(experiment.questions[figure.dataset].metrics) for figure in figures)
 
 
+@pytest.mark.parametrize("name", experiment_names())
+def test_each_cell_can_be_run(name: str, tmp_path: Path) -> None:
+    tried = list[object]()
+    for cell in read_experiment(name).cells():
+        made = (cell.row.method, cell.options, cell.row.prompts)
+        if cell.missing is None and made not in tried:
+            tried.append(made)
+            job = Job(cell, 0, tmp_path, "", Selection(), [Question("1", "Who wrote Carmen?"), Question("2", "And who sang it?")], None)
+            assert estimate(job).calls > 0
+    assert tried
+
+
+@pytest.mark.parametrize(("name", "row"), [("ra_isf/table1", "RA-ISF"), ("retrorag/table1", "RetroRAG")])
+def test_rows_have_their_prompt_sets(name: str, row: str, tmp_path: Path) -> None:
+    (cell, *_) = (each for each in read_experiment(name).cells() if each.row.name == row)
+    method = Job(cell, 0, tmp_path, "", Selection(), [], None).method
+    assert cell.row.prompts is not None
+    assert method.prompts.files == read_prompt_set(method.name, cell.row.prompts)
+
+
 def test_options_of_experiment_question_set_and_row(file: Path) -> None:
     cells = {(cell.row.name, cell.dataset): cell for cell in read_experiment(str(file)).cells()}
     assert cells["RAG", "mine"].options == {"k": 2, "shots": 1}
@@ -100,6 +123,7 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
         ('method = "rag"', 'method = "rak"', "row 'RAG': unknown method 'rak': did you mean 'rag'"),
         ("shots = 1 }", "shot = 1 }", "row 'RAG': unknown option 'shot': did you mean 'shots'"),
         ("shots = 1 }", "shots = -1 }", "row 'RAG': shots is -1"),
+        ('method = "rag"', 'method = "rag"\nprompts = "mine"', "row 'RAG': there is no folder mine with prompts for 'rag'"),
         ('method = "rag"', 'method = "rag"\nmissing = "no"', "row 'RAG' needs a 'method', or"),
         ('metrics = ["squad_em"]', 'metrics = ["squad_me"]', "unknown metric of questions.mine 'squad_me': did you mean 'squad_em'"),
         ('metrics = ["squad_em"]', 'protocol = "refeed-mq"', "unknown protocol 'refeed-mq': did you mean 'refeed-nq'"),
