@@ -108,7 +108,6 @@ class Method:
         options: the dataclass of the options.
         run: (question, options) -> generator.
         presets: name of a data set, or "default" -> preset.
-        takes_questions: option X -> option Y: if the user sets Y, the default of X is the texts of all questions in the file.
         demonstrated: options -> prompts that a question with its answer demonstrates, so that demonstrations can be drawn from a file.
         prompts: replaced prompts and drawn demonstrations; ``prompt_sets.with_prompts`` sets them.
     """
@@ -120,10 +119,9 @@ class Method:
     options: type[Any]
     run: Callable[[str, Any], Run[Answer]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
-    takes_questions: Mapping[str, str] = field(default_factory=dict)
     demonstrated: Callable[[Any], tuple[str, ...]] = lambda options: ()
     prompts: Prompts = OWN_PROMPTS
 
     def question_texts(self, assigned: Collection[str], questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the values of the options that take the texts of all questions because the user sets others (``takes_questions``)."""
-        return {option: tuple(questions) for option, required in self.takes_questions.items() if required in assigned}
+        """Return the values of options that take the texts of all questions: ``noise_questions``, if the user sets ``noise``."""
+        return {"noise_questions": tuple(questions)} if "noise" in assigned else {}

@@ -18,6 +18,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms
+from .reading import ReadingOptions, reads_passages
 from .requests import Run, generate, label_trace, note, retrieve
 from .sentences import normalize_words, split_sentences
 from .templates import format_passages, load_template
@@ -30,7 +31,7 @@ _SIMILAR = 0.9  # minimum similarity of the titles and of the texts of two passa
 
 
 @options
-class IrcotOptions:
+class IrcotOptions(ReadingOptions):
     """Options of IRCoT."""
 
     form: LineFormName = option("short", "ours", describe_forms(LineFormName))
@@ -78,6 +79,7 @@ class _Chain:
     queries: list[str] = field(default_factory=list)
 
 
+@reads_passages
 def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
     """Alternate retrieval and reasoning, then let the reader answer from the collected passages.
 

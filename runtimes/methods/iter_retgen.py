@@ -14,13 +14,14 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms
+from .reading import ReadingOptions, reads_passages
 from .requests import Run, generate, label_trace, retrieve
 from .templates import format_passages, load_template
 from .written_answers import Draft, answer_in_form, parse_draft
 
 
 @options
-class IterRetGenOptions:
+class IterRetGenOptions(ReadingOptions):
     """Options of Iter-RetGen."""
 
     rounds: int = option(3, "paper", "number of rounds of retrieval and answering, as in RA-ISF's comparison", minimum=1)
@@ -36,6 +37,7 @@ class IterRetGenOptions:
     max_tokens: int = option(256, "ours", "maximum number of tokens of an output", minimum=1)
 
 
+@reads_passages
 def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
     """Answer in rounds, and return the answer of the last round. ``detail`` holds query and output of every round."""
     rounds: list[dict[str, Any]] = []

@@ -7,13 +7,14 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, describe_forms
+from .reading import ReadingOptions, reads_passages
 from .requests import Run, generate, retrieve
 from .templates import format_passages, load_template
 from .written_answers import answer_in_form, parse_answer
 
 
 @options
-class RagOptions:
+class RagOptions(ReadingOptions):
     """Options of retrieve-then-read."""
 
     form: FormName = option("short", "ours", describe_forms(FormName))
@@ -22,6 +23,7 @@ class RagOptions:
     max_tokens: int | None = option(None, "ours", "maximum number of tokens of the answer; none: 256; long: 300; dialogue: 50", minimum=1)
 
 
+@reads_passages
 def rag(question: str, options: RagOptions) -> Run[Answer]:
     """Retrieve passages with the question, and answer from them."""
     passages = yield from retrieve(question, options.k)

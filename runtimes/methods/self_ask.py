@@ -19,6 +19,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Message
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, describe_forms
 from .model_output import first_line, parse_labels
+from .reading import ReadingOptions, reads_passages
 from .requests import Run, generate, label_trace, retrieve
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
@@ -33,7 +34,7 @@ _NEXT_QUESTION = "\nQuestion:"  # stops a model that invents another question af
 
 
 @options
-class SelfAskOptions:
+class SelfAskOptions(ReadingOptions):
     """Options of Self-Ask."""
 
     form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))
@@ -77,6 +78,7 @@ class _Parsed(NamedTuple):
     final: str
 
 
+@reads_passages
 def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
     """Generate and answer follow-up questions, and return the final answer. If the model gives no final answer, request the answer."""
     follow_ups: list[_FollowUp] = []

@@ -10,6 +10,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
+from wikidx.runtimes.methods.reading import reads_passages
 from wikidx.runtimes.methods.requests import Run, gather, generate, label_trace
 from wikidx.runtimes.methods.sub_questions import SubQuestion
 from wikidx.runtimes.methods.templates import Blocks, format_passages, load_template
@@ -20,6 +21,7 @@ from .sub_models import decompose, passage_relevance, self_knowledge
 from .tree import UNKNOWN, AnswerSource, Node, to_json, walk
 
 
+@reads_passages
 def ra_isf(question: str, options: RaIsfOptions) -> Run[Answer]:
     """Answer a question; ``detail`` holds the tree of its sub-questions."""
     root = yield from solve(Node(question=question), options)

@@ -7,12 +7,13 @@ from typing import Literal
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import describe_forms
+from wikidx.runtimes.methods.reading import ReadingOptions
 
 RaIsfForm = Literal["short", "sentence", "yes_no", "fever"]
 
 
 @options
-class RaIsfOptions:
+class RaIsfOptions(ReadingOptions):
     """The paper's hyper-parameters and ablations, and choices that the paper leaves open."""
 
     know: bool = option(True, "paper", "ask whether the model knows the answer; false: always retrieve (No-SKM)")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from wikidx.runtimes.llms.base import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
+from wikidx.runtimes.methods.reading import reads_passages
 from wikidx.runtimes.methods.requests import Run, gather, retrieve, sample
 from wikidx.runtimes.methods.templates import format_passages, load_template
 from wikidx.runtimes.methods.written_answers import Draft, answer_in_form, parse_draft
@@ -21,6 +22,7 @@ _LIST_NUMBER = re.compile(r"(\d{1,3})[.)]\s+(?=\S)", re.ASCII)
 _NEXT_NUMBER = re.compile(r"\n\s*\d{1,3}[.)]\s", re.ASCII)
 
 
+@reads_passages
 def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     """Generate initial answers, retrieve with question and answers, generate a refined answer, and keep the likelier answer.
 

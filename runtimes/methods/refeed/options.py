@@ -9,10 +9,11 @@ from wikidx.corpora.validation import options
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import FormName, LineFormName, describe_forms
+from wikidx.runtimes.methods.reading import ReadingOptions
 
 
 @options
-class RefeedOptions:
+class RefeedOptions(ReadingOptions):
     """Hyper-parameters and ablations of the paper, and choices that the paper leaves open.
 
     Raises:
@@ -60,6 +61,7 @@ class RefeedOptions:
 
     def __post_init__(self) -> None:
         """Check combinations of values."""
+        ReadingOptions.__post_init__(self)
         if self.output == "cot" and self.form not in get_args(LineFormName):
             raise InputError(
                 f"a chain of thought ends in the form {', '.join(get_args(LineFormName))}, not '{self.form}': use output=answer"

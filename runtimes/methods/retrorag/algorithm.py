@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
+from wikidx.runtimes.methods.reading import reads_passages
 from wikidx.runtimes.methods.requests import Run, label_trace
 
 from .answerer import Attempt, answer_question, assess, check_consistency
@@ -23,6 +24,7 @@ class Round(NamedTuple):
     next_query: str | None = None
 
 
+@reads_passages
 def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
     """Run rounds until an answer is accepted, ``max_rounds`` is reached, or a query is repeated while ``repeated_query`` is "stop"."""
     state = State(question=question, options=options)

@@ -7,10 +7,11 @@ from typing import Literal
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import describe_forms
+from wikidx.runtimes.methods.reading import ReadingOptions
 
 
 @options
-class RetroRAGOptions:
+class RetroRAGOptions(ReadingOptions):
     """Settings and ablations of the paper, and choices that the paper leaves open."""
 
     form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))

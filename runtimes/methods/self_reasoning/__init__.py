@@ -4,7 +4,6 @@ algorithm   the steps of the method
 checks      checks of citations and snippets
 fields      the fields of the output
 options     the options of the method
-reading     retrieval of the passages
 trajectory  parsing of the output
 """
 
@@ -27,5 +26,4 @@ METHOD = Method(
         "PopQA": Preset(corpus="wiki2020", retriever="contriever"),
         "ASQA": Preset(corpus="wiki2018", retriever="gtr-xxl"),  # as in ALCE, whose setting the paper follows
     },
-    takes_questions={"noise_questions": "noise"},
 )

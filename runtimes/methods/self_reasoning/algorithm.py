@@ -11,13 +11,13 @@ from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.model_output import first_line, to_text
-from wikidx.runtimes.methods.requests import Run, generate
+from wikidx.runtimes.methods.reading import reads_passages
+from wikidx.runtimes.methods.requests import Run, generate, retrieve
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
 from .checks import find_cited, match_snippet
 from .fields import build_prompt, requested_fields
 from .options import SelfReasoningOptions
-from .reading import read_passages
 from .trajectory import Trajectory, parse_trajectory
 
 
@@ -37,12 +37,13 @@ class _Candidate(NamedTuple):
     n_passages: int
 
 
+@reads_passages
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages.
 
     If a pass without an enforced schema lacks the answer, the answer is requested once more.
     """
-    passages, noise = yield from read_passages(question, options)
+    passages = yield from retrieve(question, options.k)
     prompt = build_prompt(question, passages, options)
     output = yield from generate(
         prompt,
@@ -60,7 +61,6 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     formatted = FORMS[options.form].read(final.text, final.n_passages)
     detail = {
         "read": [passage.id for passage in passages],
-        "noise": [passage.id for passage in passages if passage.id in noise],
         "relevant": trajectory.relevant,
         "relevant_reason": trajectory.relevant_reason,
         "relevance": [

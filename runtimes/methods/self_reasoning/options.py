@@ -8,12 +8,13 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.validation import options
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import describe_forms
+from wikidx.runtimes.methods.reading import ReadingOptions
 
 TrajectoryForm = Literal["short", "yes_no", "fever", "long"]
 
 
 @options
-class SelfReasoningOptions:
+class SelfReasoningOptions(ReadingOptions):
     """Settings, ablations and robustness experiments of the paper, and choices that the paper leaves open.
 
     Raises:
@@ -49,18 +50,8 @@ class SelfReasoningOptions:
         256, "ours", "maximum number of tokens of an answer by the reader, without passages, or on a second request", minimum=1
     )
 
-    shuffle: bool = option(False, "paper", "put the passages in random order (the paper's figure 3)")
-    noise: float = option(
-        0.0, "paper", "fraction of the passages replaced by passages of another question; halves are rounded up (figure 3: 0.5)", maximum=1
-    )
-    noise_questions: tuple[str, ...] = option(
-        (), "ours", "questions whose passages serve as noise; idx run takes all questions of its file"
-    )
-    seed: int = option(0, "ours", "random seed of order and noise, combined with the question")
-
     def __post_init__(self) -> None:
         """Check combinations of values."""
-        if self.noise and not self.noise_questions:
-            raise InputError(f"noise is {self.noise:g}, but nothing says where it comes from: give noise_questions")
+        ReadingOptions.__post_init__(self)
         if self.form == "long" and not self.tap:
             raise InputError("a long answer is the analysis: it cannot be had without TAP, use another form")

@@ -43,7 +43,6 @@ def test_the_whole_trajectory_is_in_the_detail() -> None:
     detail = one_pass(trajectory()).answer.detail
     assert detail == {
         "read": ["b", "a", "o"],
-        "noise": [],
         "relevant": True,
         "relevant_reason": "The first passage names her father.",
         "relevance": [],
@@ -258,7 +257,7 @@ def test_defaults_and_their_origins() -> None:
     stated = {option.name: option.value for option in list_options(SelfReasoningOptions()) if option.origin == "paper"}
     assert stated == {
         **{"k": 5, "form": "short", "max_tokens": 2048, "irrelevant": "rule"},
-        **{"rap": True, "eap": True, "tap": True, "reader": False, "shuffle": False, "noise": 0.0},
+        **{"rap": True, "eap": True, "tap": True, "reader": False},
     }
 
 

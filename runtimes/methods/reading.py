@@ -1,0 +1,119 @@
+"""Disturbance of the passages that methods read: noise and random order, for every search of a method.
+
+It is the robustness experiment of Self-Reasoning (arXiv 2407.19813, figure 3), whose noise are passages of another question.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from wikidx.corpora.errors import InputError
+from wikidx.corpora.validation import options
+from wikidx.retrievers.base import Ranking, ScoredPassage
+
+from .base import Answer, option
+from .requests import Gather, Request, Retrieve, Run, gather
+
+T = TypeVar("T")
+O = TypeVar("O", bound="ReadingOptions")  # noqa: E741 - options
+
+
+@options
+class ReadingOptions:
+    """Options of all methods that read retrieved passages.
+
+    Raises:
+        InputError: there is noise without questions that it comes from.
+    """
+
+    shuffle: bool = option(False, "ours", "put the passages of each search in random order (Self-Reasoning, figure 3)")
+    noise: float = option(
+        0.0,
+        "ours",
+        "fraction of the passages of each search replaced by passages of another question; halves are rounded up (Self-Reasoning, figure "
+        "3: 0.5)",
+        maximum=1,
+    )
+    noise_questions: tuple[str, ...] = option(
+        (), "ours", "questions whose passages serve as noise; idx run takes all questions of its file"
+    )
+    seed: int = option(0, "ours", "random seed of order and noise, combined with question and query")
+
+    def __post_init__(self) -> None:
+        """Check combinations of values."""
+        if self.noise and not self.noise_questions:
+            raise InputError(f"noise is {self.noise:g}, but nothing says where it comes from: give noise_questions")
+
+
+def reads_passages(run: Callable[[str, O], Run[Answer]]) -> Callable[[str, O], Run[Answer]]:
+    """Decorate a method whose options are ``ReadingOptions``, so that they hold for all its searches.
+
+    ``detail["noise"]`` has the ids of noise passages, if noise is requested.
+
+    Raises:
+        InputError: noise is requested, but ``noise_questions`` has no other question.
+    """
+
+    @functools.wraps(run)
+    def read(question: str, options: O) -> Run[Answer]:
+        if not options.noise and not options.shuffle:
+            return (yield from run(question, options))
+        noise = set[str]()
+        answer = yield from _disturb(run(question, options), question, options, noise)
+        return answer._replace(detail={**answer.detail, "noise": sorted(noise)}) if options.noise else answer
+
+    return read
+
+
+def _disturb(run: Run[T], question: str, options: ReadingOptions, noise: set[str]) -> Run[T]:
+    result: Any = None
+    while True:
+        try:
+            request = run.send(result)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        if isinstance(request, Gather):
+            result = yield Gather(tuple(_disturb(branch, question, options, noise) for branch in request.runs))
+        elif isinstance(request, Retrieve):
+            result = yield from _search(request, question, options, noise)
+        else:
+            result = yield request
+
+
+def _search(request: Retrieve, question: str, options: ReadingOptions, noise: set[str]) -> Run[Ranking]:
+    """Search, and return the passages with noise and in random order; ``noise`` gets the ids of noise passages."""
+    query = " ".join(request.queries)
+    rng = random.Random(f"{options.seed}:{question}" if query == question else f"{options.seed}:{question}:{query}")
+    requests = [request]
+    if options.noise:
+        others = [other for other in options.noise_questions if other != question]
+        if not others:
+            raise InputError(
+                f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
+            )
+        requests.append(replace(request, queries=(rng.choice(others),)))
+    hits, *other_hits = yield from gather(map(_send, requests))
+    replacements = _draw_noise(hits, other_hits[0], options.noise, rng) if other_hits else {}
+    noise.update(hit.id for hit in replacements.values())
+    mixed = [replacements.get(position, hit) for position, hit in enumerate(hits)]
+    return Ranking(rng.sample(mixed, len(mixed)) if options.shuffle else mixed, hits.queries)
+
+
+def _send(request: Request) -> Run[Ranking]:
+    return cast("Ranking", (yield request))
+
+
+def _draw_noise(
+    hits: Sequence[ScoredPassage], others: Sequence[ScoredPassage], share: float, rng: random.Random
+) -> dict[int, ScoredPassage]:
+    """Draw noise passages that are not among the question's own, keyed by the positions of the passages that they replace."""
+    own_ids = {hit.id for hit in hits}
+    candidates = [hit for hit in others if hit.id not in own_ids]
+    n_replaced = min(math.floor(len(hits) * share + 0.5), len(candidates))
+    positions = rng.sample(range(len(hits)), n_replaced)
+    return dict(zip(positions, rng.sample(candidates, n_replaced), strict=True))
