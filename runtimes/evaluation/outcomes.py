@@ -109,6 +109,7 @@ def groups(rows: Sequence[PredictionRow], questions: Sequence[Question], holds_a
             "" if not isinstance(mass, int | float) else f"below {LOW_MASS:g}" if mass < LOW_MASS else f"from {LOW_MASS:g}"
             for mass in masses
         ],
+        **{name: [row.groups.get(name, "") for row in rows] for name in ("answered from", "inferences")},
     }
     named = {name: sorted({*itertools.compress(of_each, is_reached)} - {""}) for name, of_each in labels.items()}
     return {

@@ -67,6 +67,7 @@ class PredictionRow(NamedTuple):
         error: the error with which the method ended; None: no error.
         parse_ok: whether the answer was found in the expected form and is whole; None: not recorded.
         replies: numbers of generated texts, of cut and of empty ones, as in ``predictions.jsonl``; empty if not recorded.
+        groups: breakdown -> group, from what the method records: "answered from" (RA-ISF) and "inferences" (RetroRAG).
     """
 
     id: str
@@ -80,6 +81,7 @@ class PredictionRow(NamedTuple):
     error: str | None = None
     parse_ok: bool | None = None
     replies: Mapping[str, Any] = _EMPTY
+    groups: Mapping[str, str] = _EMPTY
 
 
 class Predictions(NamedTuple):
@@ -175,8 +177,18 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
         None if error is None else str(error),
         parse_ok if isinstance(parse_ok, bool) else None,
         replies,
+        _groups(detail),
     )
     return row, [item for item in (several, kind) if item]
+
+
+def _groups(detail: Mapping[str, Any]) -> dict[str, str]:
+    """Return the groups that follow from a prediction's ``detail``: the module that answered, and whether there were inferences."""
+    source, rounds = _mapping(detail.get("tree")).get("answered_from"), detail.get("rounds")
+    found = {"answered from": source} if isinstance(source, str) else {}
+    if "entities" in detail and isinstance(rounds, list):
+        found["inferences"] = "some" if any(_mapping(each).get("inferred") for each in rounds) else "none"
+    return found
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -120,7 +120,7 @@ class ScoredRun(NamedTuple):
         return self.values.get(metric, self.costs.get(metric, np.empty(0)))
 
     def groups(self) -> dict[str, dict[str, Mask]]:
-        """Return breakdown ("type", "hops", "passages", "yes and no") -> group -> mask over the questions."""
+        """Return breakdown (as in ``outcomes.groups``) -> group -> mask over the questions."""
         return groups(self.rows, self.questions, self.holds_answer if len(self.holds_answer) else np.full(len(self.rows), np.nan))
 
 
