@@ -5,7 +5,7 @@
     python -m benchmarks.embedded_methods runs --parts sample --methods direct rag --limit 10
 
 Every run is an ``idx run`` with the folder ``runs/PART/METHOD``: the same command resumes it, and what is finished is only read. The
-options that differ from the methods' defaults fit two cores, and stand in the table.
+options that differ from the methods' defaults fit two cores, and stand in the table. All questions of a part are in flight together.
 
 accuracy      share of questions whose answer contains a golden answer (``flashrag_acc``), with its 95 % interval
 - direct      paired difference from the method direct, with interval and p-value
@@ -96,7 +96,7 @@ def run_command(
     limit = ["--limit", str(arguments.limit)] if arguments.limit else []
     corpus = () if method in ("direct", "cot", "genread", "least_to_most") else ("--retriever", "bm25")
     questions = part.run if corpus else part.run[: part.run.index("--corpus")]
-    return ["run", method, *questions, *corpus, *limit, *options, *models, "--out", str(folder)]
+    return ["run", method, *questions, *corpus, *limit, *options, *models, "--in-flight", str(part.n), "--out", str(folder)]
 
 
 def ask_longer(name: str, part: _Part, method: str, arguments: argparse.Namespace) -> None:
