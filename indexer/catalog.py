@@ -159,6 +159,12 @@ def index_folders(corpus: str) -> list[str]:
     return [name for name in possible_indexes(corpus) if index_ref(corpus, name).path.exists()]
 
 
+def foreign_folders(corpus: str) -> dict[str, Path]:
+    """Return the folders among a corpus's indexes whose names no index can have: other versions of idx have further kinds."""
+    folders = sorted((corpus_path(corpus) / "indexes").glob("[!.]*"))
+    return {folder.name: folder for folder in folders if folder.is_dir() and not is_index_name(folder.name)}
+
+
 class IndexIdentity(NamedTuple):
     """Identity of an index. Two different indexes built at the same path have different identities.
 

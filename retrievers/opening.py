@@ -187,7 +187,7 @@ def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str =
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     logger.log(logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG, "%s: %s", name, index.placement.reason)
-    gpu = index.placement.devices[0] if device == "auto" else "cpu"  # "auto" takes the emptiest, which need not be the first
+    gpu = index.placement.devices[0] if device == "auto" else "cpu"  # "auto" takes the first with room, which need not be the first one
     encoder = open_query_encoder(corpus, name, device=device if gpu == "cpu" else gpu, dtype=query_dtype)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 

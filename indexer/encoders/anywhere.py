@@ -49,6 +49,8 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
         if "url" in recipe:
             return spec_of_served(name, recipe)
         checkpoint = parse_checkpoint(recipe["checkpoint"])
+        if isinstance(checkpoint, ServedModel):
+            raise TypeError("it is a served model without 'url'")
         settings: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in recipe.items() if key != "checkpoint"
         }

@@ -108,7 +108,7 @@ def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
                 f"{source!r} names no model at an endpoint: write openai:MODEL@URL, such as openai:bge-m3@http://127.0.0.1:8080/v1"
             )
         return ServedModel(model=name.removeprefix("openai:"), url=place)
-    folder = Path(source).expanduser()
+    folder = Path(os.path.expanduser(source))
     if folder.is_dir() or folder.is_absolute():
         return folder.absolute()
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):

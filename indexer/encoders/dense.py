@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def load_dense(folders: Sequence[Path], n_inputs: int, name: str, reads: str = "sentence_embedding") -> tuple[torch.nn.ModuleList, int]:
+def load_dense(folders: Sequence[Path], n_inputs: int, name: str, *, of_tokens: bool = False) -> tuple[torch.nn.ModuleList, int]:
     """Return the layers of some folders for ``apply_dense``, and the number of components after the last one.
 
     Args:
         folders: a folder for each layer: linear, with an activation, and perhaps a residual.
         n_inputs: components before the first layer.
         name: the encoder or reranker, for messages.
-        reads: sentence-transformers' name of the vectors that are read and replaced.
+        of_tokens: whether the layers are PyLate's, which apply to the vector of each token, by default without an activation.
 
     Raises:
         ArtifactMismatch: the weights do not fit, or a layer has another form.
@@ -32,7 +32,7 @@ def load_dense(folders: Sequence[Path], n_inputs: int, name: str, reads: str = "
 
     layers = torch.nn.ModuleList()
     for folder in folders:
-        layer, n_inputs = _load_layer(folder, n_inputs, name, reads)
+        layer, n_inputs = _load_layer(folder, n_inputs, name, of_tokens=of_tokens)
         layers.append(layer)
     return layers, n_inputs
 
@@ -55,22 +55,28 @@ def load_activation(path: object, file: Path) -> torch.nn.Module:
     import torch
 
     module, _, name = str(path).rpartition(".")
-    kind = getattr(torch.nn.modules.activation, name, torch.nn.Identity)
-    if not f"{module}.".startswith("torch.nn.") or kind.__name__ != name:
-        raise ArtifactMismatch(f"{file} has the activation function {path!s:.80}: only those of torch.nn are supported")
-    activation: torch.nn.Module = kind()
+    try:
+        if not f"{module}.".startswith("torch.nn.") or name not in {"Identity", *torch.nn.modules.activation.__all__}:
+            raise TypeError("it is no activation function")
+        activation: torch.nn.Module = getattr(torch.nn, name)()
+    except TypeError as error:  # also if it needs arguments
+        raise ArtifactMismatch(
+            f"{file} has the activation function {path!s:.80}: only those of torch.nn that need no arguments are supported"
+        ) from error
     return activation
 
 
-def _load_layer(folder: Path, n_inputs: int, name: str, reads: str) -> tuple[torch.nn.ModuleDict, int]:
+def _load_layer(folder: Path, n_inputs: int, name: str, *, of_tokens: bool) -> tuple[torch.nn.ModuleDict, int]:
     """Return a layer, and the number of its outputs."""
     import torch
     from safetensors.torch import load_file
 
     config = read_json_object(folder / CONFIG, name)
-    layer = torch.nn.ModuleDict({"activation": load_activation(config.get("activation_function", "torch.nn.Tanh"), folder / CONFIG)})
-    if {config.get(f"module_{end}_name") or reads for end in ("input", "output")} != {reads}:
-        raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that does not replace '{reads}': it is not supported")
+    default = "torch.nn.Identity" if of_tokens else "torch.nn.Tanh"
+    layer = torch.nn.ModuleDict({"activation": load_activation(config.get("activation_function", default), folder / CONFIG)})
+    pooled = "sentence_embedding"  # sentence-transformers' name; PyLate's layers may have it, too, and never use it
+    if not of_tokens and {config.get(f"module_{end}_name") or pooled for end in ("input", "output")} != {pooled}:
+        raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that does not replace '{pooled}': it is not supported")
     path = find_file(folder, DENSE_WEIGHTS) or folder / DENSE_WEIGHTS[0]
     try:
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)

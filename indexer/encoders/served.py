@@ -106,7 +106,7 @@ class ServedEncoder:
         self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)
         self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
-        self._max_texts = _BATCH_TEXTS  # as far as is known
+        self._max_texts, self._encoding = _BATCH_TEXTS, {"encoding_format": "base64"}  # as far as is known
 
     def close(self) -> None:
         """Close the connections; requests that have not begun are cancelled."""
@@ -149,9 +149,13 @@ class ServedEncoder:
     def _ask(self, side: Side, texts: list[str], names: list[str]) -> Vectors:
         """Return the vectors of a batch. A refused batch is halved, down to the text that is refused."""
         if len(texts) <= self._max_texts:
+            encoding = self._encoding
             try:
-                return self._read(self._endpoint.post("/embeddings", self._body(side, texts)), len(texts))
+                return self._read(self._endpoint.post("/embeddings", self._body(side, texts) | encoding), len(texts))
             except EndpointError as error:
+                if encoding and "encoding_format" in str(error):
+                    self._encoding = {}
+                    return self._ask(side, texts, names)
                 if error.status not in _TEXTS_REFUSED:
                     raise
                 if len(texts) == 1:
@@ -163,8 +167,8 @@ class ServedEncoder:
         return np.concatenate([self._ask(side, texts[:middle], names[:middle]), self._ask(side, texts[middle:], names[middle:])])
 
     def _body(self, side: Side, texts: list[str]) -> dict[str, Any]:
-        """Return a request for base64, as OpenAI's own client makes it; servers that do not know the field answer with numbers."""
-        body = {"model": self._model.model, "input": texts, "encoding_format": "base64"}
+        """Return a request but for the encoding: base64, as OpenAI's own client asks for, until a server refuses the field."""
+        body = {"model": self._model.model, "input": texts}
         dimensions = {"dimensions": self.spec.truncate_dim} if self.spec.truncate_dim else {}
         return body | dimensions | ({"input_type": side} if self._model.names_sides else {})
 

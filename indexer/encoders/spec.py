@@ -123,7 +123,8 @@ class EncoderSpec:
     weights_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        split_modes(self.pooling) if self.pooling else None
+        if not self.is_served:
+            split_modes(self.pooling)
 
     def folder(self, side: Side) -> Path:
         """Return the directory with one side's checkpoint; raises as ``checkpoints.locate`` does."""

@@ -77,7 +77,7 @@ class MaxSim:
         self._spec, self._network = spec, Network("AutoModel", spec, device)
         folder, name = self._network.folder, spec.name
         self._settings = settings = _read_settings(folder, name)
-        layers, _ = load_dense(_find_layers(spec, folder), self._network.model.config.hidden_size, name, "token_embeddings")
+        layers, _ = load_dense(_find_layers(spec, folder), self._network.model.config.hidden_size, name, of_tokens=True)
         self._layers = layers.to(self._network.device)
         self._queries = self._tokens(settings.query_prefix, settings.query_length)
         self._passages = self._tokens(settings.document_prefix, settings.document_length)

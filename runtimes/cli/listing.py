@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.errors import ArtifactError
+from wikidx.corpora.errors import ArtifactError, ArtifactMismatch
 from wikidx.corpora.progress import format_bytes
 
 from .screen import pluralize, print_json, print_line
@@ -65,7 +65,7 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the built indexes of a corpus, each with its size or its error."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.errors import ArtifactMissing
-    from wikidx.indexer.catalog import built_indexes, index_ref
+    from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref
 
     try:
         store = store_manifest(corpus)
@@ -79,6 +79,9 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
             artifacts.append(_to_json(index, index_ref(corpus, index).manifest(store.fingerprint)))
         except ArtifactError as error:
             artifacts.append(_to_json(index, error))
+    for name in foreign_folders(corpus):
+        unknown = ArtifactMismatch(f"this version of idx has no such index: 'idx remove {corpus} --index {name}' deletes it")
+        artifacts.append(_to_json(name, unknown))
     return artifacts
 
 

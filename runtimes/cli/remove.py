@@ -39,12 +39,13 @@ def remove(
     from wikidx.corpora.build import store_path
     from wikidx.corpora.errors import ArtifactMissing
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes
+    from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref, possible_indexes
     from wikidx.indexer.naming import canonical_name
 
     if index:
         require_built(corpus)
-        paths = [index_ref(corpus, name).path for name in dict.fromkeys(index)]
+        foreign = foreign_folders(corpus)
+        paths = [foreign.get(name) or index_ref(corpus, name).path for name in dict.fromkeys(index)]
         for path in paths:
             if not path.exists():
                 raise ArtifactMissing(f"nothing is built at {path}: '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}")

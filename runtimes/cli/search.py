@@ -105,6 +105,8 @@ def search(
             require_built(corpus)
             searcher = open_searcher(corpus, retriever, device=device, query_dtype=query_dtype, reranker=reranker)
         else:
+            if reranker is not None or query_dtype is not None:
+                raise InputError("--reranker and --query-dtype are for searches on this machine: a server has its own")
             remote = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
             searcher = stack.enter_context(remote)
         if query_file:

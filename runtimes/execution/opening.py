@@ -87,6 +87,8 @@ class Plan:
             InputError, UnknownNameError: a model, an option or the search target does not suit the method.
         """
         self.specs()
+        if self.query_dtype is not None and self.target is not None and self.target.url is not None:
+            raise InputError("--query-dtype is for searches on this machine: a server has its own")
         can_search = self.target is not None or self.is_dry
         can_look_up = can_search and (self.target is None or self.target.url is None)
         rehearse(self.method, self.options, can_search=can_search, can_look_up=can_look_up)

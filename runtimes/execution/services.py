@@ -22,6 +22,7 @@ from typing import Any
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import Unreachable
@@ -215,6 +216,8 @@ class _Queue:
         try:
             if batch:
                 self._serve([request for _, request in batch], deliver)
+        except DeviceLost as error:  # nothing more can be answered: the run ends, to be resumed
+            self._served.put(error)
         except IdxError as error:
             deliver(dict.fromkeys(missing, error))
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
@@ -248,5 +251,7 @@ def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions)
         if len(groups) == 1:
             return [error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}")]
         return [answer for group in groups for answer in _search(searcher, [group], options)]
+    except DeviceLost:
+        raise
     except IdxError as error:
         return [error] * len(groups)

@@ -153,6 +153,15 @@ def test_scores_are_those_of_sentence_transformers(tmp_path: Path, variant: str)
     np.testing.assert_allclose(scored(folder), reference.similarity_pairwise(queries, passages).numpy(), rtol=0, atol=2e-5)
 
 
+def test_a_layer_applies_to_tokens_whatever_it_says_and_has_no_activation_unless_it_says_so(tmp_path: Path) -> None:
+    folder = save_colbert(tmp_path)
+    expected, file = scored(folder), folder / "1_Dense" / "config.json"
+    config = json.loads(file.read_text())
+    del config["activation_function"]
+    file.write_text(json.dumps(config | {"module_input_name": "sentence_embedding"}))
+    np.testing.assert_array_equal(scored(folder), expected)
+
+
 def test_several_layers_with_residuals_and_activations(tmp_path: Path) -> None:
     folder = save_colbert(tmp_path, dims=(16, 16))
     for number, shapes in ((1, {"linear": (16, 24), "residual": (16, 24)}), (2, {"linear": (16, 16)})):

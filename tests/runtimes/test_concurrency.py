@@ -15,15 +15,19 @@ from tests.runtimes.command_line import Command
 from tests.runtimes.llms.fake_server import Answer as Answered
 from tests.runtimes.llms.fake_server import FakeServer, chat, fake_serving
 from tests.runtimes.test_executor import QUESTIONS, CountingLLM
+from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.retrievers.base import DEFAULTS, Ranking
+from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.execution import opening
 from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.runs import PREDICTIONS
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, gather, generate
+from wikidx.runtimes.methods.requests import Run, gather, generate, retrieve
 
 
 class SlowLLM(CountingLLM):
@@ -167,3 +171,24 @@ def test_a_finished_question_is_on_disk_within_a_second_while_another_waits(
     assert "2 questions, 2 answered" in said
     assert max(waited) < 1
     assert len((out / PREDICTIONS).read_bytes().splitlines()) == 2
+
+
+def test_a_lost_gpu_ends_the_run_whether_a_model_or_the_search_was_on_it() -> None:
+    class Lost(SlowLLM):
+        def run(self, calls: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
+            raise DeviceLost("cuda:0 takes no work any more")
+
+    class LostSearcher(StandInSearcher):
+        def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+            raise DeviceLost("cuda:0 takes no work any more")
+
+    def ask(question: str) -> Run[Answer]:
+        passages = yield from retrieve(question, 1)
+        return Answer((yield from generate(passages[0].text)).text)
+
+    for services in (
+        Services(llms={"answer": Lost()}, searcher=StandInSearcher()),
+        Services(llms={"answer": SlowLLM()}, searcher=LostSearcher()),
+    ):
+        with pytest.raises(DeviceLost, match="takes no work any more"):
+            list(execute(ask, QUESTIONS[:3], services))

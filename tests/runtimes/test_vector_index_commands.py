@@ -130,6 +130,14 @@ def test_removing_vectors_names_the_indexes_that_lose_them(
     assert left == ["minilm-flat"]
 
 
+def test_the_folder_of_a_kind_that_has_gone_is_listed_and_can_be_removed(idx: Command, notes: str) -> None:
+    folder = index_ref(notes, "bm25").path.with_name("minilm-sq8")
+    folder.mkdir(parents=True)
+    assert "this version of idx has no such index: 'idx remove notes --index minilm-sq8' deletes it" in idx("list")
+    idx("remove", notes, "--index", "minilm-sq8", "--yes")
+    assert not folder.exists()
+
+
 def test_recall_of_a_corpus_without_such_an_index_is_refused(idx: Command, notes: str) -> None:
     assert "run 'idx build notes --encoder NAME --index KIND'" in idx("check", notes, "--recall", status=2)
 

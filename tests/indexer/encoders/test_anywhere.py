@@ -291,6 +291,8 @@ def test_names_that_mean_something_else_are_refused(tmp_path: Path, home: Path) 
         ({"dim": "x"}, "dim is 'x': it should be a valid integer"),
         ({"dim": -1}, "dim is -1"),
         ({"pooling": 7}, "pooling is 7: it should be a valid string"),
+        ({"pooling": ""}, "pooling '': .*use cls, mean"),
+        ({"checkpoint": "openai:tiny@http://127.0.0.1/v1"}, "it is a served model without 'url'"),
         ({"pooling": "median"}, "pooling 'median': .*use cls, mean"),
         ({"max_query_tokens": None}, "max_query_tokens is None"),
         ({"max_passage_tokens": 9.5}, "max_passage_tokens is 9.5"),
@@ -320,6 +322,9 @@ def test_a_dense_layer_of_another_form_is_refused(tmp_path: Path) -> None:
     sound = json.loads(config.read_text())
     for change, message in (
         ({"activation_function": "os.system"}, "has the activation function os.system"),
+        ({"activation_function": "torch.nn.Threshold"}, "only those of torch.nn that need no arguments"),
+        ({"activation_function": "torch.nn.warnings"}, "only those of torch.nn that need no arguments"),
+        ({"activation_function": "torch.nn.Module"}, "only those of torch.nn that need no arguments"),
         ({"use_residual": True}, r"holds linear\.bias .* instead of linear\.weight and linear\.bias and residual\.weight"),
         ({"module_output_name": "other"}, "does not replace 'sentence_embedding'"),
         ({"bias": False}, r"holds linear\.bias .* instead of linear\.weight"),

@@ -41,6 +41,7 @@ DIALECTS: Mapping[str, Callable[[], FakeEmbeddings]] = {
     "OpenAI": FakeEmbeddings,
     "TEI with small batches": lambda: FakeEmbeddings(max_texts=5),
     "Ollama, without base64": lambda: FakeEmbeddings(takes_base64=None),
+    "a server that refuses base64": lambda: FakeEmbeddings(takes_base64=False),
     "rows in another order": lambda: FakeEmbeddings(change=lambda rows: rows[::-1]),
     "a server that is busy": lambda: FakeEmbeddings(faults=[(429, "busy", {"Retry-After": "0.01"}), (503, "busy", {"Retry-After": "0"})]),
 }
@@ -52,6 +53,13 @@ def test_the_vectors_are_the_server_s_in_the_order_of_the_texts(dialect: str) ->
         np.testing.assert_array_equal(encoder.encode_passages(PASSAGES), hashed_vectors(TEXTS))
         np.testing.assert_array_equal(encoder.encode_queries(["who"]), hashed_vectors(["who"]))
         assert encoder.encode_queries([]).shape == (0, 8)
+
+
+def test_base64_is_asked_for_until_it_is_refused() -> None:
+    with encoding(fake := FakeEmbeddings(takes_base64=False)) as encoder:
+        for query in ("a", "b"):
+            encoder.encode_queries([query])
+    assert [body.get("encoding_format") for body in fake.bodies] == ["base64", None, None]
 
 
 def test_batches_have_limits_of_tokens_and_of_texts() -> None:
