@@ -90,6 +90,7 @@ def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -
     from wikidx.runtimes.questions.fetching import write_questions
 
     asked = find_questions(name)
+    out.parent.mkdir(parents=True, exist_ok=True)  # before hours of searches
     with open_searcher(corpus, retriever) as searcher:
         kept = keep_retrieved_answers(asked, searcher)
     write_questions(out, kept)

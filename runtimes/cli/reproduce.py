@@ -48,7 +48,9 @@ class _Planned(NamedTuple):
 @flatten()
 def reproduce(
     name: Name = None,
-    out: Annotated[Path | None, typer.Option(help=f"Folder for the runs, {HTML} and {JSON}; default: runs/EXPERIMENT.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"Folder for the runs, {HTML} and {JSON}; default: runs/EXPERIMENT, or runs/EXPERIMENT-sample.")
+    ] = None,
     *,
     model_options: ModelOptions,
     questions_from: Annotated[
@@ -67,10 +69,9 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and time.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the runs of a paper's table, and set their figures beside the paper's.
+    """Make the runs of a paper's table, beside the paper's figures.
 
     Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing.
-
     Exit status 1 if questions have failed.
     """
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
@@ -83,7 +84,7 @@ def reproduce(
         return
     experiment = narrow(read_experiment(name), row or (), dataset or ())
     experiment = on_sample(experiment) if sample else experiment
-    folder = out or Path("runs") / name.removesuffix(".toml")
+    folder = out or _default_folder(name, is_sample=sample)
     jobs = plan_jobs(experiment, folder, questions_from, limit)
     _print_estimate(jobs, retry_failed=retry_failed, as_json=as_json and dry_run)
     if dry_run:
@@ -95,6 +96,13 @@ def reproduce(
     if n_failed := sum(record["error"] is not None for job in jobs for record in job.finished()):
         note(f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions")
         raise typer.Exit(1)
+
+
+def _default_folder(name: str, *, is_sample: bool) -> Path:
+    from wikidx.runtimes.experiments.files import experiment_names
+
+    known = name if name in experiment_names() else Path(name).stem
+    return Path("runs") / (f"{known}-sample" if is_sample else known)
 
 
 def _list_experiments(*, as_json: bool) -> None:
@@ -143,7 +151,8 @@ def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
     from wikidx.runtimes.experiments.jobs import of_roles
 
     questions, row, roles = job.cell.questions, job.cell.row, job.method.roles
-    search = {**experiment.search, **dict(text.split("=", 1) for text in options.search or () if "=" in text)}
+    chosen = {text.partition("=")[0] for text in options.search or ()}
+    search = [f"{name}={value}" for name, value in experiment.search.items() if name not in chosen]
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | {
         "llm": of_roles(row.llm or options.llm or (), roles),
         "llm_option": of_roles(options.llm_option or (), roles, is_option=True),
@@ -155,7 +164,7 @@ def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
         values |= {
             "corpus": options.corpus or questions.corpus or experiment.corpus,
             "retriever": options.retriever or questions.retriever or experiment.retriever,
-            "search": [f"{name}={value}" for name, value in search.items()],
+            "search": [*search, *(options.search or ())],
         }
         return make_plan(job.method, PlanOptions(**values), dry_run=False, base=job.values)
 
@@ -225,6 +234,7 @@ def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     from wikidx.runtimes.experiments.results import outcome_json, outcome_report, summary_report
 
     content: Any = outcome_json(outcome)
+    folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / JSON, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode())
     report = outcome_report(outcome)
     try:

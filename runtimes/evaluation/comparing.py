@@ -157,7 +157,7 @@ def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_
         for published, metric in comparable_results(dataset, available, None if include_all or not methods else methods):
             matching = [run for run in group if published.method is not None and run.facts.method == published.method]
             own_results = [
-                OwnResult(run.name, mean, describe_differences(published, run, metric), _describe_obstacles(published, run))
+                OwnResult(run.name, mean, describe_differences(published, run, metric), describe_obstacles(published, run))
                 for run in matching
                 if (mean := bootstrap.interval(run.values_of(metric))).n
             ]
@@ -165,7 +165,7 @@ def match_published(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, include_
     return results
 
 
-def _describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
+def describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
     """Return why a paper's figure and a run's are not comparable, as ``OwnResult.obstacles``."""
     n, corpus = len(run.questions) + run.source.n_missing, run.facts.corpus
     obstacles = []

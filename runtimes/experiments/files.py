@@ -22,8 +22,10 @@ from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
+from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
 from wikidx.runtimes.questions import PROTOCOLS, SAMPLE
 
@@ -158,7 +160,7 @@ class Cell(NamedTuple):
 
 def folder_name(text: str) -> str:
     """Return a row's name in the form of a folder's, such as "w-o-rap"."""
-    return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-")
+    return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-.")
 
 
 def experiment_names() -> list[str]:
@@ -249,8 +251,8 @@ def _expand(row: Row) -> list[Row]:
     """Return the rows that a row with a sweep stands for."""
     if not row.sweep:
         return [row]
-    if len({len(values) for values in row.sweep.values()}) > 1:
-        raise InputError(f"row '{row.name}': the options of 'sweep' change together: give them the same number of values")
+    if len({len(values) for values in row.sweep.values()}) > 1 or not all(row.sweep.values()):
+        raise InputError(f"row '{row.name}': the options of 'sweep' change together: give each the same number of values, at least one")
     steps = [dict(zip(row.sweep, values, strict=True)) for values in zip(*row.sweep.values(), strict=True)]
     return [
         dataclasses.replace(
@@ -273,14 +275,27 @@ def _check(experiment: Experiment) -> None:
     for name, questions in experiment.questions.items():
         _known("protocol", [questions.protocol] if questions.protocol else [], PROTOCOLS)
         _known(f"metric of questions.{name}", questions.metrics, _metric_names())
+        _known(f"form of questions.{name}", [questions.form] if questions.form else [], FORMS)
         if not questions.source and questions.missing is None:
             raise InputError(f"questions.{name} needs a 'protocol' that has a set of questions, or a 'file'")
     for row in experiment.rows:
         _known(f"system of row '{row.name}'", row.systems or [], systems)
         _check_row(experiment, row)
-    names = [folder_name(row.name) for row in experiment.rows]
-    if double := next((row.name for row in experiment.rows if names.count(folder_name(row.name)) > 1), None):
-        raise InputError(f"row '{double}' has the name of another row: give each its own")
+    methods = {row.method for row in experiment.rows if row.method is not None}
+    every_option = {field.name for name in methods for field in dataclasses.fields(find_method(name).options)}
+    _known("option", experiment.options, every_option)
+    for name, questions in experiment.questions.items():
+        _known(f"option of questions.{name}", questions.options, every_option)
+    _check_names("row", [row.name for row in experiment.rows])
+    _check_names("question set", list(experiment.questions))
+
+
+def _check_names(kind: str, names: list[str]) -> None:
+    """Raise ``InputError`` unless each name gives a folder of its own."""
+    folders = list(map(folder_name, names))
+    for name, folder in zip(names, folders, strict=True):
+        if not folder or folders.count(folder) > 1:
+            raise InputError(f"{kind} '{name}' has the name of another {kind}, or none for a folder: give each its own")
 
 
 def _check_row(experiment: Experiment, row: Row) -> None:
@@ -296,6 +311,7 @@ def _check_row(experiment: Experiment, row: Row) -> None:
         if row.prompts is not None:
             read_prompt_set(row.method, row.prompts)
         _known("option", row.options, {field.name for field in dataclasses.fields(method.options)})
+        _known("role", filter(None, (parse_spec(text).role for text in row.llm)), method.roles)
         for questions in experiment.questions.values():
             _check_options(method, _method_options(experiment, row, questions))
     except IdxError as error:

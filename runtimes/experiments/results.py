@@ -11,7 +11,7 @@ import numpy as np
 
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.errors import IdxError
-from wikidx.runtimes.evaluation.comparing import SERVICE, describe_differences
+from wikidx.runtimes.evaluation.comparing import SERVICE, describe_differences, describe_obstacles
 from wikidx.runtimes.evaluation.published import PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
@@ -39,7 +39,8 @@ class Result(NamedTuple):
         row, dataset, metric: row, question set, and our metric; "": the paper's metric has no counterpart.
         published: the paper's figure; None: it gives none.
         ours: mean over the questions of one run with its interval, or over several runs with its deviation; None: no run.
-        difference: ours minus the paper's figure, which counts as exact; None: one is missing, or the questions are others.
+        difference: ours minus the paper's figure, which counts as exact; None: one is missing, or ours is on the sample.
+        is_comparable: whether both are on the same corpus and the same number of questions; None: one is missing.
         remark: the settings that differ, the paper's first, or the reason why there is no run.
     """
 
@@ -49,13 +50,15 @@ class Result(NamedTuple):
     published: PublishedFigure | None
     ours: Interval | Spread | None
     difference: Interval | Spread | None
+    is_comparable: bool | None
     remark: str
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         published = self.published and self.published._asdict()
         numbers = {"ours": cell_json(self.ours), "difference": cell_json(self.difference)}
-        return {"row": self.row, "dataset": self.dataset, "metric": self.metric, "paper": published, **numbers, "remark": self.remark}
+        names = {"row": self.row, "dataset": self.dataset, "metric": self.metric, "paper": published}
+        return {**names, **numbers, "comparable": self.is_comparable, "remark": self.remark}
 
 
 class Outcome(NamedTuple):
@@ -87,12 +90,12 @@ class Outcome(NamedTuple):
 
     def _result(self, cell: Cell, runs: Sequence[ScoredRun], metric: str, figure: PublishedFigure | None) -> Result:
         ours = _average(runs, metric, self.bootstrap)
-        is_comparable = figure is not None and ours is not None and cell.questions.source != SAMPLE
-        difference = _minus(ours, figure.value) if is_comparable and figure and ours else None
+        is_comparable = None if figure is None or ours is None else not describe_obstacles(figure, runs[0])
+        difference = _minus(ours, figure.value) if figure and ours and cell.questions.source != SAMPLE else None
         remark = cell.missing or (_describe(runs[0], figure, metric, cell) if runs else "not run")
         if runs and ours is None:
             remark = next((f"needs {option}" for part, option in _MODEL_METRICS.items() if part in metric), "no value")
-        return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, remark)
+        return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, is_comparable, remark)
 
     def every_run(self) -> list[ScoredRun]:
         """Return the runs in the order of the table."""
@@ -158,13 +161,14 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 def _table(dataset: str, results: Sequence[Result], outcome: Outcome) -> Table:
     rows: list[list[Value]] = []
-    for row, _, metric, published, ours, difference, remark in results:
+    for row, _, metric, published, ours, difference, is_comparable, remark in results:
         theirs = [
             f"{published.metric}" if published else None,
             published.model if published else None,
             published.value if published else None,
         ]
-        rows.append([row, *theirs, metric or None, ours, difference, remark])
+        comparable = None if is_comparable is None else "yes" if is_comparable else "no"
+        rows.append([row, *theirs, metric or None, ours, difference, comparable, remark])
     is_time = any(result.metric == SERVICE for result in results)
     show, show_difference = (brief, brief) if is_time else (percent, signed_percent)
     names = (Column("row"), Column("metric"), Column("the paper's LLM"), Column("the paper's", show), Column("our metric"))
@@ -172,12 +176,13 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome) -> Table:
         *names,
         Column("ours", show),
         Column("difference", show_difference),
+        Column("comparable"),
         Column("set-up, the paper's / ours, or why there is no run"),
     ]
     notes = [
         f"{'seconds per question' if is_time else 'in %'}; ours: {outcome.bootstrap.note()}",
         "over several seeds: mean ± standard deviation of the runs' means",
-        "difference: ours minus the paper's figure, which counts as exact",
+        "difference: ours minus the paper's figure, which counts as exact; comparable: the same corpus and number of questions",
     ]
     questions = outcome.experiment.questions[dataset]
     if questions.source == SAMPLE:
@@ -214,7 +219,7 @@ def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, cell:
 
 
 def _bars(results: Sequence[Result], title: str) -> Figure:
-    """Draw a bar for each row, with the paper's figures as marks where the questions are the paper's."""
+    """Draw a bar for each row, with the paper's figures as marks where they are comparable."""
     from wikidx.runtimes.evaluation.reports.plots import Mark, bars
 
     panel, marks = dict[str, Interval](), list[Mark]()
@@ -224,6 +229,6 @@ def _bars(results: Sequence[Result], title: str) -> Figure:
             panel[result.row] = Interval(mean, mean - deviation, mean + deviation, n)
         elif result.ours is not None:
             panel[result.row] = result.ours
-        if result.published is not None and result.difference is not None:
+        if result.published is not None and result.is_comparable:
             marks.append(Mark(result.row, result.published.paper, result.published.value))
     return bars(title, panel, marks)

@@ -23,7 +23,7 @@ metrics = ["squad_em"]
 
 [questions.claims]
 file = "claims.jsonl"
-form = "sonnet"
+form = "long"
 
 [[rows]]
 name = "RAG"
@@ -35,6 +35,11 @@ name = "Depth"
 method = "ra_isf"
 on = ["mine"]
 sweep = { max_depth = [0, 2], max_sub_questions = [1, 3] }
+
+[[rows]]
+name = "Chain"
+method = "ircot"
+on = ["claims"]
 
 [[rows]]
 name = "Other"
@@ -93,14 +98,15 @@ def test_options_of_experiment_question_set_and_row(file: Path) -> None:
     assert cells["RAG", "mine"].options == {"k": 2, "shots": 1}
     assert cells["Depth, max_depth=2", "mine"].options == {"k": 2, "shots": 0, "max_depth": 2, "max_sub_questions": 3}
     assert ("Depth, max_depth=2", "claims") not in cells
-    assert cells["RAG", "claims"].missing == "rag gives no answers of the form 'sonnet'"
+    assert cells["RAG", "claims"].missing is None
+    assert cells["Chain", "claims"].missing == "ircot gives no answers of the form 'long'"
     assert cells["Other", "mine"].missing == "not ours"
 
 
 def test_parts_of_an_experiment(file: Path) -> None:
     experiment = read_experiment(str(file))
     assert [row.name for row in narrow(experiment, ["RAG"], []).rows] == ["RAG"]
-    assert [row.name for row in narrow(experiment, [], ["claims"]).rows] == ["RAG", "Other"]
+    assert [row.name for row in narrow(experiment, [], ["claims"]).rows] == ["RAG", "Chain", "Other"]
     with pytest.raises(UnknownNameError, match="unknown row 'RAGS': did you mean 'RAG'"):
         narrow(experiment, ["RAGS"], [])
 
@@ -131,6 +137,17 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
         ("[1, 3] }", "[1] }", "row 'Depth': the options of 'sweep' change together"),
         ('on = ["mine"]', 'on = ["your"]', "unknown question set of row 'Depth, max_depth=0' 'your'"),
         ('name = "Other"', 'name = "rag"', "row 'RAG' has the name of another row"),
+        ('name = "Other"', 'name = ".."', "row '..' has the name of another row, or none for a folder"),
+        (
+            "[questions.claims]",
+            '[questions.Mine]\nfile = "x"\n[questions.claims]',
+            "question set 'mine' has the name of another question set",
+        ),
+        ('form = "long"', 'form = "sonnet"', "unknown form of questions.claims 'sonnet'"),
+        ("options = { k = 2, shots = 0 }", "options = { shotz = 0 }", "unknown option 'shotz': did you mean 'shots'"),
+        ('form = "long"', "options = { nope = 1 }", "unknown option of questions.claims 'nope'"),
+        ('method = "rag"', 'method = "rag"\nllm = ["knw=scripted:x"]', "row 'RAG': unknown role 'knw'"),
+        ("[0, 2], max_sub_questions = [1, 3]", "[]", "row 'Depth': the options of 'sweep' change together"),
         ('title = "two methods"', 'title = "a"\nseeds = [1, 1]', r"seeds is \[1, 1\]"),
         ('title = "two methods"', 'title = "a"\npaper = "ReFed"', "unknown paper 'ReFed': did you mean 'ReFeed'"),
         ('title = "two methods"', 'title = "a"\npaper = "ReFeed"\ntable = "T9"', "unknown table 'T9'"),
