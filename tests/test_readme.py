@@ -24,6 +24,7 @@ from tests.runtimes.test_help import PARSED
 from wikidx.corpora import CORPORA
 from wikidx.corpora.known import sample
 from wikidx.runtimes.cli.commands import app
+from wikidx.runtimes.experiments.files import read_experiment
 
 yaml = importlib.import_module("yaml")  # it has no types
 
@@ -91,7 +92,7 @@ def test_what_a_page_shows_runs(page: Path, reader: Reader, quickstart_home: Pat
 
 
 @pytest.mark.parametrize("page", ALL, ids=named)
-def test_what_cannot_be_run_is_parsed(page: Path) -> None:
+def test_what_cannot_be_run_is_parsed(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         if block.kind == "sh":
             for line in lines(block):
@@ -100,6 +101,9 @@ def test_what_cannot_be_run_is_parsed(page: Path) -> None:
             ast.parse(block.text)
         elif block.kind == "json":
             json.loads(block.text)
+        elif block.kind == "toml":
+            (tmp_path / "mine.toml").write_text(block.text, encoding="utf-8")
+            assert read_experiment(str(tmp_path / "mine.toml")).rows
         elif block.kind == "yaml":
             assert yaml.safe_load(block.text)["cluster_name"]
         elif block.kind == "console" and page not in PAGES:
