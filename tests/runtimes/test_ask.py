@@ -85,8 +85,9 @@ How long is it?
 
 
 @pytest.mark.usefixtures("sample_home")
-def test_the_trace_is_a_tree_of_questions_and_their_steps(idx: Command, script: Script) -> None:
+def test_the_trace_is_a_tree_of_questions_and_their_steps(idx: Command, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are one level below their requests; concurrent requests are drawn in their own branches."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # set by readline in processes that pytest starts
     said = idx("ask", "ra_isf", "How long is it?", "--corpus", "sample", "--llm", script(*RECURSION), "--set", "k=1", "--trace")
     heads = ("depth", "cut", "sub-question", "answer: ")
     shown = [line for line in said.splitlines() if line == "How long is it?" or line.lstrip("│├└─ ").startswith(heads)]
