@@ -155,7 +155,7 @@ def accuracies(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _texts(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the generated texts of a prediction."""
     for step in record["steps"]:
-        if step["request"] == "generate":
+        if step.get("request") == "generate":  # notes have none
             yield from step["result"] or ()
 
 
