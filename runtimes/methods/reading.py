@@ -10,16 +10,15 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.validation import options
 from wikidx.retrievers.base import Ranking, ScoredPassage
 
 from .base import Answer, option
-from .requests import Gather, Request, Retrieve, Run, gather
+from .requests import Request, Retrieve, Run, gather, send, serve_by
 
-T = TypeVar("T")
 O = TypeVar("O", bound="ReadingOptions")  # noqa: E741 - options
 
 
@@ -64,25 +63,14 @@ def reads_passages(run: Callable[[str, O], Run[Answer]]) -> Callable[[str, O], R
         if not options.noise and not options.shuffle:
             return (yield from run(question, options))
         noise = set[str]()
-        answer = yield from _disturb(run(question, options), question, options, noise)
+
+        def serve(request: Request) -> Run[Any]:
+            return _search(request, question, options, noise) if isinstance(request, Retrieve) else send(request)
+
+        answer = yield from serve_by(serve, run(question, options))
         return answer._replace(detail={**answer.detail, "noise": sorted(noise)}) if options.noise else answer
 
     return read
-
-
-def _disturb(run: Run[T], question: str, options: ReadingOptions, noise: set[str]) -> Run[T]:
-    result: Any = None
-    while True:
-        try:
-            request = run.send(result)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        if isinstance(request, Gather):
-            result = yield Gather(tuple(_disturb(branch, question, options, noise) for branch in request.runs))
-        elif isinstance(request, Retrieve):
-            result = yield from _search(request, question, options, noise)
-        else:
-            result = yield request
 
 
 def _search(request: Retrieve, question: str, options: ReadingOptions, noise: set[str]) -> Run[Ranking]:
@@ -97,15 +85,11 @@ def _search(request: Retrieve, question: str, options: ReadingOptions, noise: se
                 f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
             )
         requests.append(replace(request, queries=(rng.choice(others),)))
-    hits, *other_hits = yield from gather(map(_send, requests))
+    hits, *other_hits = yield from gather(map(send, requests))
     replacements = _draw_noise(hits, other_hits[0], options.noise, rng) if other_hits else {}
     noise.update(hit.id for hit in replacements.values())
     mixed = [replacements.get(position, hit) for position, hit in enumerate(hits)]
     return Ranking(rng.sample(mixed, len(mixed)) if options.shuffle else mixed, hits.queries)
-
-
-def _send(request: Request) -> Run[Ranking]:
-    return cast("Ranking", (yield request))
 
 
 def _draw_noise(

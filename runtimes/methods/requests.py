@@ -15,7 +15,7 @@ cannot catch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
 
@@ -156,6 +156,11 @@ def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
 
 def label_trace(label: str, run: Run[T]) -> Run[T]:
     """Run a generator, and add ``label`` to its requests in the trace."""
+    return serve_by(lambda request: send(dataclasses.replace(request, path=(label, *request.path))), run)
+
+
+def serve_by(serve: Callable[[Request], Run[Any]], run: Run[T]) -> Run[T]:
+    """Run a generator whose requests, and those of the branches that it gathers, are served by ``serve``."""
     result: Any = None
     while True:
         try:
@@ -163,9 +168,14 @@ def label_trace(label: str, run: Run[T]) -> Run[T]:
         except StopIteration as stop:
             return cast("T", stop.value)
         if isinstance(request, Gather):
-            result = yield Gather(tuple(label_trace(label, branch) for branch in request.runs))
+            result = yield Gather(tuple(serve_by(serve, branch) for branch in request.runs))
         else:
-            result = yield dataclasses.replace(request, path=(label, *request.path))
+            result = yield from serve(request)
+
+
+def send(request: Request) -> Run[Any]:
+    """Send a request, and return its result."""
+    return (yield request)
 
 
 def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
