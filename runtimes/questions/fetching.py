@@ -86,9 +86,9 @@ def _convert(entry: PublishedSet, file: LocalFile) -> None:
             f"{file.path.name}.json, and fetch it again from {entry.file.url}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_questions(path, questions)
     about = {"url": entry.file.url, "sha256": file.sha256, "questions": len(questions), "is_verified": entry.file.sha256 is not None}
-    write_durably(record, (json.dumps(about, indent=1) + "\n").encode())
+    write_durably(record, (json.dumps(about, indent=1) + "\n").encode())  # first: questions are always of a recorded file
+    write_questions(path, questions)
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:

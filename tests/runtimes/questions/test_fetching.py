@@ -113,6 +113,27 @@ def test_splits_in_one_file_come_together_and_are_recorded(site: Path, table: Ta
     }
 
 
+def test_questions_that_a_conversion_left_behind_are_of_a_recorded_file(
+    site: Path, table: Table, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = FORMAT_FILES[0]
+    (site / "made.jsonl").write_text(case.content, encoding="utf-8")
+    entry = made(format=case.format, n=len(case.questions))
+    table(entry)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(fetching, "write_questions", lambda path, questions: _interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            fetching.fetch_set(entry)
+    assert converted_path(entry).with_suffix(".json").is_file()
+    assert not converted_path(entry).exists()
+    assert fetching.fetch_set(entry) == [entry]
+    assert find_questions("made") == case.questions
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"])
 def test_an_archive_writes_only_what_is_asked_for(
     pack: Callable[[dict[str, bytes]], bytes], site: Path, table: Table, tmp_path: Path
