@@ -93,7 +93,7 @@ def reproduce(
     check_roles(options.llm or (), {role for job in jobs for role in job.method.roles})
     _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
     _write(Outcome(name, experiment, _score(jobs, citations, judge), Bootstrap()), folder, as_json=as_json)
-    if n_failed := sum(record["error"] is not None for job in jobs for record in job.finished()):
+    if n_failed := sum(job.finished().n_failed for job in jobs):
         note(f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions")
         raise typer.Exit(1)
 
@@ -121,9 +121,10 @@ def _print_estimate(jobs: Sequence[Job], *, retry_failed: bool, as_json: bool) -
     from wikidx.runtimes.evaluation.reports import tables
     from wikidx.runtimes.experiments.jobs import ASSUMED_SPEED, Estimate, estimate, tokens_per_second
 
-    counts = [(job, len(job.questions[: job.limit]) - len(job.finished(retry_failed=retry_failed))) for job in jobs]
-    costs = [(job.name, n, estimate(job).times(n)) for job, n in counts if n]
-    total, speed = Estimate(*(math.fsum(each) for each in zip(*(cost for *_, cost in costs), strict=True))), tokens_per_second(jobs)
+    finished = {job.folder: job.finished() for job in jobs}
+    counts = [(job, job.n_asked - finished[job.folder].n_done(retry_failed=retry_failed)) for job in jobs]
+    costs = [(job.name, n, estimate(job, finished[job.folder]).times(n)) for job, n in counts if n]
+    total, speed = Estimate(*(math.fsum(each) for each in zip(*(cost for *_, cost in costs), strict=True))), tokens_per_second(finished)
     rows: list[list[tables.Cell]] = [[name, n, *cost] for name, n, cost in (*costs, ("all", sum(n for _, n, _ in costs), total))]
     names, seconds = ("run", "questions", *Estimate._fields), total.tokens / (speed or ASSUMED_SPEED)
     if as_json:
@@ -148,14 +149,14 @@ def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight:
 
 def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
     """Return the plan of a job; without a search if its method can do without one."""
-    from wikidx.runtimes.experiments.jobs import of_roles
+    from wikidx.runtimes.experiments.jobs import model_options_of, models_of
 
     questions, row, roles = job.cell.questions, job.cell.row, job.method.roles
     chosen = {text.partition("=")[0] for text in options.search or ()}
     search = [f"{name}={value}" for name, value in experiment.search.items() if name not in chosen]
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)} | {
-        "llm": of_roles(row.llm or options.llm or (), roles),
-        "llm_option": of_roles(options.llm_option or (), roles, is_option=True),
+        "llm": models_of(roles, row.llm or options.llm or ()),
+        "llm_option": model_options_of(roles, options.llm_option or ()),
     }
     closed_book = PlanOptions(**{**values, "corpus": None, "retriever": None, "search": None, "reranker": None, "url": None})
     try:
@@ -177,7 +178,7 @@ def _make(planned: Sequence[_Planned], folder: Path) -> None:
     for each in planned:  # first, because the runs may take long
         check_settings(each.job.folder, each.run.settings())
     logging.getLogger("wikidx.runtimes.execution.resumable").setLevel(logging.WARNING)
-    missing = [each for each in planned if len(each.job.finished(retry_failed=each.run.options.retry_failed)) < len(each.run.questions)]
+    missing = [each for each in planned if each.job.finished().n_done(retry_failed=each.run.options.retry_failed) < each.job.n_asked]
     n_made = 0
     with exit_on_interrupt():
         for group in _groups(missing):
@@ -200,13 +201,13 @@ def _groups(planned: Sequence[_Planned]) -> Iterator[list[_Planned]]:
 
 def _shared_plan(group: Sequence[_Planned]) -> Plan:
     """Return a plan whose models have the roles of all methods of a group."""
-    from wikidx.runtimes.experiments.jobs import of_roles
+    from wikidx.runtimes.experiments.jobs import models_of
 
     plan = group[0].run.plan
     roles = tuple(dict.fromkeys(role for each in group for role in each.run.plan.method.roles))
     options = dict.fromkeys(option for each in group for option in each.run.plan.llm_options)
     method = dataclasses.replace(plan.method, roles=roles)
-    return dataclasses.replace(plan, method=method, llms=of_roles(group[0].llms, roles), llm_options=tuple(options))
+    return dataclasses.replace(plan, method=method, llms=models_of(roles, group[0].llms), llm_options=tuple(options))
 
 
 def _score(jobs: Sequence[Job], citations: str | None, judge: str | None) -> dict[tuple[str, str], list[ScoredRun]]:
@@ -246,5 +247,5 @@ def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(content)
         return
-    print_line(reports.to_text(summary_report(outcome)))
+    print_line(reports.to_text(summary_report(report)))
     note(f"with the set-ups that differ, costs and groups of questions: {folder / HTML}, {folder / JSON}")

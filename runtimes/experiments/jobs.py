@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,9 +42,21 @@ class Estimate(NamedTuple):
         """Tokens read and generated."""
         return self.prompt_tokens + self.completion_tokens
 
-    def times(self, n: int) -> Estimate:
+    def times(self, n: float) -> Estimate:
         """Return the cost of ``n`` such questions."""
         return Estimate(*(n * value for value in self))
+
+
+class Finished(NamedTuple):
+    """The questions of a run that are on disk: their number, that of the failed ones, and their cost."""
+
+    n: int = 0
+    n_failed: int = 0
+    cost: Estimate = Estimate()
+
+    def n_done(self, *, retry_failed: bool) -> int:
+        """Return the number of questions that are not asked again."""
+        return self.n - self.n_failed if retry_failed else self.n
 
 
 class Job(NamedTuple):
@@ -86,13 +98,19 @@ class Job(NamedTuple):
         texts = self.method.question_texts(self.cell.options, [question.text for question in self.questions])
         return {**texts, **self.cell.options}
 
-    def finished(self, *, retry_failed: bool = False) -> list[Mapping[str, Any]]:
-        """Return the predictions on disk of the questions to ask, without failed ones if these are asked again."""
+    @property
+    def n_asked(self) -> int:
+        """The number of questions to ask."""
+        return len(self.questions[: self.limit])
+
+    def finished(self) -> Finished:
+        """Return what is on disk of the questions to ask."""
         if not (self.folder / PREDICTIONS).is_file():
-            return []
+            return Finished()
         asked = {question.id for question in self.questions[: self.limit]}
-        records = dict(read_predictions(self.folder))
-        return [record for name, record in records.items() if name in asked and not (retry_failed and record["error"] is not None)]
+        found = {name: (record["error"], _cost(record)) for name, record in read_predictions(self.folder) if name in asked}
+        n_failed = sum(error is not None for error, _ in found.values())
+        return Finished(len(found), n_failed, Estimate(*map(math.fsum, zip(*(cost for _, cost in found.values()), strict=True))))
 
 
 def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, limit: int | None) -> list[Job]:
@@ -129,7 +147,7 @@ def locate(name: str, folder: Path | None) -> str:
     return str(found[0])
 
 
-def estimate(job: Job) -> Estimate:
+def estimate(job: Job, finished: Finished) -> Estimate:
     """Return the cost of a question: the mean of those that the run has asked, or else that of a dry run of the first.
 
     The dry run takes one branch of the method. Generated texts count as long as they may become, passages as 140 tokens.
@@ -137,9 +155,8 @@ def estimate(job: Job) -> Estimate:
     Raises:
         InputError: the method fails with these options.
     """
-    asked = [record.get("cost") or {} for record in job.finished()]
-    if asked:
-        return Estimate(*(math.fsum(cost.get(name, 0) for cost in asked) / len(asked) for name in Estimate._fields))
+    if finished.n:
+        return finished.cost.times(1 / finished.n)
     method, options = job.method, job.method.options(**job.values)
     services = Services(llms=dict.fromkeys(method.roles, stand_in_llm()), searcher=StandInSearcher(), look_up_title=stand_in_passages)
     (prediction,) = execute(lambda text: method.run(text, options), job.questions[:1], services)
@@ -152,34 +169,27 @@ def estimate(job: Job) -> Estimate:
     return Estimate(len(calls), prediction.cost.searches, prompt, generated)
 
 
-def tokens_per_second(jobs: Sequence[Job]) -> float | None:
-    """Return the speed of the runs on disk, over all their tokens; None without a run."""
-    totals = list(_totals(jobs))
+def tokens_per_second(finished: Mapping[Path, Finished]) -> float | None:
+    """Return the speed of the runs in some folders, over all their tokens; None without a run."""
+    totals = [(runs.cost.tokens, wall_seconds(read_run_json(folder))) for folder, runs in finished.items() if runs.n]
     seconds = sum(seconds for _, seconds in totals if seconds > 0)
     return sum(tokens for tokens, seconds in totals if seconds > 0) / seconds if seconds else None
 
 
-def _totals(jobs: Sequence[Job]) -> Iterator[tuple[float, float]]:
-    """Yield tokens and seconds of each run on disk."""
-    for job in jobs:
-        if records := job.finished():
-            costs = [record.get("cost") or {} for record in records]
-            tokens = math.fsum(cost.get(name, 0) for cost in costs for name in ("prompt_tokens", "completion_tokens"))
-            yield tokens, wall_seconds(read_run_json(job.folder))
+def _cost(record: Mapping[str, Any]) -> Estimate:
+    cost = record.get("cost") or {}
+    return Estimate(*(cost.get(name, 0) for name in Estimate._fields))
 
 
-def of_roles(texts: Sequence[str], roles: Collection[str], *, is_option: bool = False) -> list[str]:
-    """Return the models, or the options of models, that are for one of the roles or for all.
+def models_of(roles: Collection[str], models: Sequence[str]) -> list[str]:
+    """Return the models, ``[ROLE=]BACKEND:MODEL[@URL]``, that are for one of the roles or for all."""
+    return [text for text in models if (role := parse_spec(text).role) is None or role in roles]
 
-    ``texts`` are ``[ROLE=]BACKEND:MODEL[@URL]``, or ``[ROLE.]NAME=VALUE``.
-    """
-    kept = list[str]()
-    for text in texts:
-        named = text.partition("=")[0]
-        role = named.partition(".")[0] if is_option and "." in named else None if is_option else parse_spec(text).role
-        if role is None or role in roles:
-            kept.append(text)
-    return kept
+
+def model_options_of(roles: Collection[str], options: Sequence[str]) -> list[str]:
+    """Return the options of models, ``[ROLE.]NAME=VALUE``, that are for one of the roles or for all."""
+    names = (text.partition("=")[0] for text in options)
+    return [text for text, name in zip(options, names, strict=True) if "." not in name or name.partition(".")[0] in roles]
 
 
 def check_roles(models: Sequence[str], roles: Collection[str]) -> None:

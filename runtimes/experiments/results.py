@@ -136,11 +136,11 @@ def _facts(outcome: Outcome) -> list[tuple[str, str]]:
     return [(label, value) for label, value in facts.items() if value] + [("note", note) for note in experiment.notes]
 
 
-def summary_report(outcome: Outcome) -> Report:
-    """Return the part of the report for a terminal: the figures alone."""
-    first = outcome_report(outcome).sections[0]
+def summary_report(report: Report) -> Report:
+    """Return the part of an ``outcome_report`` for a terminal: the figures alone."""
+    first = report.sections[0]
     tables = [table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows]) for table in first.tables]
-    return Report(f"{outcome.name}: {outcome.experiment.title}", _facts(outcome), [Section(first.title, tables)])
+    return report._replace(sections=[Section(first.title, tables)])
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

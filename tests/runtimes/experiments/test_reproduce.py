@@ -17,7 +17,7 @@ from wikidx.runtimes.execution import opening
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.execution.services import Services
-from wikidx.runtimes.experiments.jobs import locate, of_roles
+from wikidx.runtimes.experiments.jobs import locate, model_options_of, models_of
 from wikidx.runtimes.llms.base import Call, Deliver, Reply
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
@@ -191,8 +191,8 @@ def test_a_role_of_no_method_is_refused(idx: Command, script: Script, experiment
 
 def test_models_and_their_options_go_to_the_methods_with_their_roles() -> None:
     models = ["openai:a@http://h/v1", "know=hf:/k", "judge=hf:/j"]
-    assert of_roles(models, ["answer", "know"]) == models[:2]
-    assert of_roles(["dtype=bfloat16", "know.dtype=float32", "judge.dtype=float32"], ["know"], is_option=True) == [
+    assert models_of(["answer", "know"], models) == models[:2]
+    assert model_options_of(["know"], ["dtype=bfloat16", "know.dtype=float32", "judge.dtype=float32"]) == [
         "dtype=bfloat16",
         "know.dtype=float32",
     ]
