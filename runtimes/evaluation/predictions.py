@@ -16,6 +16,7 @@ The form is detected from the content::
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from wikidx.runtimes.evaluation.prediction_files import ANSWERS, read_prediction
 from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.text import replace_surrogates
+from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
@@ -49,6 +51,17 @@ READING_RULES = {
     NO_ANSWER: "the answer is null or missing: counted as no answer",
 }
 
+_MODULES = {
+    "self_knowledge": "self-knowledge",
+    "passages": "passage relevance",
+    "synthesis": "decomposition",
+    "fallback_closed_book": "fallback",
+    "fallback_passages": "fallback",
+}
+_UNANSWERED = "unanswered"
+MODULES = (*dict.fromkeys(_MODULES.values()), _UNANSWERED)
+"""RA-ISF's modules, as its predictions are counted."""
+
 _QUESTION_FIELDS = ("question", "input", "claim")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -68,6 +81,7 @@ class PredictionRow(NamedTuple):
         parse_ok: whether the answer was found in the expected form and is whole; None: not recorded.
         replies: numbers of generated texts, of cut and of empty ones, as in ``predictions.jsonl``; empty if not recorded.
         groups: breakdown -> group, from what the method records: "answered from" (RA-ISF) and "inferences" (RetroRAG).
+        modules: those of ``MODULES`` -> number of questions that they answered, this one and its sub-questions; empty if not of RA-ISF.
     """
 
     id: str
@@ -82,6 +96,7 @@ class PredictionRow(NamedTuple):
     parse_ok: bool | None = None
     replies: Mapping[str, Any] = _EMPTY
     groups: Mapping[str, str] = _EMPTY
+    modules: Mapping[str, int] = _EMPTY
 
 
 class Predictions(NamedTuple):
@@ -178,6 +193,7 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
         parse_ok if isinstance(parse_ok, bool) else None,
         replies,
         _groups(detail),
+        _count_modules(_mapping(detail.get("tree"))),
     )
     return row, [item for item in (several, kind) if item]
 
@@ -189,6 +205,18 @@ def _groups(detail: Mapping[str, Any]) -> dict[str, str]:
     if "entities" in detail and isinstance(rounds, list):
         found["inferences"] = "some" if any(_mapping(each).get("inferred") for each in rounds) else "none"
     return found
+
+
+def _count_modules(tree: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return module -> number of questions in RA-ISF's tree that it answered; "unknown" is no answer, as for the method itself."""
+    modules, left = list[str](), [tree] if isinstance(tree.get("answered_from"), str) else []
+    while left:
+        node = left.pop()
+        is_answered = normalize_words(str(node.get("answer") or "")) not in ("", "unknown")
+        modules.append(_MODULES.get(str(node.get("answered_from")), _UNANSWERED) if is_answered else _UNANSWERED)
+        children = node.get("sub_questions")
+        left += map(_mapping, children) if isinstance(children, list) else ()
+    return Counter(modules)
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

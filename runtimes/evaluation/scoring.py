@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
-from wikidx.runtimes.evaluation.predictions import READING_RULES, PredictionRow, Predictions
+from wikidx.runtimes.evaluation.predictions import MODULES, READING_RULES, PredictionRow, Predictions
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
@@ -43,7 +44,7 @@ RULES = {
     "questions",
 }
 
-COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "depth", "service", "seconds")
+COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "sub_questions", "depth", "service", "seconds")
 
 _EXAMPLES = 5
 _MAX_COST = 2**53  # larger values count as not recorded, so that sums stay finite
@@ -67,9 +68,10 @@ class ScoredRun(NamedTuple):
         source: the questions, n in number, and their origin.
         rows: one prediction per question; its answer is None if no prediction matches the question or the prediction has no answer.
         values: metric -> float64 (n,), from 0 to 1; NaN: undefined for the question.
-        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. "depth" is the number of requests in the longest chain of those that
-            had to be served one after another; "service" the time, in seconds, that the question's own requests took; "seconds" the time
-            from its first request to its answer, which includes waiting for other questions.
+        costs: one of ``COSTS`` -> float64 (n,); NaN: not recorded. "sub_questions" are those of RA-ISF, at all depths. "depth" is the
+            number of requests in the longest chain of those that had to be served one after another; "service" the time, in seconds, that
+            the question's own requests took; "seconds" the time from its first request to its answer, which includes waiting for other
+            questions.
         data_issues: key of ``RULES`` -> occurrences.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
         holds_answer: whether the passages have a gold answer, float64 (n,) as ``find_answers`` returns it; empty: not tested.
@@ -109,6 +111,12 @@ class ScoredRun(NamedTuple):
         known = [(n, mass) for n, mass in recorded if n >= 1 and mass >= 0]
         n_asked = int(sum(n for n, _ in known))
         return (n_asked, sum(n * mass for n, mass in known) / n_asked) if n_asked else None
+
+    @property
+    def modules(self) -> dict[str, int]:
+        """RA-ISF's modules -> number of questions and sub-questions that they answered; empty if not of RA-ISF."""
+        total = sum((Counter(row.modules) for row in self.rows), Counter())
+        return {module: total[module] for module in MODULES} if total else {}
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -195,6 +203,8 @@ def _value(metric: Metric, row: PredictionRow, question: Question) -> float:
 def _cost(row: PredictionRow, cost: str) -> float:
     if cost in ("seconds", "service"):
         return _number(row.timing.get(cost))
+    if cost == "sub_questions":
+        return sum(row.modules.values()) - 1 if row.modules else np.nan
     if cost == "tokens":
         return _number(row.cost.get("prompt_tokens")) + _number(row.cost.get("completion_tokens"))
     if cost == "depth":

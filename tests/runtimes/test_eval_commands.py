@@ -35,6 +35,27 @@ def runs(idx: Command, script: Script, sample_home: Path, tmp_path: Path) -> dic
     return folders
 
 
+@pytest.mark.usefixtures("sample_home")
+def test_questions_and_sub_questions_are_counted_by_module(idx: Command, script: Script, tmp_path: Path) -> None:
+    """One question that the model knows, and one of two sub-questions: of passages, and known."""
+    model = script(
+        {"role": "know", "match": "Which river", "text": "yes"},
+        {"role": "relevance", "match": "Question: What runs through Cairo?", "text": "yes"},
+        {"role": "decompose", "text": "1. What runs through Cairo?\n2. Which river is it?"},
+        {"role": "answer", "text": "the Nile"},
+        {"match": "", "text": "no"},
+    )
+    file = tmp_path / "rivers.jsonl"
+    file.write_text('{"id": "a", "question": "Which river is long?"}\n{"id": "b", "question": "How long is it?"}\n')
+    idx("run", "ra_isf", "--questions", file, "--corpus", "sample", "--llm", model, "--set", "k=1", "--out", tmp_path / "out")
+    report = json.loads(idx("eval", "answers", tmp_path / "out", "--metrics", "flashrag_acc", "--json"))
+    shares = {"self-knowledge": 0.5, "passage relevance": 0.25, "decomposition": 0.25, "fallback": 0, "unanswered": 0}
+    assert report["modules"] == {module: {"n": 4 * share, "share": share} for module, share in shares.items()}
+    assert (report["costs"]["sub_questions"]["mean"], report["costs"]["searches"]["mean"]) == (1.0, 1.0)
+    rows = [line.split() for line in idx("eval", "answers", tmp_path / "out", "--metrics", "flashrag_acc").splitlines()]
+    assert ["self-knowledge", "2", "50.0"] in rows
+
+
 def said_right(run: Path) -> list[bool]:
     """Return which questions a run answered with the gold answer, letter for letter."""
     answers = {record["id"]: record["answer"] for record in map(json.loads, (run / "predictions.jsonl").read_text().splitlines())}

@@ -121,6 +121,7 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
             name: {group: {metric: cell_json(mean) for metric, mean in means.items()} for group, means in groups.items()}
             for name, groups in breakdown(run, bootstrap).items()
         },
+        "modules": {module: {"n": n, "share": n / sum(run.modules.values())} for module, n in run.modules.items()},
         "problems": {name: int(mask.sum()) for name, mask in problem_masks(run.rows).items()},
         "replies": count_replies(run.rows),
         "costs": {cost: {**cell_json(bootstrap.interval(values)), "sum": float(np.nansum(values))} for cost, values in run.costs.items()},

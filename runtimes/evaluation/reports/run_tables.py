@@ -81,7 +81,7 @@ def breakdown(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, dict[str, dict[
 
 
 def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
-    """Return a list with the table of means by group of questions; an empty list if there are no groups."""
+    """Return the tables of means by group of questions and of RA-ISF's modules, each only if there are groups or modules."""
     metrics = list(dict.fromkeys(name for run in runs for name in run.values))
     rows = list[list[Cell]]()
     for run in runs:
@@ -93,7 +93,18 @@ def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Ta
         "DPR's has_answer); yes and no: the probability that the models gave the two answers together"
     ]
     columns = [*map(Column, ("by", "group", "questions")), *(Column(name, percent) for name in metrics)]
-    return [_table(runs, columns, rows, "By group of questions, mean in %", notes)] if rows else []
+    return ([_table(runs, columns, rows, "By group of questions, mean in %", notes)] if rows else []) + _module_tables(runs)
+
+
+def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
+    """Return a list with the table of the questions and sub-questions that RA-ISF's modules answered; an empty list without such runs."""
+    rows: list[list[Cell]] = [[run.name, module, n, n / sum(run.modules.values())] for run in runs for module, n in run.modules.items()]
+    notes = [
+        "of all questions and sub-questions; unanswered: the answer is unknown, for instance beyond the depth limit; fallback: the option "
+        "if_none_answered; sub-questions per question: see Cost"
+    ]
+    columns = ("module", "questions and sub-questions", Column("of all, %", percent))
+    return [_table(runs, columns, rows, "Modules of RA-ISF", notes)] if rows else []
 
 
 def cost_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
