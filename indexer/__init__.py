@@ -7,7 +7,7 @@ indexes/   bm25, lucene, exact search, FAISS, and their contract      published/
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
 planning   estimate and steps of a complete build                     estimate   disk, memory and time of each step
 page_checks  checksums of pages, verified before first use
-recall/    recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
+recall     recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
 """
 
 from .base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex

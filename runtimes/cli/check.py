@@ -40,12 +40,10 @@ def check(
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
-    from wikidx.indexer.recall.report import measure_recall
+    from wikidx.indexer.recall import measure_recall
 
     with show_steps() as step:
-        reports, plots = measure_recall(corpus, queries, step)
-    for plot in plots:
-        note(plot)
+        reports = measure_recall(corpus, queries, step)
     if as_json:
         print_json({"corpus": corpus, "recall": reports})
         return

@@ -30,7 +30,7 @@ from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, faiss_errors, load_faiss
 from wikidx.indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
 from wikidx.indexer.page_checks import CheckedFiles
-from wikidx.indexer.recall.measuring import recall
+from wikidx.indexer.recall import recall
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import VECTORS, VectorFile
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wikidx.indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, SearchParam, SearchParams, Vectors
-from wikidx.indexer.recall.measuring import measure_settings, recall, settings
+from wikidx.indexer.recall import measure_settings, recall, settings
 
 
 def hits(rows: list[list[int]]) -> Hits:
@@ -48,7 +48,7 @@ class OneMoreRow:
 
 
 def test_each_depth_is_what_a_search_for_so_many_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.recall.measuring._MIN_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.recall._MIN_S", 0.0)
 
     class BetterWithDepth(OneMoreRow):
         def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
@@ -56,11 +56,11 @@ def test_each_depth_is_what_a_search_for_so_many_finds(monkeypatch: pytest.Monke
 
     exact = hits([list(range(10))] * 3)
     (first, *_) = measure_settings(BetterWithDepth(), np.zeros((3, 2), dtype=np.float32), exact)
-    assert first.recall == {1: 0.0, 10: 1.0}
+    assert first["recall"] == {"1": 0.0, "10": 1.0}
 
 
 def test_every_setting_has_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.recall.measuring._MIN_S", 0.0)
+    monkeypatch.setattr("wikidx.indexer.recall._MIN_S", 0.0)
     points = list(measure_settings(OneMoreRow(), np.zeros((3, 2), dtype=np.float32), hits([[0, 1, 2, 3]] * 3)))
-    assert [(point.setting, point.recall[1]) for point in points] == [({"nprobe": n}, 1.0) for n in (1, 2, 4)]
-    assert all(point.queries_per_s > 0 for point in points)
+    assert [(point["nprobe"], point["recall"]) for point in points] == [(n, {"1": 1.0}) for n in (1, 2, 4)]
+    assert all(point["queries_per_s"] > 0 for point in points)

@@ -25,7 +25,7 @@ from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams, VectorIndex, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import built_indexes, index_ref
-from wikidx.indexer.recall.measuring import recall
+from wikidx.indexer.recall import recall
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 

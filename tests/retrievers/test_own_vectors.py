@@ -23,7 +23,7 @@ from wikidx.indexer.estimate import estimate_index
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
-from wikidx.indexer.recall.report import measure_recall
+from wikidx.indexer.recall import measure_recall
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.settings import Settings
@@ -100,7 +100,7 @@ def test_what_does_not_match_the_passages_leaves_nothing_behind(change: Any, mes
 def test_an_index_of_them_is_estimated_by_their_dimension_and_its_recall_is_measured(corpus: Path) -> None:
     assert estimate_index(index_ref("made", "none-int8"), N, 0).disk_bytes == N * DIM
     build_index("made", "none-binary", open_store("made"))
-    report = measure_recall("made").reports["none-binary"]
+    report = measure_recall("made")["none-binary"]
     assert report["queries_from"] == "vectors of passages drawn at random"
     assert report["queries"] == N
     assert [point["refine"] for point in report["points"]] == [0, 1, 2, 4, 8, 16]
