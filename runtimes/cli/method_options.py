@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -19,6 +19,7 @@ from .screen import note
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.methods.base import Method
+    from wikidx.runtimes.questions import Question
 
 Options = TypeVar("Options", bound="ModelOptions")
 
@@ -78,7 +79,11 @@ class ModelOptions:
     ] = None
     corpus: Annotated[str | None, completion.corpus_option("A built corpus; with --url, a corpus of that server.")] = None
     retriever: Annotated[
-        str | None, completion.retriever_option("An index as idx list names it, or several indexes joined with +; default: bm25.")
+        str | None,
+        completion.retriever_option(
+            "An index as idx list names it, or several indexes joined with +; given: the passages that a file gives with its questions; "
+            "default: bm25."
+        ),
     ] = None
     search: Search = None
     reranker: Reranker = None
@@ -166,10 +171,18 @@ def choose_model(options: Options, *, dry_run: bool) -> Options:
     return dataclasses.replace(options, llm=[DEFAULT])
 
 
-def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapping[str, Any] | None = None) -> Plan:
+def make_plan(
+    method: Method,
+    options: PlanOptions,
+    *,
+    dry_run: bool,
+    base: Mapping[str, Any] | None = None,
+    questions: Sequence[Question] | None = None,
+) -> Plan:
     """Return the plan of a run, after checking it without opening models or indexes.
 
-    ``base`` maps options of the method to values that replace their defaults.
+    ``base`` maps options of the method to values that replace their defaults; ``questions`` are those of ``--retriever given``, with their
+    passages.
 
     Raises:
         InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
@@ -177,7 +190,8 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.assignments import parse_assignments
-    from wikidx.runtimes.execution.opening import Plan, SearchTarget, resolve_target
+    from wikidx.runtimes.execution.given import GIVEN
+    from wikidx.runtimes.execution.opening import Plan, SearchTarget, given_target, resolve_target
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
     from wikidx.runtimes.methods.base import RENAMED
 
@@ -189,7 +203,10 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         timeout=options.search_timeout,
         reranker=options.reranker,
     )
-    target = resolve_target(method, options.preset, given, options.search or ())
+    if options.retriever == GIVEN:
+        target: SearchTarget | None = given_target(questions, given, {"--preset": options.preset, "--search": options.search})
+    else:
+        target = resolve_target(method, options.preset, given, options.search or ())
     check_device(options.device)
     method_options = parse_assignments(method.options, options.assignments or (), noun="option", base=base, renamed=RENAMED)
     plan = Plan(
@@ -212,7 +229,7 @@ def make_plan(method: Method, options: PlanOptions, *, dry_run: bool, base: Mapp
         is_dry=dry_run,
     )
     plan.check()
-    if target is not None and target.url is None:
+    if target is not None and target.corpus and target.url is None:
         require_built(target.corpus)
     return plan
 

@@ -43,8 +43,8 @@ class QuestionOptions:
 
         return Selection(self.protocol, self.sample, self.sample_seed)
 
-    def read(self, name: str) -> list[Question]:
+    def read(self, name: str, *, with_passages: bool = False) -> list[Question]:
         """Return the selected questions of a file, a fetched set or "sample"; raises as ``find_questions`` and ``select``."""
         from wikidx.runtimes.questions import find_questions, select
 
-        return select(find_questions(name, self.question_format), self.selection())
+        return select(find_questions(name, self.question_format, with_passages=with_passages), self.selection())

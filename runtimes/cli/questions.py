@@ -89,7 +89,7 @@ def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -
     from wikidx.runtimes.questions import find_questions
     from wikidx.runtimes.questions.fetching import write_questions
 
-    asked = find_questions(name)
+    asked = find_questions(name, with_passages=True)
     out.parent.mkdir(parents=True, exist_ok=True)  # before hours of searches
     with open_searcher(corpus, retriever) as searcher:
         kept = keep_retrieved_answers(asked, searcher)

@@ -149,6 +149,7 @@ def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight:
 
 def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
     """Return the plan of a job; without a search if its method can do without one."""
+    from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.experiments.jobs import model_options_of, models_of
 
     questions, row, roles = job.cell.questions, job.cell.row, job.method.roles
@@ -162,12 +163,11 @@ def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
     try:
         return make_plan(job.method, closed_book, dry_run=False, base=job.values)
     except InputError:
-        values |= {
-            "corpus": options.corpus or questions.corpus or experiment.corpus,
-            "retriever": options.retriever or questions.retriever or experiment.retriever,
-            "search": [*search, *(options.search or ())],
-        }
-        return make_plan(job.method, PlanOptions(**values), dry_run=False, base=job.values)
+        values["retriever"] = options.retriever or questions.retriever or experiment.retriever
+        if values["retriever"] != GIVEN:
+            values["corpus"] = options.corpus or questions.corpus or experiment.corpus
+            values["search"] = [*search, *(options.search or ())]
+        return make_plan(job.method, PlanOptions(**values), dry_run=False, base=job.values, questions=job.questions)
 
 
 def _make(planned: Sequence[_Planned], folder: Path) -> None:

@@ -63,14 +63,15 @@ def run(
 
     Exit status 1 if questions have failed.
     """
+    from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.execution.resumable import RunOptions, answering_run
     from wikidx.runtimes.methods import find_method
 
     chosen: Method = find_method(method)
-    all_questions = question_options.read(questions)
+    all_questions = question_options.read(questions, with_passages=plan_options.retriever == GIVEN)
     assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
     base = options_of_questions(chosen, all_questions, assigned)
-    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=base)
+    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=base, questions=all_questions)
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
     job = answering_run(plan, all_questions, question_options.selection(), options, limit=limit)
     if dry_run:

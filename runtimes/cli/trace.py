@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -124,7 +125,7 @@ def _results(result: Result) -> Iterator[str]:
 
 def _format_item(item: Gen | ScoredPassage | Passage) -> str:
     if isinstance(item, ScoredPassage):
-        return f"{item.passage.title} [{item.passage.id}] {item.score:.3f}"
+        return f"{item.passage.title} [{item.passage.id}]" + ("" if math.isnan(item.score) else f" {item.score:.3f}")
     if isinstance(item, Passage):
         return f"{item.title} [{item.id}]"
     nll = "" if item.mean_nll is None else f" (mean NLL {item.mean_nll:.4f})"

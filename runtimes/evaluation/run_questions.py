@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.published import detect_dataset
+from wikidx.runtimes.execution.given import GIVEN
 from wikidx.runtimes.execution.identity import questions_digest
 from wikidx.runtimes.questions import Question, Selection, find_questions, has_questions, select
 
@@ -52,15 +53,16 @@ def run_questions(predictions: Predictions, name: str | None = None, format: str
         InputError: no questions can be found, or the recorded file has changed since the run.
     """
     run_json = predictions.run_json
+    is_given = ((run_json.get("settings") or {}).get("search") or {}).get("retriever") == GIVEN
     if name is not None:
-        questions = find_questions(name, format)
+        questions = find_questions(name, format, with_passages=is_given)
         return RunQuestions(_select_own(questions, run_json, predictions.rows.values()) or tuple(questions), name, name)
     source: Mapping[str, Any] = next(
         (session["source"] for session in reversed(run_json.get("sessions") or ()) if session.get("source")), {}
     )
     file = source.get("file") or ""
     if file and has_questions(file):
-        selected = _select_own(find_questions(file, format or source.get("format")), run_json)
+        selected = _select_own(find_questions(file, format or source.get("format"), with_passages=is_given), run_json)
         if selected is None:
             raise InputError(f"{file} does not hold the questions of {predictions.path}: name their file with --questions")
         return RunQuestions(selected, file, file)

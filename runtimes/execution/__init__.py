@@ -4,5 +4,5 @@ executor     a method over many concurrent questions      services   models and 
 results      outcome of a question (answer, steps, cost) and its JSON
 runs         a run on disk: settings, predictions         resumable  runs that resume after an interruption
 opening      plan of a run: check, models, searcher       identity   checksums and versions of models and indexes
-rehearsal    execution without a model
+rehearsal    execution without a model                   given      passages that come with questions, as a searcher
 """

@@ -16,7 +16,8 @@ from wikidx.indexer.encoders.spec import Dtype
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.given import GIVEN, GivenPassages
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, rehearsed_passages, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.services import Services, TitleLookup
 from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
@@ -25,6 +26,7 @@ from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
+from wikidx.runtimes.questions import Question
 
 from .identity import describe_served, local_fingerprints, model_identity, strip_credentials
 
@@ -43,6 +45,7 @@ class SearchTarget:
         timeout: seconds until the server must have answered a batch of searches, with retries.
         reranker: a cross-encoder for local searches; None: they need none.
         options: options of all searches, except ``k``, which each request of the method sets itself.
+        given: passages that come with the questions, in place of corpus and retriever; None: those are searched.
     """
 
     corpus: str = ""
@@ -52,6 +55,7 @@ class SearchTarget:
     timeout: float = 60.0
     reranker: str | None = None
     options: SearchOptions = SearchOptions()
+    given: GivenPassages | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +93,10 @@ class Plan:
         self.specs()
         if self.query_dtype is not None and self.target is not None and self.target.url is not None:
             raise InputError("--query-dtype is for searches on this machine: a server has its own")
-        can_search = self.target is not None or self.is_dry
-        can_look_up = can_search and (self.target is None or self.target.url is None)
-        rehearse(self.method, self.options, can_search=can_search, can_look_up=can_look_up)
+        given = self.target.given if self.target else None
+        searcher = rehearsed_passages(given) if given else StandInSearcher() if self.target or self.is_dry else None
+        can_look_up = searcher is not None and given is None and (self.target is None or self.target.url is None)
+        rehearse(self.method, self.options, searcher=searcher, can_look_up=can_look_up)
 
     def specs(self) -> dict[str, ModelSpec]:
         """Return the specification of each role's model; raises as ``assign_models`` does."""
@@ -154,7 +159,28 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
 
 
+def given_target(questions: Sequence[Question] | None, named: SearchTarget, others: Mapping[str, object]) -> SearchTarget:
+    """Return the target of ``--retriever given``, whose passages come with the questions.
+
+    Args:
+        questions: the questions with their passages; None: the command has no file of questions.
+        named: the user's target.
+        others: further options that say how or where to search -> values.
+
+    Raises:
+        InputError: there are no questions, one has no passages, or another option says how or where to search.
+    """
+    if questions is None:
+        raise InputError(f"--retriever {GIVEN} reads the passages of a file of questions: only 'idx run' and 'idx reproduce' have one")
+    others = {"--corpus": named.corpus, "--url": named.url, "--reranker": named.reranker, **others}
+    if extra := next((name for name, value in others.items() if value), None):
+        raise InputError(f"{extra} says where or how to search, but --retriever {GIVEN} searches nothing: leave one of them out")
+    return SearchTarget(retriever=GIVEN, given=GivenPassages.of_questions(questions))
+
+
 def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
+    if target.given is not None:
+        return {"retriever": GIVEN, "fingerprints": {"passages": target.given.digest()}}
     options = {name: value for name, value in dataclasses.asdict(target.options).items() if name != "k"}
     if target.url is not None:
         return {**_describe_server(target), "options": options}
@@ -214,6 +240,8 @@ def _open_search(plan: Plan, stack: contextlib.ExitStack) -> tuple[Searcher | No
     target = plan.target
     if target is None:
         return (StandInSearcher(), stand_in_passages) if plan.is_dry else (None, None)
+    if target.given is not None:
+        return target.given, None
     if target.url is not None:
         from wikidx.retrievers.client import RemoteSearcher
 

@@ -14,14 +14,18 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.given import GivenPassages
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
-from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions import GivenPassage, Question
 
 PASSAGE_TEXT = "<text of passage"
 """The beginning of the text of every made-up passage."""
+
+REHEARSED_QUESTION = "which is it?"
+"""The question of a rehearsal; its words are among those that some methods leave out of queries."""
 
 # Different answers lead methods to different branches. The last two lead to searches.
 _REHEARSAL_ANSWERS = ("", "yes", "no", "Follow up: who?", "Search[who]")
@@ -67,18 +71,25 @@ def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
     return ScoredPassage(passage, rank - 1, 1 / rank, (Match(query, "stand-in", rank, 1 / rank),))
 
 
-def rehearse(method: Method, options: Any, *, can_search: bool, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
+def rehearse(method: Method, options: Any, *, searcher: Searcher | None, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
     """Run a method with stand-ins on a made-up question, to find errors that would occur for every question.
 
     Raises:
-        InputError: an option has an unusable value, or the method needs a search or a title lookup that is not available.
+        InputError: an option has an unusable value, or the method needs a title lookup or a search that is not available, or that the
+            searcher refuses.
     """
-    searcher, look_up_title = (StandInSearcher() if can_search else None), (stand_in_passages if can_look_up else None)
+    look_up_title = stand_in_passages if can_look_up else None
     for text in _REHEARSAL_ANSWERS:
         services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(text)), searcher=searcher, look_up_title=look_up_title)
         try:
-            (prediction,) = execute(lambda question: method.run(question, options), [Question("rehearsal", "who?")], services)
+            (prediction,) = execute(lambda question: method.run(question, options), [Question("rehearsal", REHEARSED_QUESTION)], services)
         except ValueError as error:
             raise InputError(f"'{method.name}' cannot run with these options: {error}") from error
         if prediction.error is not None:
             raise InputError(f"'{method.name}' cannot run: {prediction.error.partition(': ')[2]}")
+
+
+def rehearsed_passages(given: GivenPassages) -> GivenPassages:
+    """Return the passages that are given with questions, and made-up ones for the question of a rehearsal."""
+    made_up = tuple(GivenPassage(_stand_in_passage(rank, REHEARSED_QUESTION).passage) for rank in range(1, 6))
+    return GivenPassages({**given.passages, REHEARSED_QUESTION: made_up})

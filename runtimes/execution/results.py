@@ -219,7 +219,8 @@ def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
         case tuple():
             return [_gen(item) if isinstance(item, Gen) else {"id": item.id, "title": item.title} for item in result]
         case list():
-            return [{"id": hit.passage.id, "title": hit.passage.title, "score": hit.score} for hit in result]
+            scores = [hit.score if math.isfinite(hit.score) else None for hit in result]
+            return [{"id": hit.id, "title": hit.title, "score": score} for hit, score in zip(result, scores, strict=True)]
         case _:
             return result
 

@@ -119,7 +119,7 @@ def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, li
     Raises:
         InputError, UnknownNameError: questions cannot be found or read.
     """
-    read = cache(lambda file, protocol: select(find_questions(file), Selection(protocol)))
+    read = cache(lambda file, protocol: select(find_questions(file, with_passages=True), Selection(protocol)))
     jobs = list[Job]()
     for cell in experiment.cells():
         seeds = cell.row.seeds or experiment.seeds

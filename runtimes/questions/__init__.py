@@ -1,25 +1,26 @@
 """Questions and question files.
 
-base         Question: the text that a method sees, and the gold data
-reading      read_questions: questions of a file; find_questions: questions of a file, a fetched set or the sample corpus
-formats      table of the file formats
-open_domain  parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
-multi_hop    parsers for HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA
-claims       parser for FEVER
-long_form    parsers for ASQA, ALCE, HalluQA, BEGIN
-kilt         parser for KILT's tasks, such as Wizard of Wikipedia
-records      reading of a file's records
-json_text    incremental parsing of JSON
-fields       typed access to a record's fields
-sampling     select: questions of a paper's protocol, or a random sample
-protocols    table of the papers' protocols
-sets         table of the published sets
-fetching     download and conversion of a published set
+base            Question: the text that a method sees, the gold data, and the passages given with it
+reading         read_questions: questions of a file; find_questions: questions of a file, a fetched set or the sample corpus
+formats         table of the file formats
+open_domain     parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
+multi_hop       parsers for HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA
+claims          parser for FEVER
+long_form       parsers for ASQA, ALCE, HalluQA, BEGIN
+given_passages  parser for the passages that records give with questions
+kilt            parser for KILT's tasks, such as Wizard of Wikipedia
+records         reading of a file's records
+json_text       incremental parsing of JSON
+fields          typed access to a record's fields
+sampling        select: questions of a paper's protocol, or a random sample
+protocols       table of the papers' protocols
+sets            table of the published sets
+fetching        download and conversion of a published set
 """
 
 from __future__ import annotations
 
-from .base import FEVER_LABELS, Question
+from .base import FEVER_LABELS, GivenPassage, Question
 from .formats import FORMATS, Format
 from .protocols import PROTOCOLS, Protocol
 from .reading import SAMPLE, detect_format, find_questions, has_questions, question_file, read_questions, sample_questions
@@ -32,6 +33,7 @@ __all__ = [
     "PROTOCOLS",
     "SAMPLE",
     "Format",
+    "GivenPassage",
     "Protocol",
     "Question",
     "PublishedSet",

@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from wikidx.corpora.passage import Passage
+
 FEVER_LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
 
 _NO_GOLD: Mapping[str, Any] = MappingProxyType({})
+
+
+class GivenPassage(NamedTuple):
+    """A passage that a file gives with a question, and its score there; None: it has none."""
+
+    passage: Passage
+    score: float | None = None
 
 
 class Question(NamedTuple):
@@ -33,12 +42,14 @@ class Question(NamedTuple):
             ``turns``            the number of turns of a conversation so far (KILT's Wizard of Wikipedia, BEGIN)
             ``hops``             the number of passages that an answer takes (the sample corpus, FlashRAG)
             ``popularity``       monthly views of the subject's page (PopQA)
+        passages: the passages that the file gives with the question, best first, if they were read.
     """
 
     id: str
     text: str
     golden_answers: tuple[str, ...] = ()
     gold: Mapping[str, Any] = _NO_GOLD
+    passages: tuple[GivenPassage, ...] = ()
 
 
 def gold(**values: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from wikidx.corpora.artifacts.building import lock
 from wikidx.corpora.artifacts.durable import atomic_write, read_json_object, write_durably
@@ -98,16 +98,19 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 def _to_line(question: Question) -> bytes:
-    record = {"id": question.id, "question": question.text, "golden_answers": question.golden_answers, "gold": dict(question.gold)}
+    values = (question.id, question.text, question.golden_answers, dict(question.gold))
+    record: dict[str, Any] = dict(zip(("id", "question", "golden_answers", "gold"), values, strict=True))
+    if question.passages:
+        record["docs"] = [{**item.passage._asdict(), "score": item.score} for item in question.passages]
     return (json.dumps(record, ensure_ascii=False) + "\n").encode()
 
 
 def _read(entry: PublishedSet, path: Path) -> list[Question]:
     if not entry.members:
-        return read_questions(path, entry.format)
+        return read_questions(path, entry.format, with_passages=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         extract(path, entry.members, Path(folder))
-        return read_questions(Path(folder) / entry.members[0], entry.format)
+        return read_questions(Path(folder) / entry.members[0], entry.format, with_passages=True)
 
 
 def extract(archive: Path, names: Sequence[str], folder: Path) -> None:

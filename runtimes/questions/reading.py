@@ -12,6 +12,7 @@ from wikidx.corpora.registry import suggest, unknown_name_error
 
 from .base import Question, gold
 from .formats import FORMATS, Format
+from .given_passages import given_passages
 from .open_domain import split_article
 from .records import Record, read_records
 from .sets import converted_path, find_set, published_sets
@@ -19,12 +20,13 @@ from .sets import converted_path, find_set, published_sets
 SAMPLE = "sample"
 
 
-def read_questions(path: Path, format: str | None = None) -> list[Question]:
+def read_questions(path: Path, format: str | None = None, *, with_passages: bool = False) -> list[Question]:
     """Return the questions of a file, in file order.
 
     Args:
         path: a file, plain or compressed with gzip, bzip2 or zstd.
         format: a name in ``FORMATS``; None: the format is detected from the first record.
+        with_passages: whether to keep the passages that records give with their questions, which may take gigabytes.
 
     Raises:
         InputError: the file cannot be read or has no questions, a record is invalid, or two questions have the same id.
@@ -39,7 +41,7 @@ def read_questions(path: Path, format: str | None = None) -> list[Question]:
             if question.id in positions:
                 raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
-            questions.append(question)
+            questions.append(question._replace(passages=given_passages(record, question.id)) if with_passages else question)
     if not questions:
         raise InputError(f"{path} has no questions under '{chosen.split}', which the format {chosen.name} reads: name another format")
     return chosen.complete(path, questions) if chosen.complete else questions
@@ -55,15 +57,17 @@ def detect_format(path: Path) -> str:
         return _choose_format(path, records, None)[0].name
 
 
-def find_questions(name: str, format: str | None = None) -> list[Question]:
+def find_questions(name: str, format: str | None = None, *, with_passages: bool = False) -> list[Question]:
     """Return the questions of a file, else of the published set ``name``, or of the sample corpus if ``name`` is "sample".
+
+    ``with_passages`` is passed to ``read_questions``.
 
     Raises:
         InputError: see ``question_file`` and ``read_questions``; or a format is given for the sample corpus.
         UnknownNameError: the format or the split of a set is unknown.
     """
     if name != SAMPLE or Path(name).exists():
-        return read_questions(question_file(name), format)
+        return read_questions(question_file(name), format, with_passages=with_passages)
     if format is not None:
         raise InputError(f"the format {format} is of a file, and there is none called '{SAMPLE}'")
     return sample_questions()
