@@ -17,7 +17,7 @@ from . import completion
 from .screen import note
 
 if TYPE_CHECKING:
-    from wikidx.runtimes.execution.opening import Plan
+    from wikidx.runtimes.execution.opening import Plan, SearchTarget
     from wikidx.runtimes.methods.base import Method
     from wikidx.runtimes.questions import Question
 
@@ -190,23 +190,11 @@ def make_plan(
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.assignments import parse_assignments
-    from wikidx.runtimes.execution.given import GIVEN
-    from wikidx.runtimes.execution.opening import Plan, SearchTarget, given_target, resolve_target
+    from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
     from wikidx.runtimes.methods.base import RENAMED
 
-    given = SearchTarget(
-        corpus=options.corpus or "",
-        retriever=options.retriever or "",
-        url=options.url,
-        api_key=options.api_key,
-        timeout=options.search_timeout,
-        reranker=options.reranker,
-    )
-    if options.retriever == GIVEN:
-        target: SearchTarget | None = given_target(questions, given, {"--preset": options.preset, "--search": options.search})
-    else:
-        target = resolve_target(method, options.preset, given, options.search or ())
+    target = _search_target(method, options, questions)
     check_device(options.device)
     method_options = parse_assignments(method.options, options.assignments or (), noun="option", base=base, renamed=RENAMED)
     plan = Plan(
@@ -232,6 +220,23 @@ def make_plan(
     if target is not None and target.corpus and target.url is None:
         require_built(target.corpus)
     return plan
+
+
+def _search_target(method: Method, options: PlanOptions, questions: Sequence[Question] | None) -> SearchTarget | None:
+    from wikidx.runtimes.execution.given import GIVEN
+    from wikidx.runtimes.execution.opening import SearchTarget, given_target, resolve_target
+
+    named = SearchTarget(
+        corpus=options.corpus or "",
+        retriever=options.retriever or "",
+        url=options.url,
+        api_key=options.api_key,
+        timeout=options.search_timeout,
+        reranker=options.reranker,
+    )
+    if options.retriever == GIVEN:
+        return given_target(questions, named, {"--preset": options.preset, "--search": options.search})
+    return resolve_target(method, options.preset, named, options.search or ())
 
 
 def replace_prompts(method: Method, options: PlanOptions, method_options: Any) -> Method:  # noqa: ANN401 - of any method
