@@ -107,42 +107,55 @@ def score_each(paths: Sequence[Path], folder: Path, scoring: Scoring) -> tuple[l
     Raises:
         InputError: no run can be scored.
     """
-    runs: list[ScoredRun] = []
-    left_out: dict[str, str] = {}
-    for path in paths:
-        name = path.name if path == folder else str(path.relative_to(folder))
-        try:
-            runs += [run._replace(name=name) for run in score_runs([path], scoring)]
-        except IdxError as error:
-            left_out[name] = str(error)
-            note(f"{name} is left out: {error}")
+    errors: dict[Path, str] = {}
+    names = {path: path.name if path == folder else str(path.relative_to(folder)) for path in paths}
+    runs = [run._replace(name=names[run.predictions.path]) for run in score_runs(paths, scoring, errors)]
+    left_out = {names[path]: error for path, error in errors.items()}
+    for name, error in left_out.items():
+        note(f"{name} is left out: {error}")
     if not runs:
         raise InputError(f"none of the {len(paths)} runs in {folder} can be scored: the lines above say why")
     return runs, left_out
 
 
-def score_runs(paths: Sequence[Path], scoring: Scoring) -> list[ScoredRun]:
+def score_runs(paths: Sequence[Path], scoring: Scoring, left_out: dict[Path, str] | None = None) -> list[ScoredRun]:
     """Read and score runs.
+
+    Args:
+        paths: folders or files of the runs.
+        scoring: the options.
+        left_out: receives the error of each run that cannot be scored; None: such an error is raised.
 
     Raises:
         InputError: a run or its questions cannot be used, a run is named twice, or several data sets are named but not one per run.
         IdxError: a metric's name is unknown, or a model cannot be opened.
     """
-    from wikidx.runtimes.evaluation.predictions import load_predictions
-    from wikidx.runtimes.evaluation.run_questions import run_questions
-    from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
+    from wikidx.runtimes.evaluation.scoring import ScoredRun
 
     datasets = _one_per_run(scoring.dataset or [], len(paths))
     runs = list[ScoredRun]()
     with exit_on_interrupt(), _row_metrics(scoring) as row_metrics:
         for path, name, dataset in zip(paths, _names(paths), datasets, strict=True):
-            predictions = load_predictions(path)
-            questions = run_questions(predictions, scoring.questions, scoring.question_format)
-            metrics = select_metrics(scoring.metrics, questions.questions)
-            if not metrics and not row_metrics:
-                raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")
-            runs.append(score_run(name, predictions, questions, metrics, row_metrics, dataset))
+            try:
+                runs.append(_score_run(path, name, dataset, scoring, row_metrics))
+            except IdxError as error:
+                if left_out is None:
+                    raise
+                left_out[path] = str(error)
     return runs
+
+
+def _score_run(path: Path, name: str, dataset: str, scoring: Scoring, row_metrics: Sequence[RowMetric]) -> ScoredRun:
+    from wikidx.runtimes.evaluation.predictions import load_predictions
+    from wikidx.runtimes.evaluation.run_questions import run_questions
+    from wikidx.runtimes.evaluation.scoring import score_run
+
+    predictions = load_predictions(path)
+    questions = run_questions(predictions, scoring.questions, scoring.question_format)
+    metrics = select_metrics(scoring.metrics, questions.questions)
+    if not metrics and not row_metrics:
+        raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")
+    return score_run(name, predictions, questions, metrics, row_metrics, dataset)
 
 
 def select_metrics(names_text: str | None, questions: Sequence[Question]) -> list[Metric]:

@@ -57,8 +57,8 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="A folder with files of questions named as their sets, such as nq-test.jsonl.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions of each set.")] = None,
-    row: Annotated[list[str] | None, typer.Option(help="Only this row of the table; may be repeated.")] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="Only this question set; may be repeated.")] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Run only this row of the table; may be repeated.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Run only this question set; may be repeated.")] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Use the sample corpus, BM25 and the sample's questions in place of the experiment's.")
     ] = False,
@@ -71,31 +71,39 @@ def reproduce(
 ) -> None:
     """Make the runs of a paper's table, beside the paper's figures.
 
-    Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing.
-    Exit status 1 if questions have failed.
+    Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing. The
+    report holds all runs so far. Exit status 1 if questions have failed.
     """
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
-    from wikidx.runtimes.experiments.files import narrow, on_sample, read_experiment
     from wikidx.runtimes.experiments.jobs import check_roles, plan_jobs
-    from wikidx.runtimes.experiments.results import Outcome
+    from wikidx.runtimes.experiments.results import Outcome, check_metrics
 
     if name is None:
         _list_experiments(as_json=as_json)
         return
-    experiment = narrow(read_experiment(name), row or (), dataset or ())
-    experiment = on_sample(experiment) if sample else experiment
+    experiment, selected = _read(name, row or (), dataset or (), sample=sample)
+    check_metrics(experiment, {"--citations": citations, "--judge": judge})
     folder = out or _default_folder(name, is_sample=sample)
-    jobs = plan_jobs(experiment, folder, questions_from, limit)
+    jobs = plan_jobs(selected, folder, questions_from, limit)
     _print_estimate(jobs, retry_failed=retry_failed, as_json=as_json and dry_run)
     if dry_run:
         return
     options = choose_model(model_options, dry_run=False)
     check_roles(options.llm or (), {role for job in jobs for role in job.method.roles})
     _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
-    _write(Outcome(name, experiment, _score(jobs, citations, judge), Bootstrap()), folder, as_json=as_json)
+    _write(Outcome(name, experiment, *_score(experiment, folder, citations, judge), Bootstrap()), folder, as_json=as_json)
     if n_failed := sum(job.finished().n_failed for job in jobs):
         note(f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions")
         raise typer.Exit(1)
+
+
+def _read(name: str, rows: Sequence[str], datasets: Sequence[str], *, sample: bool) -> tuple[Experiment, Experiment]:
+    """Return an experiment, and its selected part; both on the sample corpus if ``sample``."""
+    from wikidx.runtimes.experiments.files import narrow, on_sample, read_experiment
+
+    experiment = read_experiment(name)
+    selected = narrow(experiment, rows, datasets)
+    return (on_sample(narrow(experiment, (), datasets)), on_sample(selected)) if sample else (experiment, selected)
 
 
 def _default_folder(name: str, *, is_sample: bool) -> Path:
@@ -210,23 +218,37 @@ def _shared_plan(group: Sequence[_Planned]) -> Plan:
     return dataclasses.replace(plan, method=method, llms=models_of(roles, group[0].llms), llm_options=tuple(options))
 
 
-def _score(jobs: Sequence[Job], citations: str | None, judge: str | None) -> dict[tuple[str, str], list[ScoredRun]]:
-    """Return (row, question set) -> its scored runs."""
+def _score(
+    experiment: Experiment, folder: Path, citations: str | None, judge: str | None
+) -> tuple[dict[tuple[str, str], list[ScoredRun]], dict[tuple[str, str], str]]:
+    """Return (row, question set) -> its scored runs, and (row, question set) -> the error of a run that cannot be scored."""
     from wikidx.runtimes.evaluation.answers.metrics import METRICS
+    from wikidx.runtimes.experiments.jobs import run_folders, run_name
+    from wikidx.runtimes.experiments.results import option_of
 
     scored: dict[tuple[str, str], list[ScoredRun]] = {}
-    for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
-        of_set = [job for job in jobs if job.cell.dataset == dataset]
-        names = of_set[0].cell.questions.metrics
+    left_out: dict[tuple[str, str], str] = {}
+    found = {path: (cell, run_name(cell, seed, path)) for cell, seed, path in run_folders(experiment, folder) if _has_predictions(path)}
+    for dataset, questions in experiment.questions.items():
+        options = set(map(option_of, questions.metrics))
         scoring = Scoring(
-            metrics=",".join(name for name in names if name in METRICS) or None,
+            metrics=",".join(name for name in questions.metrics if name in METRICS) or None,
             dataset=[dataset],
-            citations=citations if any(name.startswith("alce_citation") for name in names) else None,
-            judge=judge if any(name.endswith("_judge") for name in names) else None,
+            citations=citations if "--citations" in options else None,
+            judge=judge if "--judge" in options else None,
         )
-        for job, run in zip(of_set, score_runs([job.folder for job in of_set], scoring), strict=True):
-            scored.setdefault((job.cell.row.name, dataset), []).append(run._replace(name=job.name))
-    return scored
+        errors: dict[Path, str] = {}
+        for run in score_runs([path for path, (cell, _) in found.items() if cell.dataset == dataset], scoring, errors):
+            cell, name = found[run.predictions.path]
+            scored.setdefault((cell.row.name, dataset), []).append(run._replace(name=name))
+        left_out |= {(found[path][0].row.name, dataset): error for path, error in errors.items()}
+    return scored, left_out
+
+
+def _has_predictions(folder: Path) -> bool:
+    from wikidx.runtimes.execution.runs import PREDICTIONS
+
+    return (folder / PREDICTIONS).is_file() and (folder / PREDICTIONS).stat().st_size > 0
 
 
 def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 _PER_CENT = 100
 _MIN_LETTERS = 5  # a shorter dataset name must be a separate word of the file's name
 _NOT_STATED = "not stated"
+LATENCY = "latency_s"  # the metric of figures in seconds
 _CLOSED_BOOK = ("direct", "cot", "least_to_most", "genread")
 
 
@@ -82,7 +83,7 @@ def published_figures() -> tuple[PublishedFigure, ...]:
         for dataset, by_metric in values.items():
             for metric, value in by_metric.items():
                 metrics = tuple(tables["metrics"].get(metric, {}).get(dataset, ()))
-                share = value if metric == "latency_s" else value / _PER_CENT
+                share = value if metric == LATENCY else value / _PER_CENT
                 conditions = _conditions(tables["papers"][paper], dataset, closed_book=method in _CLOSED_BOOK)
                 figures.append(PublishedFigure(paper, table, model, setting, system, method, dataset, metric, metrics, share, *conditions))
     return tuple(figures)

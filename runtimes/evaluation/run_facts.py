@@ -65,7 +65,9 @@ def read_run_json(folder: Path) -> Mapping[str, Any]:
 
 
 def _corrupt(file: Path, why: str) -> ArtifactCorrupt:
-    return ArtifactCorrupt(f"{file} cannot be read ({why}): restore it, or name the file {PREDICTIONS} alone")
+    return ArtifactCorrupt(
+        f"{file} cannot be read ({why}): restore it, remove its folder to make the run anew, or have idx eval read {PREDICTIONS} alone"
+    )
 
 
 def run_facts(run_json: Mapping[str, Any]) -> RunFacts:

@@ -27,6 +27,7 @@ FORMAT = 2
 _SYNC_EVERY_S = 1.0
 _RECORD_EVERY_S = 10.0
 _SHOWN_CHARACTERS = 60
+_ADVICE = "remove this folder to make the run anew, or take another folder for --out"
 
 logger = logging.getLogger(__name__)
 
@@ -121,16 +122,14 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
         recorded, sessions, version = record["settings"], list(record["sessions"]), record["format"]
     except FileNotFoundError:
         if (folder / PREDICTIONS).is_file() and (folder / PREDICTIONS).stat().st_size:
-            raise InputError(f"{folder} holds {PREDICTIONS} without {RUN}: take another folder for --out") from None
+            raise InputError(f"{folder} holds {PREDICTIONS} without {RUN}: {_ADVICE}") from None
         return []
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactCorrupt(f"{folder / RUN} cannot be read ({error!r:.120}): take another folder for --out") from error
+        raise ArtifactCorrupt(f"{folder / RUN} cannot be read ({error!r:.120}): {_ADVICE}") from error
     if version != FORMAT:
-        raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: take another folder for --out")
+        raise InputError(f"{folder} holds a run in format {version}, this version of idx writes {FORMAT}: {_ADVICE}")
     if differing := differences(recorded, json.loads(json.dumps(settings))):  # as JSON stores the settings
-        raise InputError(
-            f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, or take another folder for --out"
-        )
+        raise InputError(f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, {_ADVICE}")
     return sessions
 
 

@@ -22,6 +22,7 @@ from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
+from wikidx.runtimes.evaluation.scoring import COSTS
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
@@ -41,7 +42,7 @@ class QuestionSet:
     Attributes:
         protocol: the selection of questions; None: all.
         file: "sample", a file, or a set such as "nq:test"; None: the protocol's set.
-        metrics: names of the metrics, those of ``idx eval``; empty: those of the data set.
+        metrics: names of the metrics or costs, those of ``idx eval``; empty: the metrics of the data set.
         form: the form of the answers, which a method must know by its option "form"; None: a short answer.
         options: options on this set, of all methods that have them.
         corpus, retriever: those of this set; None: the experiment's.
@@ -333,7 +334,7 @@ def _known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 @cache
 def _metric_names() -> frozenset[str]:
     """Return the names of the metrics of single answers, and of those that a model computes or that are costs."""
-    return frozenset(METRICS) | {name for figure in published_figures() for name in figure.own_metrics}
+    return frozenset(METRICS) | frozenset(COSTS) | {name for figure in published_figures() for name in figure.own_metrics}
 
 
 def _method_options(experiment: Experiment, row: Row, questions: QuestionSet) -> dict[str, Any]:

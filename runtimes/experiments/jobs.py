@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,8 +82,8 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Row and question set, for display, and the seed if the row has several."""
-        return f"{self.cell.row.name}, {self.cell.dataset}" + (f", seed {self.seed}" if self.folder.name.startswith("seed-") else "")
+        """The name of the run, for display."""
+        return run_name(self.cell, self.seed, self.folder)
 
     @property
     def method(self) -> Method:
@@ -113,6 +113,20 @@ class Job(NamedTuple):
         return Finished(len(found), n_failed, Estimate(*map(math.fsum, zip(*(cost for _, cost in found.values()), strict=True))))
 
 
+def run_name(cell: Cell, seed: int, folder: Path) -> str:
+    """Return row and question set of a run, for display, and the seed if the row has several."""
+    return f"{cell.row.name}, {cell.dataset}" + (f", seed {seed}" if folder.name.startswith("seed-") else "")
+
+
+def run_folders(experiment: Experiment, out: Path) -> Iterator[tuple[Cell, int, Path]]:
+    """Yield cell, seed and folder of each run of an experiment, in the order of the table."""
+    for cell in experiment.cells():
+        seeds = cell.row.seeds or experiment.seeds
+        folder = out / folder_name(cell.row.name) / folder_name(cell.dataset)
+        for seed in seeds if cell.missing is None else ():
+            yield cell, seed, folder / f"seed-{seed}" if len(seeds) > 1 else folder
+
+
 def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, limit: int | None) -> list[Job]:
     """Return the runs of an experiment, in the order of the table.
 
@@ -121,13 +135,9 @@ def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, li
     """
     read = cache(lambda file, protocol: select(find_questions(file, with_passages=True), Selection(protocol)))
     jobs = list[Job]()
-    for cell in experiment.cells():
-        seeds = cell.row.seeds or experiment.seeds
-        for seed in seeds if cell.missing is None else ():
-            file, selection = locate(cell.questions.source, questions_from), Selection(cell.questions.protocol)
-            folder = out / folder_name(cell.row.name) / folder_name(cell.dataset)
-            where = folder / f"seed-{seed}" if len(seeds) > 1 else folder
-            jobs.append(Job(cell, seed, where, file, selection, read(file, cell.questions.protocol), limit))
+    for cell, seed, folder in run_folders(experiment, out):
+        file, selection = locate(cell.questions.source, questions_from), Selection(cell.questions.protocol)
+        jobs.append(Job(cell, seed, folder, file, selection, read(file, cell.questions.protocol), limit))
     return jobs
 
 

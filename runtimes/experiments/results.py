@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.errors import IdxError
-from wikidx.runtimes.evaluation.comparing import SERVICE, describe_differences, describe_obstacles
-from wikidx.runtimes.evaluation.published import PublishedFigure
+from wikidx.corpora.errors import IdxError, InputError
+from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles
+from wikidx.runtimes.evaluation.published import LATENCY, PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
-from wikidx.runtimes.evaluation.reports.run_tables import breakdown_tables, cost_tables, issue_tables, problem_tables
+from wikidx.runtimes.evaluation.reports.run_tables import answered, breakdown_tables, cost_tables, issue_tables, problem_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell as Value
-from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_percent
-from wikidx.runtimes.evaluation.scoring import ScoredRun
+from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_brief, signed_percent
+from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 from wikidx.runtimes.questions import SAMPLE
 
@@ -29,7 +30,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_MODEL_METRICS = {"_judge": "--judge", "alce_citation": "--citations"}
+_MODEL_METRICS = {"alce_citation": "--citations", "_judge": "--judge"}  # part of the name -> option
+
+
+def option_of(metric: str) -> str | None:
+    """Return the option that names the model of a metric; None if the metric needs no model."""
+    return next((option for part, option in _MODEL_METRICS.items() if part in metric), None)
+
+
+def check_metrics(experiment: Experiment, models: Mapping[str, str | None]) -> None:
+    """Raise ``InputError`` if an option names a model, and no question set has a metric for it."""
+    known = {option_of(metric) for questions in experiment.questions.values() for metric in questions.metrics}
+    for option, model in models.items():
+        if model is not None and option not in known:
+            raise InputError(f"{option} {model}: no question set of this experiment has a metric that needs it: leave it out")
 
 
 class Result(NamedTuple):
@@ -40,8 +54,9 @@ class Result(NamedTuple):
         published: the paper's figure; None: it gives none.
         ours: mean over the questions of one run with its interval, or over several runs with its deviation; None: no run.
         difference: ours minus the paper's figure, which counts as exact; None: one is missing, or ours is on the sample.
+        answered: the number of answered questions of those that the runs were to ask; "": no run.
         is_comparable: whether both are on the same corpus and the same number of questions; None: one is missing.
-        remark: the settings that differ, the paper's first, or the reason why there is no run.
+        remark: the settings that differ, the paper's first, or the reason why there is no run or no value.
     """
 
     row: str
@@ -50,13 +65,19 @@ class Result(NamedTuple):
     published: PublishedFigure | None
     ours: Interval | Spread | None
     difference: Interval | Spread | None
+    answered: str
     is_comparable: bool | None
     remark: str
+
+    @property
+    def is_share(self) -> bool:
+        """True if the figures are shares, False if they are a cost per question."""
+        return self.metric not in COSTS and (self.published is None or self.published.metric != LATENCY)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         published = self.published and self.published._asdict()
-        numbers = {"ours": cell_json(self.ours), "difference": cell_json(self.difference)}
+        numbers = {"ours": cell_json(self.ours), "difference": cell_json(self.difference), "answered": self.answered}
         names = {"row": self.row, "dataset": self.dataset, "metric": self.metric, "paper": published}
         return {**names, **numbers, "comparable": self.is_comparable, "remark": self.remark}
 
@@ -68,12 +89,14 @@ class Outcome(NamedTuple):
         name: the experiment's name.
         experiment: the experiment.
         runs: (row, question set) -> the runs, one for each seed.
+        left_out: (row, question set) -> why a run cannot be scored.
         bootstrap: the parameters of all intervals.
     """
 
     name: str
     experiment: Experiment
     runs: Mapping[tuple[str, str], Sequence[ScoredRun]]
+    left_out: Mapping[tuple[str, str], str]
     bootstrap: Bootstrap
 
     def results(self) -> Iterator[Result]:
@@ -92,10 +115,14 @@ class Outcome(NamedTuple):
         ours = _average(runs, metric, self.bootstrap)
         is_comparable = None if figure is None or ours is None else not describe_obstacles(figure, runs[0])
         difference = _minus(ours, figure.value) if figure and ours and cell.questions.source != SAMPLE else None
-        remark = cell.missing or (_describe(runs[0], figure, metric, cell) if runs else "not run")
-        if runs and ours is None:
-            remark = next((f"needs {option}" for part, option in _MODEL_METRICS.items() if part in metric), "no value")
-        return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, is_comparable, remark)
+        error = self.left_out.get((cell.row.name, cell.dataset))
+        if runs:
+            remark = _why_no_value(runs[0], metric) if ours is None else _describe(runs[0], figure, metric, cell)
+            remark += f"; a run is left out: {error}" if error else ""
+        else:
+            remark = cell.missing or error or "not run"
+        reached = ", ".join(dict.fromkeys(map(answered, runs)))
+        return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, reached, is_comparable, remark)
 
     def every_run(self) -> list[ScoredRun]:
         """Return the runs in the order of the table."""
@@ -106,12 +133,17 @@ def outcome_report(outcome: Outcome) -> Report:
     """Return the report: the paper's figures and ours, and what the runs tell besides."""
     experiment, runs, bootstrap = outcome.experiment, outcome.every_run(), outcome.bootstrap
     results = list(outcome.results())
-    tables = [_table(dataset, [each for each in results if each.dataset == dataset], outcome) for dataset in experiment.questions]
+    tables = [
+        _table(dataset, rows, outcome, is_share=is_share)
+        for dataset in experiment.questions
+        for is_share in (True, False)
+        if (rows := [each for each in results if each.dataset == dataset and each.is_share == is_share])
+    ]
     plots = [
         Drawing(f"{dataset}: {metric} of each row; marks: the paper's", partial(_bars, drawn, f"{dataset}, {metric}"))
         for dataset, questions in experiment.questions.items()
         for metric in questions.metrics[:1]
-        if metric != SERVICE
+        if metric not in COSTS
         and (drawn := [each for each in results if (each.dataset, each.metric) == (dataset, metric) and each.ours is not None])
     ]
     sections = [Section("The paper's figures and ours", tables, plots)]
@@ -159,35 +191,28 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _table(dataset: str, results: Sequence[Result], outcome: Outcome) -> Table:
+def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_share: bool) -> Table:
     rows: list[list[Value]] = []
-    for row, _, metric, published, ours, difference, is_comparable, remark in results:
-        theirs = [
-            f"{published.metric}" if published else None,
-            published.model if published else None,
-            published.value if published else None,
-        ]
+    for row, _, metric, published, ours, difference, reached, is_comparable, remark in results:
+        theirs = [published.metric, published.model, published.value] if published else [None] * 3
         comparable = None if is_comparable is None else "yes" if is_comparable else "no"
-        rows.append([row, *theirs, metric or None, ours, difference, comparable, remark])
-    is_time = any(result.metric == SERVICE for result in results)
-    show, show_difference = (brief, brief) if is_time else (percent, signed_percent)
-    names = (Column("row"), Column("metric"), Column("the paper's LLM"), Column("the paper's", show), Column("our metric"))
+        rows.append([row, *theirs, metric or None, ours, difference, reached or None, comparable, remark])
+    show, show_difference = (percent, signed_percent) if is_share else (brief, signed_brief)
     columns = [
-        *names,
-        Column("ours", show),
-        Column("difference", show_difference),
-        Column("comparable"),
-        Column("set-up, the paper's / ours, or why there is no run"),
+        *(Column("row"), Column("metric"), Column("the paper's LLM"), Column("the paper's", show), Column("our metric")),
+        *(Column("ours", show), Column("difference", show_difference), Column("answered"), Column("comparable")),
+        Column("set-up, the paper's / ours, or why there is no value"),
     ]
     notes = [
-        f"{'seconds per question' if is_time else 'in %'}; ours: {outcome.bootstrap.note()}",
-        "over several seeds: mean ± standard deviation of the runs' means",
+        f"ours: {outcome.bootstrap.note()}; over several seeds: mean ± standard deviation of the runs' means",
         "difference: ours minus the paper's figure, which counts as exact; comparable: the same corpus and number of questions",
     ]
+    if len({len(run.questions) for run in outcome.every_run() if run.dataset == dataset}) > 1:
+        notes.append("the rows were asked different numbers of questions: repeat the command with the highest --limit to compare them")
     questions = outcome.experiment.questions[dataset]
     if questions.source == SAMPLE:
         notes.append(f"ours: on the sample's questions and passages; the paper's: on {questions.figures or dataset}: not comparable")
-    return Table(columns, rows, f"{dataset}", notes)
+    return Table(columns, rows, f"{dataset}, {'in %' if is_share else 'per question; service and latency_s in seconds'}", notes)
 
 
 def _average(runs: Sequence[ScoredRun], metric: str, bootstrap: Bootstrap) -> Interval | Spread | None:
@@ -197,6 +222,18 @@ def _average(runs: Sequence[ScoredRun], metric: str, bootstrap: Bootstrap) -> In
         return means[0] if means else None
     values = np.array([mean.mean for mean in means])
     return Spread(float(values.mean()), float(values.std(ddof=1)), len(values))
+
+
+def _why_no_value(run: ScoredRun, metric: str) -> str:
+    """Return why a run has no value of a metric."""
+    if not metric:
+        return "no metric of this question set stands for the paper's"
+    if metric in COSTS:
+        return f"the predictions do not record '{metric}'"
+    if metric not in run.values:
+        return f"needs {option_of(metric)}"
+    failures = [why for about in run.row_metrics.values() if metric in about["values"] for why in about.get("failures") or ()]
+    return f"the model of {metric} failed: {failures[0]}" if failures else f"no question has the gold answers that {metric} needs"
 
 
 def _minus(ours: Interval | Spread, figure: float) -> Interval | Spread:
@@ -213,7 +250,7 @@ def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, cell:
     with contextlib.suppress(IdxError):  # on a server, or removed since
         if facts.corpus:
             parts.append(f"passages in {facts.corpus}: {store_manifest(facts.corpus).counts['rows']:,}")
-    parts.append(f"questions of {cell.questions.source}")
+    parts.append(f"questions of {PurePath(run.source.file).name or run.source.origin}")
     parts.append(f"prompts: the paper's / {f'the set {cell.row.prompts}' if cell.row.prompts else 'ours'}")
     return "; ".join(filter(None, parts))
 

@@ -61,6 +61,11 @@ def brief(value: Cell) -> str:
     return _format(value, lambda amount: f"{amount:,.0f}" if abs(amount) >= 100 else f"{amount:.3g}")
 
 
+def signed_brief(value: Cell) -> str:
+    """Format a difference of amounts as ``brief`` does, with + or -."""
+    return _format(value, lambda amount: f"{amount:+,.0f}" if abs(amount) >= 100 else f"{amount:+.3g}")
+
+
 def p_value(value: Cell) -> str:
     """Format a p-value to three decimal places."""
     return "<0.001" if isinstance(value, float) and value < 0.0005 else plain(value)

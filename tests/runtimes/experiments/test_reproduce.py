@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -90,7 +92,7 @@ def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_
     assert "LLM: text-davinci-003 / scripted:" in rag["remark"]
     assert "questions: 3,610 test questions / 4 questions" in rag["remark"]
     assert "corpus: Wikipedia / sample" in rag["remark"]
-    assert "passages in sample: 784; questions of nq-small; prompts: the paper's / ours" in rag["remark"]
+    assert "passages in sample: 784; questions of nq-small.jsonl; prompts: the paper's / ours" in rag["remark"]
     assert (genread["ours"], genread["difference"], genread["remark"]) == (None, None, "left out")
     page = (out / "report.html").read_text()
     assert "left out" in page
@@ -154,6 +156,77 @@ def test_failed_questions_are_told_and_retried(idx: Command, script: Script, tmp
     Path(failing.removeprefix("scripted:")).write_text('{"match": "", "text": "Hg"}\n')
     message = idx(*line, "--llm", failing, "--retry-failed", status=2)
     assert "holds a run with other settings" in message
+
+
+def rows(out: Path) -> dict[str, dict[str, object]]:
+    """Return the results in a report by "row, metric"."""
+    return {f"{each['row']}, {each['metric']}": each for each in json.loads((out / "report.json").read_text())["results"]}
+
+
+CLOSED_BOOK, RAG = "backbone closed-book, dpr_em", "Retrieve-then-Read, dpr_em"
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_a_selection_limits_what_is_run_and_the_report_holds_all_runs(
+    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
+) -> None:
+    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
+    assert "different numbers" not in idx(*line, "--row", "backbone closed-book")
+    assert [rows(out)[name]["remark"] for name in (RAG, "GenRead, dpr_em")] == ["not run", "left out"]
+    whole = rows(out)[CLOSED_BOOK]
+    output = idx(*line, "--row", "Retrieve-then-Read", "--limit", 2)
+    assert rows(out)[CLOSED_BOOK] == whole
+    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "2 of 2"]
+    assert "asked different numbers of questions: repeat the command with the highest --limit" in output
+    assert "asked different numbers" not in idx(*line, "--limit", 4)
+    assert "asked different numbers" not in idx(*line, "--limit", 1)
+    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4"]
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_a_run_that_cannot_be_read_is_told_with_advice(
+    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
+) -> None:
+    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
+    idx(*line)
+    folder = out / "backbone-closed-book" / "nq"
+    (folder / "run.json").write_text("{")
+    advice = "remove its folder to make the run anew"
+    assert advice in idx(*line, status=2)
+    idx(*line, "--row", "Retrieve-then-Read")
+    assert rows(out)[CLOSED_BOOK]["ours"] is None
+    assert advice in str(rows(out)[CLOSED_BOOK]["remark"])
+    shutil.rmtree(folder)
+    idx(*line)
+    assert rows(out)[CLOSED_BOOK]["answered"] == "4 of 4"
+
+
+@pytest.mark.usefixtures("sample_home")
+def test_each_missing_value_has_a_reason_and_costs_have_a_table_of_their_own(
+    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
+) -> None:
+    metrics = '["dpr_em", "retrorag_judge", "alce_str_em", "sub_questions", "searches"]'
+    (tmp_path / "mine.toml").write_text(FILE.replace('["dpr_em"]', metrics).replace('table = "T1-zero-shot"', ""))
+    output = idx("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"}))
+    reasons = [
+        rows(tmp_path / "out")[f"Retrieve-then-Read, {name}"]["remark"] for name in ("retrorag_judge", "alce_str_em", "sub_questions")
+    ]
+    assert reasons == [
+        "needs --judge",
+        "no question has the gold answers that alce_str_em needs",
+        "the predictions do not record 'sub_questions'",
+    ]
+    shares, costs = output.split("\nNQ, per question; service and latency_s in seconds\n")
+    assert "50.0 ± 0.0" in shares
+    assert ["1 ± 0"] == re.findall(r"searches +(\d.*?)  ", costs.partition("Retrieve")[2])
+
+
+@pytest.mark.usefixtures("sample_home")
+@pytest.mark.parametrize("option", ["--judge", "--citations"])
+def test_a_model_of_no_metric_is_refused(idx: Command, script: Script, experiment: tuple[object, ...], option: str) -> None:
+    model = script({"match": "", "text": "Mercury"})
+    message = idx("reproduce", *experiment, "--llm", model, option, model, status=2)
+    assert f"{option} {model}: no question set of this experiment has a metric that needs it: leave it out" in message
 
 
 @pytest.mark.usefixtures("sample_home")
