@@ -264,11 +264,13 @@ def replace_prompts(method: Method, options: PlanOptions, method_options: Any) -
 
 
 @contextlib.contextmanager
-def exit_on_interrupt() -> Iterator[None]:
-    """Exit with status 130 on Ctrl-C, after closing the enclosed contexts, without waiting for pending model calls."""
+def exit_on_interrupt(advice: str = "") -> Iterator[None]:
+    """Exit with status 130 and a line of advice on Ctrl-C, after closing the enclosed contexts, without waiting for pending model calls."""
     try:
         yield
     except KeyboardInterrupt:
+        if advice:
+            note(advice)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)

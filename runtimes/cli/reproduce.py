@@ -188,7 +188,7 @@ def _make(planned: Sequence[_Planned], folder: Path) -> None:
     logging.getLogger("wikidx.runtimes.execution.resumable").setLevel(logging.WARNING)
     missing = [each for each in planned if each.job.finished().n_done(retry_failed=each.run.options.retry_failed) < each.job.n_asked]
     n_made = 0
-    with exit_on_interrupt():
+    with exit_on_interrupt("interrupted: the same command resumes, and then writes the report"):
         for group in _groups(missing):
             with open_services(_shared_plan(group), cache=folder / REPLIES) as services, show_steps() as step:
                 for each in group:
@@ -241,7 +241,10 @@ def _score(
         for run in score_runs([path for path, (cell, _) in found.items() if cell.dataset == dataset], scoring, errors):
             cell, name = found[run.predictions.path]
             scored.setdefault((cell.row.name, dataset), []).append(run._replace(name=name))
-        left_out |= {(found[path][0].row.name, dataset): error for path, error in errors.items()}
+        for path, error in errors.items():
+            cell, name = found[path]
+            left_out[cell.row.name, dataset] = error
+            note(f"{name} is left out: {error}")
     return scored, left_out
 
 

@@ -149,7 +149,7 @@ def locate(name: str, folder: Path | None) -> str:
     """
     if folder is None or name == SAMPLE:
         return name
-    stem = name.replace(":", "-")
+    stem = Path(name).name.partition(".")[0].replace(":", "-")
     found = [file for file in folder.glob(f"{stem}*") if file.name.partition(".")[0] == stem]
     if len(found) != 1:
         number = "several files" if found else "no file"

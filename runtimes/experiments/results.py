@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.errors import IdxError, InputError
-from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles
+from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles, metric_names
 from wikidx.runtimes.evaluation.published import LATENCY, PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
@@ -105,9 +106,10 @@ class Outcome(NamedTuple):
             runs = self.runs.get((cell.row.name, cell.dataset), ())
             dataset = cell.questions.figures or cell.dataset
             figures = [figure for figure in self.experiment.figures(cell.row) if figure.dataset == dataset]
-            pairs = [(next((name for name in figure.own_metrics if name in cell.questions.metrics), ""), figure) for figure in figures]
+            metrics = cell.questions.metrics or metric_names(runs) or [""]
+            pairs = [(next((name for name in figure.own_metrics if name in metrics), ""), figure) for figure in figures]
             paired = {metric for metric, _ in pairs}
-            alone = [(metric, None) for metric in cell.questions.metrics if metric not in paired and (runs or not figures)]
+            alone = [(metric, None) for metric in metrics if metric not in paired and (runs or not figures)]
             for metric, figure in (*pairs, *alone):
                 yield self._result(cell, runs, metric, figure)
 
@@ -142,11 +144,11 @@ def outcome_report(outcome: Outcome) -> Report:
     plots = [
         Drawing(f"{dataset}: {metric} of each row; marks: the paper's", partial(_bars, drawn, f"{dataset}, {metric}"))
         for dataset, questions in experiment.questions.items()
-        for metric in questions.metrics[:1]
+        for metric in (questions.metrics or metric_names(runs))[:1]
         if metric not in COSTS
         and (drawn := [each for each in results if (each.dataset, each.metric) == (dataset, metric) and each.ours is not None])
     ]
-    sections = [Section("The paper's figures and ours", tables, plots)]
+    sections = [Section("The paper's figures and ours" if experiment.paper else "Figures", tables, plots)]
     if runs:
         sections += [
             Section("Several seeds", seed_tables(runs)),
@@ -169,9 +171,10 @@ def _facts(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def summary_report(report: Report) -> Report:
-    """Return the part of an ``outcome_report`` for a terminal: the figures alone."""
+    """Return the part of an ``outcome_report`` for a terminal: the tables with figures of ours, without the set-ups."""
     first = report.sections[0]
-    tables = [table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows]) for table in first.tables]
+    ours = [table for table in first.tables if any(column.name == "ours" for column in table.columns)]
+    tables = [table._replace(columns=table.columns[:-1], rows=[row[:-1] for row in table.rows]) for table in ours or first.tables]
     return report._replace(sections=[Section(first.title, tables)])
 
 
@@ -203,16 +206,23 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_shar
         *(Column("ours", show), Column("difference", show_difference), Column("answered"), Column("comparable")),
         Column("set-up, the paper's / ours, or why there is no value"),
     ]
-    notes = [
-        f"ours: {outcome.bootstrap.note()}; over several seeds: mean ± standard deviation of the runs' means",
-        "difference: ours minus the paper's figure, which counts as exact; comparable: the same corpus and number of questions",
-    ]
-    if len({len(run.questions) for run in outcome.every_run() if run.dataset == dataset}) > 1:
-        notes.append("the rows were asked different numbers of questions: repeat the command with the highest --limit to compare them")
+    notes = [f"ours: {outcome.bootstrap.note()}; over several seeds: mean ± standard deviation of the runs' means"]
     questions = outcome.experiment.questions[dataset]
-    if questions.source == SAMPLE:
-        notes.append(f"ours: on the sample's questions and passages; the paper's: on {questions.figures or dataset}: not comparable")
-    return Table(columns, rows, f"{dataset}, {'in %' if is_share else 'per question; service and latency_s in seconds'}", notes)
+    if any(result.published for result in results):
+        beside = f"ours: on the sample's questions and passages; the paper's: on {questions.figures or dataset}: not comparable"
+        if questions.source != SAMPLE:
+            beside = "difference: ours minus the paper's figure, which counts as exact; comparable: the same corpus and number of questions"
+        notes.append(beside)
+    runs = [run for run in outcome.every_run() if run.dataset == dataset]
+    if any(run.n_answered < len(run.questions) for run in runs):
+        notes.append("answered: the other questions count 0 in shares")
+    if len({len(run.questions) for run in runs}) > 1:
+        notes.append("the rows were asked different numbers of questions: repeat the command with the highest --limit to compare them")
+    for why in dict.fromkeys(result.remark for result in results if result.ours is None):
+        notes.append(f"no value of {'; '.join(dict.fromkeys(result.row for result in results if result.remark == why))}: {why}")
+    shown = [any(row[at] is not None for row in rows) for at in range(len(columns))]
+    title = f"{dataset}, {'in %' if is_share else 'per question; service and latency_s in seconds'}"
+    return Table(list(compress(columns, shown)), [list(compress(row, shown)) for row in rows], title, notes)
 
 
 def _average(runs: Sequence[ScoredRun], metric: str, bootstrap: Bootstrap) -> Interval | Spread | None:
@@ -231,7 +241,7 @@ def _why_no_value(run: ScoredRun, metric: str) -> str:
     if metric in COSTS:
         return f"the predictions do not record '{metric}'"
     if metric not in run.values:
-        return f"needs {option_of(metric)}"
+        return f"{metric} needs {option_of(metric)}"
     failures = [why for about in run.row_metrics.values() if metric in about["values"] for why in about.get("failures") or ()]
     return f"the model of {metric} failed: {failures[0]}" if failures else f"no question has the gold answers that {metric} needs"
 
@@ -251,7 +261,8 @@ def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, cell:
         if facts.corpus:
             parts.append(f"passages in {facts.corpus}: {store_manifest(facts.corpus).counts['rows']:,}")
     parts.append(f"questions of {PurePath(run.source.file).name or run.source.origin}")
-    parts.append(f"prompts: the paper's / {f'the set {cell.row.prompts}' if cell.row.prompts else 'ours'}")
+    prompts = f"the set {cell.row.prompts}" if cell.row.prompts else "ours"
+    parts.append(f"prompts: the paper's / {prompts}" if figure else f"prompts: {prompts}")
     return "; ".join(filter(None, parts))
 
 

@@ -53,7 +53,7 @@ def test_questions_and_sub_questions_are_counted_by_module(idx: Command, script:
     assert report["modules"] == {module: {"n": 4 * share, "share": share} for module, share in shares.items()}
     assert (report["costs"]["sub_questions"]["mean"], report["costs"]["searches"]["mean"]) == (1.0, 1.0)
     rows = [line.split() for line in idx("eval", "answers", tmp_path / "out", "--metrics", "flashrag_acc").splitlines()]
-    assert ["self-knowledge", "2", "50.0"] in rows
+    assert ["4", "50.0", "25.0", "25.0", "0.0", "0.0"] in rows
 
 
 def said_right(run: Path) -> list[bool]:

@@ -30,8 +30,8 @@ from wikidx.runtimes.llms.base import Call, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 
-def interrupt(endpoint: Endpoint, *command: str) -> None:
-    """Press Ctrl-C while a command waits for an answer that takes a minute, and see that it ends at once, as such a command should."""
+def interrupt(endpoint: Endpoint, *command: str) -> str:
+    """Press Ctrl-C while a command waits for an answer that takes a minute, see that it ends at once, and return what it said."""
     endpoint.seconds = 60
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([*IDX, *command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
@@ -45,6 +45,7 @@ def interrupt(endpoint: Endpoint, *command: str) -> None:
     finally:
         process.kill()
     assert (process.returncode, "Traceback" in said) == (130, False)
+    return said
 
 
 def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
@@ -55,6 +56,20 @@ def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
         interrupt(endpoint, "run", *asked, "--llm", f"openai:tiny@{url}")
         endpoint.seconds = 0
         assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").out
+
+
+def test_an_interrupted_experiment_says_how_it_goes_on(tmp_path: Path) -> None:
+    asked = "".join(f'{{"id": "{n}", "question": "{n}?", "golden_answers": ["x"]}}\n' for n in (1, 2))
+    (tmp_path / "asked.jsonl").write_text(asked, encoding="utf-8")
+    table = f'title = "t"\n[questions.q]\nfile = "{tmp_path / "asked.jsonl"}"\n[[rows]]\nname = "direct"\nmethod = "direct"\n'
+    (tmp_path / "mine.toml").write_text(table, encoding="utf-8")
+    endpoint, command = Endpoint(ScriptedLLM(lambda call: "x")), ["reproduce", f"{tmp_path / 'mine.toml'}", "--out", f"{tmp_path / 'out'}"]
+    with serving(endpoint) as url:
+        said = interrupt(endpoint, *command, "--in-flight", "1", "--llm", f"openai:tiny@{url}")
+        assert said.splitlines()[-1] == "interrupted: the same command resumes, and then writes the report"
+        endpoint.seconds = 0
+        rows = [line.split() for line in idx_process(*command, "--llm", f"openai:tiny@{url}").out.splitlines()]
+    assert ["direct", "squad_em", "100.0", "[100.0,", "100.0]", "2", "of", "2"] in rows
 
 
 @pytest.mark.slow  # twenty processes

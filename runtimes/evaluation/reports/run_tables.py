@@ -9,6 +9,7 @@ import numpy as np
 
 from wikidx.runtimes.evaluation.by_models.row_metrics import flatten
 from wikidx.runtimes.evaluation.outcomes import PROBLEMS, count_replies, problem_masks
+from wikidx.runtimes.evaluation.predictions import MODULES
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
 from wikidx.runtimes.evaluation.scoring import COSTS, RULES, Occurrences, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
@@ -98,13 +99,14 @@ def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Ta
 
 def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     """Return a list with the table of the questions and sub-questions that RA-ISF's modules answered; an empty list without such runs."""
-    rows: list[list[Cell]] = [[run.name, module, n, n / sum(run.modules.values())] for run in runs for module, n in run.modules.items()]
+    totals = [(run, sum(run.modules.values())) for run in runs if run.modules]
+    rows: list[list[Cell]] = [[run.name, total, *(n / total for n in run.modules.values())] for run, total in totals]
     notes = [
-        "of all questions and sub-questions; unanswered: the answer is unknown, for instance beyond the depth limit; fallback: the option "
-        "if_none_answered; sub-questions per question: see Cost"
+        "number of all questions and sub-questions, and the share that each module answered; fallback: the option if_none_answered; "
+        "unanswered: the answer is unknown, for instance beyond the depth limit; sub-questions per question: see Cost"
     ]
-    columns = ("module", "questions and sub-questions", Column("of all, %", percent))
-    return [_table(runs, columns, rows, "Modules of RA-ISF", notes)] if rows else []
+    columns = [Column("number"), *(Column(module, percent) for module in MODULES)]
+    return [_table(runs, columns, rows, "Questions and sub-questions by RA-ISF's module, in %", notes)] if rows else []
 
 
 def cost_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:

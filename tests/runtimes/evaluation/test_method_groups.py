@@ -71,6 +71,6 @@ def test_questions_and_sub_questions_are_counted_by_the_module_that_answered(tmp
     found = answers_json(run, Bootstrap())
     assert found["modules"] == {module: {"n": n, "share": n / 12} for module, n in by_hand.items()}
     assert (found["costs"]["sub_questions"]["mean"], found["costs"]["sub_questions"]["n"]) == (2.0, 4)
-    report = select_tables(answers_report(run, Bootstrap()), ["Modules"])
-    assert ["decomposition", "2", "16.7"] in [line.split() for line in to_text(report).splitlines()]
-    assert to_csv(report).splitlines()[-1] == "unanswered,6,50"
+    report = select_tables(answers_report(run, Bootstrap()), ["Questions and sub-questions by RA-ISF's module"])
+    assert ["12", "16.7", "8.3", "16.7", "8.3", "50.0"] in [line.split() for line in to_text(report).splitlines()]
+    assert to_csv(report).splitlines()[-1] == "12,16.66666667,8.333333333,16.66666667,8.333333333,50"

@@ -212,7 +212,7 @@ def test_each_missing_value_has_a_reason_and_costs_have_a_table_of_their_own(
         rows(tmp_path / "out")[f"Retrieve-then-Read, {name}"]["remark"] for name in ("retrorag_judge", "alce_str_em", "sub_questions")
     ]
     assert reasons == [
-        "needs --judge",
+        "retrorag_judge needs --judge",
         "no question has the gold answers that alce_str_em needs",
         "the predictions do not record 'sub_questions'",
     ]
@@ -254,6 +254,7 @@ def test_a_file_is_found_by_the_name_of_its_set(tmp_path: Path) -> None:
     for name in ("nq-test.qa.csv", "nq-test-small.jsonl"):
         (tmp_path / name).touch()
     assert locate("nq:test", tmp_path) == str(tmp_path / "nq-test.qa.csv")
+    assert locate("data/nq-test-small.csv", tmp_path) == str(tmp_path / "nq-test-small.jsonl")
 
 
 @pytest.mark.usefixtures("sample_home")
