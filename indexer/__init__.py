@@ -48,7 +48,6 @@ INDEXES = {
     "lucene": "wikidx.indexer.indexes.lucene.index:KIND",
 }
 VECTOR_INDEXES = {  # kinds of index over vectors; an index is named <encoder>-<kind>
-    "flat": "wikidx.indexer.indexes.faiss.flat:FLAT",
     "ivf": "wikidx.indexer.indexes.faiss.ivf:IVF",
     "ivfpq": "wikidx.indexer.indexes.faiss.ivf:IVFPQ",
     "hnsw": "wikidx.indexer.indexes.faiss.hnsw:HNSW",

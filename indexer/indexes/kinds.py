@@ -31,16 +31,6 @@ class Estimate(NamedTuple):
     time_s: float
 
 
-_CODES_MEMORY_BYTES = 0.6e9
-_CODED_PER_S = 150e6  # components encoded and written per second
-
-
-def estimate_codes(size: Size, *, bits: int, n_passes: int = 1) -> Estimate:
-    """Return the estimate of a file with a code of some bits for each component, written after ``n_passes`` readings of the vectors."""
-    n_bytes = size.n_rows * -(-size.dim * bits // 8)
-    return Estimate(n_bytes, _CODES_MEMORY_BYTES, n_passes * size.n_rows * size.dim / _CODED_PER_S)
-
-
 class Number(NamedTuple):
     """A parameter in index names: its default and its largest value. The smallest value is 0."""
 

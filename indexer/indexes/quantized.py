@@ -26,8 +26,8 @@ from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 from .approximate import ApproximateIndex, read_missing, save_missing
 from .exact.cpu import CpuEngine
 from .faiss.library import load_faiss
-from .faiss.row_range import check_memory, position_range
-from .kinds import IndexBuild, IndexKind, OpenOptions, estimate_codes
+from .faiss.row_range import check_memory
+from .kinds import Estimate, IndexBuild, IndexKind, OpenOptions, Size
 
 FORMAT_VERSION = 1
 SCALES = "scales.npy"
@@ -35,6 +35,8 @@ SCALES = "scales.npy"
 _PLACEMENT = Placement(("cpu",), "quantized vectors on the CPU, which alone has this kind")
 _LARGEST_CODE, _LARGEST_SUM, _LARGEST_INT16 = 127, 2**31 - 1, 2**15 - 1
 _INT8_REFINE, _BINARY_REFINE = 4, 16  # candidates rescored for each result
+_MEMORY_BYTES = 0.6e9
+_CODED_PER_S = 150e6  # components encoded and written per second
 _SIGNS = 4  # components of one of FAISS's codes, which has 16 values
 
 
@@ -68,8 +70,7 @@ def _open_int8(path: Path, manifest: Manifest, options: OpenOptions) -> Approxim
     n_rows, dim = manifest.count("rows"), manifest.count("dim")
     files, rows = CheckedFiles(path, manifest), options.rows or range(n_rows)
     scales = files[SCALES].array("float32", (dim,))[:].astype(np.float64)
-    missing = read_missing(path, manifest)
-    missing = missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
+    missing = _within(rows, read_missing(path, manifest))
     engine = CpuEngine(files[VECTORS].array("int8", (n_rows, dim)).row_range(rows), missing)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -94,10 +95,11 @@ def quantize_queries(scaled: NDArray[np.float64]) -> tuple[NDArray[np.int16], ND
 def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
     dim, missing, n_rows = manifest.count("dim"), read_missing(path, manifest), manifest.count("rows")
     rows, n_bytes = options.rows or range(n_rows), -(-dim // 8)
-    positions = position_range(rows, missing)
-    check_memory(path, len(positions), n_bytes, "use a machine with more memory, or an index that stays on the disk, of kind ivf")
+    missing_here = _within(rows, missing)
+    n_vectors, first_position = len(rows) - len(missing_here), rows.start - int(np.searchsorted(missing, rows.start))
+    check_memory(path, n_vectors, n_bytes, "use a machine with more memory, or an index that stays on the disk, of kind ivf")
     codes = CheckedFiles(path, manifest)[VECTORS].array("uint8", (n_rows, n_bytes))[rows.start : rows.stop]
-    index = _fast_scan(np.delete(codes, missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start, axis=0))
+    index = _fast_scan(np.delete(codes, missing_here, axis=0))
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
         scores, found = index.search(np.pad(queries, ((0, 0), (0, index.d - dim))), k)
@@ -105,9 +107,20 @@ def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> Approx
             is_free = found[line] < 0
             found[line, is_free] = np.setdiff1d(np.arange(index.ntotal), found[line])[: np.count_nonzero(is_free)]
             scores[line, is_free] = -np.abs(queries[line]).sum()
-        return scores, np.where(found < 0, found, found + positions.start)
+        return scores, np.where(found < 0, found, found + first_position)
 
-    return ApproximateIndex(manifest, missing, len(positions), options, search, _PLACEMENT)
+    return ApproximateIndex(manifest, missing, n_vectors, options, search, _PLACEMENT)
+
+
+def _within(rows: range, missing: Rows) -> Rows:
+    """Return the numbers, from the first of ``rows`` on, of the rows that are missing there."""
+    return missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
+
+
+def _estimate(size: Size, *, bits: int, n_passes: int = 1) -> Estimate:
+    """Return the estimate of a file with a code of some bits for each component, written after ``n_passes`` readings of the vectors."""
+    n_bytes = size.n_rows * -(-size.dim * bits // 8)
+    return Estimate(n_bytes, _MEMORY_BYTES, n_passes * size.n_rows * size.dim / _CODED_PER_S)
 
 
 def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -127,7 +140,7 @@ INT8 = IndexKind(
     parameters=lambda size: {"codec": "int8", "refine": _INT8_REFINE},
     write=_write_int8,
     open=_open_int8,
-    estimate=partial(estimate_codes, bits=8, n_passes=2),
+    estimate=partial(_estimate, bits=8, n_passes=2),
 )
 BINARY = IndexKind(
     name="binary",
@@ -135,5 +148,5 @@ BINARY = IndexKind(
     parameters=lambda size: {"codec": "sign", "refine": _BINARY_REFINE},
     write=_write_binary,
     open=_open_binary,
-    estimate=partial(estimate_codes, bits=1),
+    estimate=partial(_estimate, bits=1),
 )

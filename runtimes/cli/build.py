@@ -50,7 +50,7 @@ Normalize = Annotated[
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        help="Build this index over each encoder's vectors: int8, binary, ivf, ivfpq, hnsw or flat. A name such as bm25-1.2-0.75 builds "
+        help="Build this index over each encoder's vectors: int8, binary, ivf, ivfpq or hnsw. A name such as bm25-1.2-0.75 builds "
         "BM25 with k1 1.2 and b 0.75. May be repeated.",
         metavar="NAME",
         autocompletion=completion.kind_of_index,

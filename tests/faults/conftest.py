@@ -24,7 +24,7 @@ pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N_PASSAGES, N_MISSING = 800, 5
 PARTIAL = "contriever-base"  # its vectors lack the first passages
-KINDS = ("flat", "ivf", "ivfpq", "hnsw", "int8", "binary")
+KINDS = ("ivf", "ivfpq", "hnsw", "int8", "binary")
 QUERIES = ("red whale in the deep ocean", "king of the mountain")
 WORDS = (
     "river",

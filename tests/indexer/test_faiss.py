@@ -82,16 +82,6 @@ def faiss_file(index: Any, folder: Path) -> bytes:  # noqa: ANN401 - FAISS has n
     return (folder / "reference.faiss").read_bytes()
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16"])
-@pytest.mark.parametrize("n", [1, N])
-def test_a_flat_file_is_the_one_faiss_writes(stored: Stored, n: int, tmp_path: Path) -> None:
-    vectors = clustered(n, DIM, 0).astype(stored).astype(np.float32)
-    write("flat", corpus_vectors(tmp_path / "vectors", vectors, stored=stored), tmp_path / "index")
-    reference = faiss.IndexFlatIP(DIM)
-    reference.add(vectors)
-    assert (tmp_path / "index" / INDEX_FILE).read_bytes() == faiss_file(reference, tmp_path)
-
-
 @pytest.mark.parametrize("n", [N, 60, 16])  # so few rows leave most lists empty
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])
 def test_a_file_of_lists_is_the_one_faiss_writes(name: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +129,7 @@ def test_half_a_million_components_too_large_for_float16_are_named(tmp_path: Pat
     vectors = corpus_vectors(tmp_path / "vectors", values)
     for name in ("ivf", "hnsw"):
         with pytest.raises(
-            InputError, match="the vector of row 321 has a component too large for float16: only --index flat, int8, binary and ivfpq"
+            InputError, match="the vector of row 321 has a component too large for float16: only --index int8, binary and ivfpq"
         ):
             write(name, vectors, tmp_path / name)
     write("int8", vectors, tmp_path / "int8")
@@ -160,10 +150,10 @@ def test_an_index_that_was_never_trained_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_of_another_number_of_vectors_is_refused(tmp_path: Path) -> None:
-    manifest = write("flat", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    write("flat", corpus_vectors(tmp_path / "fewer", clustered(N - 1, DIM, 0)), tmp_path / "index")
+    manifest = write("hnsw", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
+    write("hnsw", corpus_vectors(tmp_path / "fewer", clustered(N - 1, DIM, 0)), tmp_path / "index")
     with pytest.raises(ArtifactCorrupt, match=r"holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
-        opened("flat", tmp_path / "index", sealed(tmp_path / "index", manifest))
+        opened("hnsw", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
 def test_a_corrupt_length_that_asks_for_any_memory_is_corruption() -> None:
@@ -229,7 +219,7 @@ def test_the_sample_is_bounded_whatever_the_size() -> None:
         parameters = kind_of(name).parameters(Size(10**9, 768))
         assert int(parameters["sample"] or 0) * 768 * 4 <= 2 << 30
         assert kind_of(name).estimate(Size(10**9, 768)).memory_bytes < 4e9
-    for name in ("flat", "int8", "binary"):
+    for name in ("int8", "binary"):
         assert kind_of(name).estimate(Size(10**9, 768)).memory_bytes < 4e9
 
 
@@ -284,29 +274,23 @@ def test_parameters_are_whole_numbers(value: Any) -> None:  # noqa: ANN401
         SearchParams(nprobe=value)
 
 
-@pytest.mark.parametrize("name", ["flat", "ivf"])
-def test_rows_that_are_not_there_are_corruption(name: str, tmp_path: Path) -> None:
-    manifest = write(name, corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    if name == "flat":
-        manifest = dataclasses.replace(manifest, counts={**manifest.counts, "rows": N - 1, "vectors": N})
-        (tmp_path / "index" / "missing.npy").unlink(missing_ok=True)
-        np.save(tmp_path / "index" / "missing.npy", np.empty(0, dtype=np.int64))
-    else:
-        content = (tmp_path / "index" / INDEX_FILE).read_bytes()
-        row = np.int64(N - 1).tobytes()
-        assert content.count(row) == 1
-        (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
+def test_rows_that_are_not_there_are_corruption(tmp_path: Path) -> None:
+    manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
+    content = (tmp_path / "index" / INDEX_FILE).read_bytes()
+    row = np.int64(N - 1).tobytes()
+    assert content.count(row) == 1
+    (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
     manifest = sealed(tmp_path / "index", manifest)
-    with pytest.raises(ArtifactCorrupt, match=r"has rows outside of the [\d,]+ there are|no int64"):
-        opened(name, tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
+    with pytest.raises(ArtifactCorrupt, match=r"has rows outside of the [\d,]+ there are"):
+        opened("ivf", tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
 
 
 def with_ties(tmp_path: Path) -> tuple[ApproximateIndex, Vectors, list[tuple[int, int]]]:
     """Make an index of vectors of which 1,300 are equal; also a list of how many queries FAISS is then asked for how many places."""
-    values = clustered(N, DIM, 0)
+    values = clustered(N, DIM, 0).astype(np.float16).astype(np.float32)  # as the index has them
     values[100:1400] = values[100]
     vectors = corpus_vectors(tmp_path / "vectors", values)
-    index = opened("flat", tmp_path / "index", write("flat", vectors, tmp_path / "index"))
+    index = opened("ivf", tmp_path / "index", write("ivf", vectors, tmp_path / "index"))  # all its lists are probed
     found, asked = index._search, list[tuple[int, int]]()
 
     def search(queries: Vectors, k: int, settings: Any) -> Any:  # noqa: ANN401

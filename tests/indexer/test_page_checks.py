@@ -154,7 +154,7 @@ def test_a_corrupt_vector_is_an_error_of_exact_search_rescoring_and_building(sto
     with pytest.raises(ArtifactCorrupt, match=path.name):
         rescorer.scores(QUERIES[:1], near)
     with pytest.raises(ArtifactCorrupt, match=path.name):
-        build_index("made", f"{ENCODER}-flat", store)
+        build_index("made", f"{ENCODER}-int8", store)
     flip(path, place)
     hits, wanted = index.search(QUERIES, 10), brute_force(clustered(N, DIM, 0), QUERIES, 10)
     np.testing.assert_array_equal(hits.rows, wanted.rows)
@@ -162,7 +162,7 @@ def test_a_corrupt_vector_is_an_error_of_exact_search_rescoring_and_building(sto
 
 
 def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageStore) -> None:
-    kinds = ("ivf", "flat", "hnsw")
+    kinds = ("ivf", "hnsw")
     for kind in kinds:
         build_index("made", f"{ENCODER}-{kind}", store)
     opened = {name: open_vector_index("made", name, store) for name in (ENCODER, *(f"{ENCODER}-{kind}" for kind in kinds))}
@@ -215,9 +215,8 @@ def test_a_corrupt_head_of_an_inverted_file_is_met_when_it_is_opened(store: Pass
         open_vector_index("made", name, store)
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore, kind: str) -> None:
-    name = f"{ENCODER}-{kind}"
+def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore) -> None:
+    name = f"{ENCODER}-hnsw"
     build_index("made", name, store)
     path = index_ref("made", name).path / INDEX_FILE
     flip(path, path.stat().st_size - 20)  # of a vector

@@ -22,7 +22,7 @@ BUILD = """
 import re, sys
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer.planning import BuildSpec, build
-found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-flat")))
+found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-int8")))
 print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
 print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)|typer|rich", name)])
 """
@@ -32,7 +32,7 @@ print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)
 def test_python_builds_all_that_the_command_line_does_without_the_packages_above() -> None:
     ran = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, check=True, cwd=ROOT)
     names, modules = ran.stdout.splitlines()
-    assert names == "passages bm25 minilm minilm-ivf minilm-flat 100"
+    assert names == "passages bm25 minilm minilm-ivf minilm-int8 100"
     assert modules == "[]"
 
 

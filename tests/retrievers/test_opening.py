@@ -42,7 +42,7 @@ def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
         ("made", "bm25+minlm", UnknownNameError, "unknown retriever 'minlm': did you mean 'minilm'"),
         ("made", "bm25+bm25", InputError, "names a retriever twice"),
         ("made", "bm25+gtr+gtr-base", InputError, "names a retriever twice"),
-        ("made", "gtr-base-flat+gtr-flat", InputError, "names a retriever twice"),
+        ("made", "gtr-base-int8+gtr-int8", InputError, "names a retriever twice"),
         ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
         ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),
         ("sample", "bm25", ArtifactMissing, "'sample' is not built: run 'idx build sample'"),
@@ -66,9 +66,9 @@ def test_an_index_is_opened_once_by_whichever_name(store: PassageStore) -> None:
         return open_retriever(corpus, "bm25", store, device=device)
 
     corpora = OpenCorpora(opener=opener)
-    for name in ("bm25+gtr-base", "gtr", "gtr-base", "gtr-base-flat+bm25"):
+    for name in ("bm25+gtr-base", "gtr", "gtr-base", "gtr-base-int8+bm25"):
         assert corpora.searcher("made", RetrieverName.parse(name)).search(["whale"])
-    assert opened == ["bm25", "gtr", "gtr-flat"]
+    assert opened == ["bm25", "gtr", "gtr-int8"]
 
 
 def test_a_weight_may_name_an_encoder_by_its_other_name(store: PassageStore) -> None:

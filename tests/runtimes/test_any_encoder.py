@@ -52,9 +52,9 @@ def expected_order(name: str) -> list[str]:
 def test_a_folder_is_built_and_searched_by_its_name(idx: Command, notes: Path, folder: Path) -> None:
     dry = json.loads(idx("build", notes, "--encoder", folder, "--dry-run", "--json"))["estimates"]
     assert {need["step"]: need["disk_bytes"] for need in dry}["fine-tuned"] == 3 * 24 * 4
-    built = json.loads(idx("build", notes, "--encoder", folder, "--index", "flat", "--device", "cpu", "--json"))["built"]
+    built = json.loads(idx("build", notes, "--encoder", folder, "--index", "int8", "--device", "cpu", "--json"))["built"]
     assert built["fine-tuned"] == {"rows": 3, "dim": 24}
-    for retriever in ("fine-tuned", "fine-tuned-flat"):
+    for retriever in ("fine-tuned", "fine-tuned-int8"):
         found = json.loads(idx("search", "notes", QUERY, "-r", retriever, "--device", "cpu", "--json"))["passages"]
         assert [hit["id"] for hit in found] == expected_order("fine-tuned")
     recorded = index_ref("notes", "fine-tuned").manifest(None).recipe.parameters
@@ -96,9 +96,9 @@ def test_a_served_model_is_built_and_searched_by_its_name(idx: Command, notes: P
     with fake_serving(FakeEmbeddings()) as url:
         dry = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--dry-run", "--json"))["estimates"]
         assert {need["step"]: (need["disk_bytes"], need["time_s"]) for need in dry}["tiny"] == (3 * 8 * 4, None)
-        built = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--index", "flat", "--json"))["built"]
+        built = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--index", "int8", "--json"))["built"]
         assert built["tiny"] == {"rows": 3, "dim": 8}
-        for retriever in ("tiny", "tiny-flat"):
+        for retriever in ("tiny", "tiny-int8"):
             found = json.loads(idx("search", "notes", "Of river", "-r", retriever, "--json"))["passages"]
             assert (found[0]["id"], found[0]["score"]) == ("3", pytest.approx(1, abs=1e-6))
     refusal = idx("search", "notes", "Of river", "-r", "tiny", status=2)

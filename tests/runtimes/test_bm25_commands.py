@@ -75,7 +75,7 @@ def test_retrievers_with_chosen_numbers_are_evaluated_side_by_side(idx: Command)
         (("--index", "bm25-1.20-0.75"), "unknown index 'bm25-1.20-0.75': it is named 'bm25-1.2-0.75'"),
         (("--index", "bm25-0.9-0.4"), "unknown index 'bm25-0.9-0.4': it is named 'bm25'"),
         (("--index", "bm25-1.2"), "known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1"),
-        (("--index", "mb25-1.2-0.75"), "unknown kind of index 'mb25-1.2-0.75': known: binary, bm25, flat"),
+        (("--index", "mb25-1.2-0.75"), "unknown kind of index 'mb25-1.2-0.75': known: binary, bm25, hnsw"),
         (("--index", NAME, "--index", "ivf"), "--index ivf needs an encoder: add --encoder NAME"),
     ],
 )

@@ -52,7 +52,6 @@ def test_a_dry_run_says_what_each_index_needs(idx: Command, notes: str) -> None:
     needs = json.loads(idx("build", notes, "--encoder", "minilm", *KINDS, "--dry-run", "--json"))["estimates"]
     assert [need["step"] for need in needs] == ["minilm", *(f"minilm-{kind}" for kind in VECTOR_INDEXES)]
     by_step = {need["step"]: need for need in needs}
-    assert by_step["minilm-flat"]["disk_bytes"] == N * 384 * 4
     assert by_step["minilm-int8"]["disk_bytes"] == N * 384
     assert (by_step["minilm"]["memory_bytes"], by_step["minilm"]["time_s"]) == (None, None)  # so few passages are not timed
     assert all(need["memory_bytes"] > 0 and need["time_s"] >= 0 for need in needs[1:])
@@ -78,20 +77,20 @@ def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, ind
 
 
 def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command, notes: str) -> None:
-    idx("build", notes, "--encoder", "minilm", "--index", "flat")
-    vectors, index = (index_ref(notes, name).path.stat().st_ino for name in ("minilm", "minilm-flat"))
-    idx("build", notes, "--encoder", "minilm", "--index", "flat", "--force")
+    idx("build", notes, "--encoder", "minilm", "--index", "int8")
+    vectors, index = (index_ref(notes, name).path.stat().st_ino for name in ("minilm", "minilm-int8"))
+    idx("build", notes, "--encoder", "minilm", "--index", "int8", "--force")
     assert index_ref(notes, "minilm").path.stat().st_ino == vectors
-    assert index_ref(notes, "minilm-flat").path.stat().st_ino != index
+    assert index_ref(notes, "minilm-int8").path.stat().st_ino != index
     store = open_store(notes)
     shutil.rmtree(index_ref(notes, "minilm").path)
     put_vectors(store, clustered(N, 384, 0), corpus=notes)
-    error = idx("search", notes, "rivers", "-r", "minilm-flat", status=2)
+    error = idx("search", notes, "rivers", "-r", "minilm-int8", status=2)
     assert "was built from other vectors of 'minilm'" in error
-    assert error.endswith("run 'idx build notes --encoder minilm --index flat --force'")
+    assert error.endswith("run 'idx build notes --encoder minilm --index int8 --force'")
     idx("check", notes, status=1)
-    idx("build", notes, "--encoder", "minilm", "--index", "flat", "--force")
-    assert index_ref(notes, "minilm-flat").manifest(store.fingerprint).counts["vectors"] == N
+    idx("build", notes, "--encoder", "minilm", "--index", "int8", "--force")
+    assert index_ref(notes, "minilm-int8").manifest(store.fingerprint).counts["vectors"] == N
 
 
 @pytest.mark.parametrize(
@@ -101,14 +100,14 @@ def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command,
         (["build", "notes", "--encoder", "minilm", "--index", "ivfp"], "unknown kind of index 'ivfp': did you mean 'ivfpq'"),
         (["search", "notes", "q", "-r", "minilm-ivff"], "unknown retriever 'minilm-ivff': did you mean 'minilm-ivf'"),
         (
-            ["search", "notes", "q", "-r", "minilm-flat", "--nprobe", "3"],
-            "nprobe is no parameter of 'minilm-flat': 'minilm-flat' has none",
+            ["search", "notes", "q", "-r", "minilm-int8", "--nprobe", "3"],
+            "nprobe is no parameter of 'minilm-int8': 'minilm-int8' has refine",
         ),
-        (["search", "notes", "q", "-r", "minilm-flat", "--refine", "-1"], "refine is -1: it should be greater than or equal to 0"),
-        (["search", "notes", "q", "-r", "minilm-flat", "--device", "gpu"], "the device 'gpu' is none of auto"),
+        (["search", "notes", "q", "-r", "minilm-int8", "--refine", "-1"], "refine is -1: it should be greater than or equal to 0"),
+        (["search", "notes", "q", "-r", "minilm-int8", "--device", "gpu"], "the device 'gpu' is none of auto"),
         (["search", "notes", "q", "-r", "minilm-ivf", "--nprobe", "3"], "run 'idx build notes --encoder minilm --index ivf'"),
-        (["remove", "notes", "--index", "minilm-hnsw", "--yes"], "'notes' has bm25, minilm, minilm-flat"),
-        (["remove", "notes", "--index", "flat", "--yes"], "minilm-flat"),
+        (["remove", "notes", "--index", "minilm-hnsw", "--yes"], "'notes' has bm25, minilm, minilm-int8"),
+        (["remove", "notes", "--index", "int8", "--yes"], "minilm-int8"),
         (["check", "notes", "--queries", "none"], "--queries is for --recall"),
         (["check", "notes", "--recall", "--queries", "none"], "there is no file none"),
     ],
@@ -116,7 +115,7 @@ def test_force_replaces_an_index_and_not_the_vectors_it_is_made_of(idx: Command,
 def test_mistakes_are_one_line(idx: Command, notes: str, arguments: list[str], message: str) -> None:
     if "build" not in arguments:
         put_vectors(open_store(notes), clustered(N, 384, 0), corpus=notes)
-        idx("build", notes, "--encoder", "minilm", "--index", "flat")
+        idx("build", notes, "--encoder", "minilm", "--index", "int8")
     assert message in idx(*arguments, status=2)
 
 
@@ -124,9 +123,9 @@ def test_removing_vectors_names_the_indexes_that_lose_them(
     idx: Command, notes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_vectors(open_store(notes), clustered(N, 384, 0), corpus=notes)
-    idx("build", notes, "--encoder", "minilm", "--index", "flat", "--index", "int8")
+    idx("build", notes, "--encoder", "minilm", "--index", "ivf", "--index", "int8")
     left = json.loads(idx("remove", notes, "--index", "minilm", "--index", "minilm-int8", "--yes", "--json"))["left_without_vectors"]
-    assert left == ["minilm-flat"]
+    assert left == ["minilm-ivf"]
 
 
 def test_the_folder_of_a_kind_that_has_gone_is_listed_and_can_be_removed(idx: Command, notes: str) -> None:
@@ -153,10 +152,6 @@ def test_recall_is_measured_and_written(idx: Command, indexed: str, tmp_path: Pa
         assert list(report["points"][-1]["recall"]) == ["1", "10"]  # of forty passages
         assert report["points"][-1]["recall"]["10"] >= 0.95
     assert reports["minilm-hnsw"]["parameter"] == "ef_search"
-    assert reports["minilm-flat"]["parameter"] is None
-    assert reports["minilm-flat"]["points"] == [
-        {"recall": {"1": 1.0, "10": 1.0}, "queries_per_s": reports["minilm-flat"]["points"][0]["queries_per_s"]}
-    ]
     said = idx("check", indexed, "--recall")  # titles of its passages
     assert "minilm-ivf  (exact search: " in said
     assert idx("check", indexed).splitlines()[0] == "passages: as built"  # measured files are no part of an index
@@ -175,7 +170,7 @@ def test_recall_is_measured_and_written(idx: Command, indexed: str, tmp_path: Pa
 )
 def test_queries_that_cannot_be_used_are_named(idx: Command, notes: str, tmp_path: Path, content: bytes, message: str) -> None:
     put_vectors(open_store(notes), clustered(N, 384, 0), corpus=notes)
-    idx("build", notes, "--encoder", "minilm", "--index", "flat")
+    idx("build", notes, "--encoder", "minilm", "--index", "int8")
     path = tmp_path / "queries.txt"
     path.write_bytes(content)
     assert message in idx("check", notes, "--recall", "--queries", path, status=2)

@@ -21,28 +21,9 @@ from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
 from .library import INDEX_FILE, faiss_errors, load_faiss, read_mapped
-from .row_range import ID_BYTES, check_memory, position_range, select_flat_range, select_ivf_range
+from .row_range import ID_BYTES, check_memory, select_ivf_range
 
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
-
-
-def open_flat(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
-    """Open a flat index, or a range of its rows; raises as ``open_mapped`` does."""
-    index = open_mapped(path, manifest, load_faiss().IO_FLAG_MMAP_IFC)
-    missing, file, first_position = read_missing(path, manifest), CheckedFiles(path, manifest)[INDEX_FILE], 0
-    if options.rows is not None:
-        positions = position_range(options.rows, missing)
-        codes = len(file.content) - index.ntotal * index.code_size
-        file.check(np.array([0, codes + positions.start * index.code_size]), np.array([codes, codes + positions.stop * index.code_size]))
-        index, first_position = select_flat_range(path / INDEX_FILE, index, positions), positions.start
-
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        if options.rows is None:  # the rows of a range are in memory
-            file.check_all()
-        scores, positions = index.search(queries, k)
-        return scores, np.where(positions < 0, positions, positions + first_position)
-
-    return ApproximateIndex(manifest, missing, index.ntotal, options, search, ONLY_CPU)
 
 
 def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Placement) -> ApproximateIndex:

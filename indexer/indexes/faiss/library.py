@@ -111,9 +111,7 @@ def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:
     too_large = np.isinf(codes.view(np.float16)).any(axis=1)
     if too_large.any():
         row = rows[int(np.argmax(too_large))]
-        raise InputError(
-            f"the vector of row {row} has a component too large for float16: only --index flat, int8, binary and ivfpq can hold it"
-        )
+        raise InputError(f"the vector of row {row} has a component too large for float16: only --index int8, binary and ivfpq can hold it")
 
 
 def reason(error: RuntimeError | MemoryError) -> str:

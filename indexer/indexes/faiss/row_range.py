@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress import format_bytes
-from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.memory import available_bytes
 
 from .library import faiss_errors, load_faiss
@@ -17,28 +14,7 @@ from .library import faiss_errors, load_faiss
 ID_BYTES = 8  # size of a row number; a list stores one with each code
 
 
-def position_range(rows: range, missing: Rows) -> range:
-    """Return the positions of a range of rows among the rows with a vector. ``missing``, ascending, lists the rows without a vector."""
-    before, behind = np.searchsorted(missing, (rows.start, rows.stop)).tolist()
-    return range(rows.start - before, rows.stop - behind)
-
-
-def select_flat_range(path: Path, mapped: Any, positions: range) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return a flat index of a range of a mapped flat index's vectors.
-
-    Raises:
-        InputError: there is too little memory.
-    """
-    faiss = load_faiss()
-    check_memory(path, len(positions), mapped.code_size)
-    part = faiss.IndexFlat(mapped.d, mapped.metric_type)
-    if len(positions):
-        codes = faiss.rev_swig_ptr(mapped.codes.data(), mapped.ntotal * mapped.code_size).reshape(-1, mapped.code_size)
-        part.add_sa_codes(codes[positions.start : positions.stop])
-    return part
-
-
-def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
+def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401 - FAISS has no types
     """Return an inverted file with the entries of a mapped inverted file for a range of rows, in the same lists.
 
     Raises:

@@ -254,7 +254,7 @@ def test_a_checkpoint_gets_a_short_name_that_is_kept(tmp_path: Path, monkeypatch
 
 def test_names_that_mean_something_else_are_refused(tmp_path: Path, home: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert")
-    for name in ("minilm", "bm25", "ivf", "mine-flat"):
+    for name in ("minilm", "bm25", "ivf", "mine-int8"):
         with pytest.raises(
             InputError, match=rf"'{name}' is the name of another encoder or of an index: name this one with --encoder NAME="
         ):
