@@ -20,8 +20,7 @@ from wikidx.corpora.registry import load, unknown_name_error
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe
 from .encoders.checkpoints import ServedModel, parse_checkpoint
-from .encoders.options import RecipeOptions
-from .encoders.registered import register, registered, registered_names
+from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .corpora.errors import IdxError
     from .corpora.passage import Passage
-    from .indexer.encoders.options import RecipeOptions
+    from .indexer.encoders.recipes import RecipeOptions
     from .indexer.naming import name_encoder
     from .retrievers.async_client import AsyncRemoteSearcher
     from .retrievers.base import Match, Ranking, Rankings, ScoredPassage, Searcher
@@ -47,7 +47,7 @@ _MODULES = {
     "IdxError": "corpora.errors",
     "LocalSearcher": "retrievers.searcher",
     "Passage": "corpora.passage",
-    "RecipeOptions": "indexer.encoders.options",
+    "RecipeOptions": "indexer.encoders.recipes",
     "RemoteSearcher": "retrievers.client",
     "SearchOptions": "retrievers.options",
     "build": "retrievers.building",

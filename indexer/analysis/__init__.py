@@ -1,7 +1,7 @@
 """English text analysis without Java; its terms equal those of Lucene as Anserini uses it (DefaultEnglishAnalyzer).
 
-grammar      words as patterns of character classes      characters   class and lower case of each code point
-automaton    the grammar as tables                       tokens       text -> words, equal to StandardTokenizer's
+characters   class and lower case of each code point     automaton    a pattern as tables
+tokens       text -> words, equal to StandardTokenizer's
 terms        word -> term: possessive, case, stop words  porter       stemmer
 numbering    texts -> term numbers, in one kernel        analyzer     public interface: english(), word_spans(), TermNumbers
 utf          UTF-16 and UTF-8

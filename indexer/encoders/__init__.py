@@ -4,9 +4,8 @@ contriever  dpr  gtr  simlm  minilm   the families, each with its sizes and vari
 popular      others in wide use, as a table    modernbert    and those of this network
 none           vectors without an encoder
 spec         EncoderSpec, Tokens               checkpoints   locating the files of a checkpoint
-anywhere     any checkpoint -> its recipe      options       settings that its files lack
-served       vectors that a server computes
-registered   recipes under the user's names    pooling       vectors of tokens -> vector of the text
+anywhere     any checkpoint -> its recipe      recipes       options of recipes, and recipes under names
+served       vectors that a server computes    pooling       vectors of tokens -> vector of the text
 tokenizing   texts -> token ids                batching      texts that are encoded together
 loading      checkpoint -> network, by transformers
 dense        layers after the network

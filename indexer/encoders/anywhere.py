@@ -15,9 +15,8 @@ from wikidx.corpora.errors import ArtifactCorrupt, InputError
 
 from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
 from .loading import load_config, n_positions
-from .options import RecipeOptions
 from .pooling import split_modes
-from .registered import Recipe
+from .recipes import Recipe, RecipeOptions
 from .served import served_recipe, spec_of_served
 from .spec import EncoderSpec
 from .tokenizing import load_any_tokenizer

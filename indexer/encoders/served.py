@@ -25,8 +25,7 @@ from wikidx.indexer.machine.workers import map_ahead
 
 from .batching import batches
 from .checkpoints import ServedModel
-from .options import RecipeOptions
-from .registered import Recipe
+from .recipes import Recipe, RecipeOptions
 from .spec import EncoderSpec, Side
 
 N_REQUESTS = 8  # at a time

@@ -25,8 +25,8 @@ from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 
 from .approximate import ApproximateIndex, read_missing, save_missing
 from .exact.cpu import CpuEngine
+from .faiss.cpu import check_memory
 from .faiss.library import load_faiss
-from .faiss.row_range import check_memory
 from .kinds import Estimate, IndexBuild, IndexKind, OpenOptions, Size
 
 FORMAT_VERSION = 1

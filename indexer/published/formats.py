@@ -21,6 +21,7 @@ import re
 import struct
 import tarfile
 import zlib
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -281,7 +282,9 @@ def _read_array(array: Array, file: IO[bytes], name: str) -> Iterator[tuple[int,
     yield from _read_blocks(data, n_vectors, dim, array.dtype, name)
 
 
-def _read_blocks(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str) -> Iterator[tuple[int, StoredVectors]]:
+def _read_blocks(
+    file: IO[bytes] | _ConcatenatedFiles, n_vectors: int, dim: int, dtype: np.dtype[np.floating], name: str
+) -> Iterator[tuple[int, StoredVectors]]:
     """Yield blocks of consecutive vectors in a file, each with the number of its first vector."""
     most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * dtype.itemsize)))
     for start in range(0, n_vectors, most_rows):
@@ -293,12 +296,10 @@ def _read_blocks(file: IO[bytes], n_vectors: int, dim: int, dtype: np.dtype[np.f
 
 
 def _read_flat(source: Embeddings) -> Iterator[Block]:
-    with _ConcatenatedFiles(source.files) as parts, io.BufferedReader(parts, _CHUNK_BYTES) as file:
-        ids = None
-        if file.peek(4)[:4] in _ID_MAPS:
-            _, _, n_vectors, *_ = _FAISS_HEADER.unpack(file.read(_FAISS_HEADER.size))
-            ids = read_id_map(source.files[-1], n_vectors)
-        _, blocks = _read_flat_index(file, source.name)
+    with contextlib.ExitStack() as stack:
+        file = _ConcatenatedFiles([stack.enter_context(path.open("rb")) for path in source.files])
+        n_vectors, blocks, has_ids = _read_flat_index(file, source.name)
+        ids = read_id_map(source.files[-1], n_vectors) if has_ids else None
         for start, vectors in blocks:
             yield Block(ids and ids[start : start + len(vectors)], start, vectors)
 
@@ -306,7 +307,7 @@ def _read_flat(source: Embeddings) -> Iterator[Block]:
 def _read_pyserini(source: Embeddings) -> Iterator[Block]:
     with contextlib.ExitStack() as stack:
         ids = list(read_lines(stack.enter_context(_open_member(source, "docid")), f"{source.name}, docid"))
-        n_vectors, blocks = _read_flat_index(stack.enter_context(_open_member(source, "index")), source.name)
+        n_vectors, blocks, _ = _read_flat_index(stack.enter_context(_open_member(source, "index")), source.name)
         if n_vectors != len(ids):
             raise InputError(f"{source.name} has {n_vectors:,} vectors and {len(ids):,} ids")
         for start, vectors in blocks:
@@ -330,41 +331,31 @@ def _open_member(source: Embeddings, name: str) -> Iterator[IO[bytes]]:
                 pass
 
 
-def _read_flat_index(file: IO[bytes], name: str) -> tuple[int, Iterator[tuple[int, StoredVectors]]]:
-    """Return the number of vectors of a flat FAISS index, and the blocks of vectors, each with the number of its first vector."""
-    header = file.read(_FAISS_HEADER.size + 8)
-    if len(header) < _FAISS_HEADER.size + 8 or header[:4] not in _FLAT:
+def _read_flat_index(file: IO[bytes] | _ConcatenatedFiles, name: str) -> tuple[int, Iterator[tuple[int, StoredVectors]], bool]:
+    """Return the number of vectors of a flat FAISS index, its blocks as ``_read_blocks`` does, and whether ids follow them."""
+    header = file.read(_FAISS_HEADER.size)
+    if has_ids := header[:4] in _ID_MAPS:
+        header = file.read(_FAISS_HEADER.size)
+    size = file.read(8)
+    if len(size) < 8 or header[:4] not in _FLAT:
         raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")
-    _, dim, n_vectors, *_ = _FAISS_HEADER.unpack_from(header)
-    (n_numbers,) = struct.unpack_from("<Q", header, _FAISS_HEADER.size)
+    _, dim, n_vectors, *_ = _FAISS_HEADER.unpack(header)
+    n_numbers = int.from_bytes(size, "little")
     if not 1 <= dim <= _MAX_DIM or n_vectors < 0 or n_numbers != n_vectors * dim:
         raise InputError(f"{name} is corrupt: it says {n_vectors:,} vectors of dimension {dim} and {n_numbers:,} numbers")
-    return n_vectors, _read_blocks(file, n_vectors, dim, np.dtype("<f4"), name)
+    return n_vectors, _read_blocks(file, n_vectors, dim, np.dtype("<f4"), name), has_ids
 
 
-class _ConcatenatedFiles(io.RawIOBase):
-    """Several files read as one stream."""
+class _ConcatenatedFiles:
+    """Several open files, read as one."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._rest = list(files)
-        self._file: IO[bytes] | None = None
+    def __init__(self, files: Sequence[IO[bytes]]) -> None:
+        self._files = deque(files)
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while self._file or self._rest:
-            if self._file is None:
-                self._file = self._rest.pop(0).open("rb", buffering=0)
-            n_bytes = self._file.readinto(buffer)  # type: ignore[attr-defined]
-            if n_bytes:
-                return int(n_bytes)
-            self._file.close()
-            self._file = None
-        return 0
-
-    def close(self) -> None:
-        if self._file:
-            self._file.close()
-            self._file = None
-        super().close()
+    def read(self, n_bytes: int) -> bytes:
+        """Return the next bytes; fewer only at the end of the last file."""
+        content = self._files[0].read(n_bytes)
+        while len(content) < n_bytes and len(self._files) > 1:
+            self._files.popleft()
+            content += self._files[0].read(n_bytes - len(content))
+        return content

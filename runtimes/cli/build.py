@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wikidx.corpora.progress_display import format_duration, show_steps
-from wikidx.indexer.encoders.options import RecipeOptions
+from wikidx.indexer.encoders.recipes import RecipeOptions
 
 from . import completion
 from .option_groups import flatten

@@ -19,10 +19,9 @@ from tests.conftest import ROOT
 from wikidx.indexer.analysis import ANALYZER, TermNumbers, analyzer, english
 from wikidx.indexer.analysis.automaton import DEAD, START, compile_pattern
 from wikidx.indexer.analysis.characters import CLASSES, class_table, lower_case_table
-from wikidx.indexer.analysis.grammar import PATTERN
 from wikidx.indexer.analysis.numbering import number_terms
 from wikidx.indexer.analysis.terms import STOP_WORDS
-from wikidx.indexer.analysis.tokens import next_token, token_rules
+from wikidx.indexer.analysis.tokens import PATTERN, next_token, token_rules
 
 # What Lucene answers; test_analysis_lucene holds each case to it.
 CASES = [

@@ -18,7 +18,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import served
-from wikidx.indexer.encoders.options import RecipeOptions
+from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.indexer.vectors.file import finished_ranges

@@ -14,8 +14,18 @@ import pytest
 
 from tests.conftest import ROOT
 from wikidx.corpora.errors import MissingExtraError
-from wikidx.indexer.indexes.lucene.java_functions import as_interface, bind, call, chain, method
-from wikidx.indexer.indexes.lucene.jvm import JavaError, call_in_java, java_class, java_home, run_java
+from wikidx.indexer.indexes.lucene.jvm import (
+    JavaError,
+    as_interface,
+    bind,
+    call,
+    call_in_java,
+    chain,
+    java_class,
+    java_home,
+    method,
+    run_java,
+)
 
 pytestmark = pytest.mark.slow  # Java
 

@@ -167,7 +167,7 @@ def test_ivfpq_is_refused_where_its_codes_would_tell_nothing(build: Callable[...
 
 
 def test_ivfpq_is_not_opened_without_the_memory_that_it_takes(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.row_range.available_bytes", lambda: 899)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.cpu.available_bytes", lambda: 899)
     with pytest.raises(InputError, match=r"takes 900 B of memory \(100 vectors × 9 bytes\), of which 899 B can be had"):
         made("minilm-ivfpq", clustered(100, 8, 0))
 

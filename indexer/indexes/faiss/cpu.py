@@ -14,15 +14,17 @@ import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Placement, Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex, read_missing
 from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
 from .library import INDEX_FILE, faiss_errors, load_faiss, read_mapped
-from .row_range import ID_BYTES, check_memory, select_ivf_range
 
+ID_BYTES = 8  # size of a row number; a list stores one with each code
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
 
 
@@ -125,3 +127,44 @@ def _to_fast_scan(path: Path, mapped: Any) -> Any:  # noqa: ANN401
         index = load_faiss().IndexIVFPQFastScan(mapped)
     index.referenced_objects = [mapped]  # ``mapped`` owns the lists' centroids
     return index
+
+
+def select_ivf_range(path: Path, mapped: Any, rows: range) -> Any:  # noqa: ANN401
+    """Return an inverted file in memory with the entries of a mapped inverted file for a range of rows, in the same lists.
+
+    It has the quantisers of the whole index, and therefore its scores.
+
+    Raises:
+        InputError: there is too little memory.
+        ArtifactCorrupt: FAISS cannot read the lists.
+    """
+    faiss = load_faiss()
+    check_memory(path, len(rows), mapped.code_size + ID_BYTES)
+    part = copy_without_lists(mapped)
+    with faiss_errors(path):
+        mapped.copy_subset_to(part, faiss.InvertedLists.SUBSET_TYPE_ID_RANGE, rows.start, rows.stop)
+    return part
+
+
+def copy_without_lists(index: Any) -> Any:  # noqa: ANN401
+    """Return an empty inverted file that shares the quantisers of ``index`` and keeps ``index`` alive."""
+    faiss = load_faiss()
+    if isinstance(index, faiss.IndexIVFPQ):
+        empty = faiss.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits, index.metric_type)
+        empty.pq, empty.by_residual = index.pq, index.by_residual
+    else:
+        empty = faiss.IndexIVFScalarQuantizer(index.quantizer, index.d, index.nlist, index.sq.qtype, index.metric_type, index.by_residual)
+        empty.sq = index.sq
+    empty.is_trained, empty.own_fields = True, False
+    empty.referenced_objects = [index]
+    return empty
+
+
+def check_memory(path: Path, n_vectors: int, vector_bytes: int, advice: str = "use more shards, or a node with more memory") -> None:
+    """Raise ``InputError`` unless vectors of an index fit into the available memory."""
+    needed, available = n_vectors * vector_bytes, available_bytes()
+    if needed > available:
+        raise InputError(
+            f"opening {path} takes {format_bytes(needed)} of memory ({n_vectors:,} vectors × {vector_bytes} bytes), of which "
+            f"{format_bytes(available)} can be had: {advice}"
+        )

@@ -29,7 +29,6 @@ from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
 from .library import INDEX_FILE, load_faiss, reason
-from .row_range import copy_without_lists
 
 _WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
@@ -82,7 +81,7 @@ def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has n
     faiss = load_faiss()
     if len(lists) == index.nlist:
         return index
-    subset = copy_without_lists(index)
+    subset = faiss_cpu.copy_without_lists(index)
     before = faiss.ArrayInvertedLists(lists.start, index.code_size)
     chosen = faiss.SliceInvertedLists(index.invlists, lists.start, lists.stop)
     after = faiss.ArrayInvertedLists(index.nlist - lists.stop, index.code_size)

@@ -17,6 +17,7 @@ from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.manifest import Parameters
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
@@ -173,19 +174,15 @@ def _estimate(size: Size, *, codec: Codec) -> Estimate:
     return Estimate(2 * n * (code_bytes + 8), memory_bytes, (n_products / _PRODUCTS_PER_S + n * dim / _ENCODED_PER_S) / n_threads())
 
 
-IVF = IndexKind(
-    name="ivf",
-    format_version=FORMAT_VERSION,
-    parameters=partial(_parameters, codec="float16"),
-    write=partial(_write, codec="float16"),
-    open=open_ivf_anywhere,
-    estimate=partial(_estimate, codec="float16"),
-)
-IVFPQ = IndexKind(
-    name="ivfpq",
-    format_version=FORMAT_VERSION,
-    parameters=partial(_parameters, codec="pq"),
-    write=partial(_write, codec="pq"),
-    open=open_ivf_anywhere,
-    estimate=partial(_estimate, codec="pq"),
-)
+def _kind(name: str, codec: Codec) -> IndexKind[CorpusVectors, ApproximateIndex]:
+    return IndexKind(
+        name=name,
+        format_version=FORMAT_VERSION,
+        parameters=partial(_parameters, codec=codec),
+        write=partial(_write, codec=codec),
+        open=open_ivf_anywhere,
+        estimate=partial(_estimate, codec=codec),
+    )
+
+
+IVF, IVFPQ = _kind("ivf", "float16"), _kind("ivfpq", "pq")

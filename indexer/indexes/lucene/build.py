@@ -31,8 +31,7 @@ from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, Size
 from wikidx.indexer.machine.memory import memory_bytes
 from wikidx.indexer.machine.threads import n_threads
 
-from .java_functions import call, method
-from .jvm import JavaError, call_directly, call_in_java, check_installed, java_class, run_java
+from .jvm import JavaError, call, call_directly, call_in_java, check_installed, java_class, method, run_java
 from .reader import LUCENE, STEMMER, LuceneReader, open_directory
 
 DIRECTORY = "index"

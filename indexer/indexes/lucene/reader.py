@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Scores
 
-from .java_functions import as_interface, bind, chain, method
-from .jvm import java_class, on_java_thread
+from .jvm import as_interface, bind, chain, java_class, method, on_java_thread
 
 LUCENE = "org.apache.lucene"
 K1 = 0.9

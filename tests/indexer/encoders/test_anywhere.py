@@ -21,7 +21,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import registered
 from wikidx.indexer.encoders.anywhere import read_recipe, spec_from_recipe
-from wikidx.indexer.encoders.options import RecipeOptions
+from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec, index_names, name_encoder, parse_index_name

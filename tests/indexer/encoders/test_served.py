@@ -14,7 +14,7 @@ from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_s
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.encoders.checkpoints import ServedModel, parse_checkpoint
-from wikidx.indexer.encoders.options import RecipeOptions
+from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.encoders.served import ServedEncoder, served_recipe, spec_of_served
 from wikidx.indexer.machine.endpoint import EndpointError
 

@@ -1,4 +1,4 @@
-"""Encoders that the user has named: each is one JSON file in ``encoders`` of the data home, with its recipe."""
+"""Recipes of encoders: options that they are read with, and those that the user has named, one JSON file each in the data home."""
 
 from __future__ import annotations
 
@@ -6,13 +6,36 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from wikidx.corpora.artifacts.durable import read_json_object, write_durably
 from wikidx.corpora.artifacts.home import check_name, home
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.validation import options
 
 Recipe = Mapping[str, Any]  # the values are JSON's
+
+
+@options
+class RecipeOptions:
+    """Settings of a checkpoint that its files lack, or that replace theirs; None: the files', or sentence-transformers' default.
+
+    Attributes:
+        pooling: see ``EncoderSpec``, as are normalize, query_prompt and passage_prompt.
+        max_tokens: maximum length of queries and passages.
+        dim: components that are kept of each vector (Matryoshka).
+        trust_remote_code: run the network's Python code in the checkpoint's folder.
+    """
+
+    pooling: Annotated[str | None, Field(description="Pooling of token vectors: cls, mean, last, max, or several as cls+mean.")] = None
+    normalize: bool | None = None
+    query_prompt: Annotated[str | None, Field(description="Text before each query.")] = None
+    passage_prompt: Annotated[str | None, Field(description="Text before each passage.")] = None
+    max_tokens: Annotated[int | None, Field(ge=4, description="Maximum number of tokens of a text.")] = None
+    dim: Annotated[int | None, Field(ge=1, description="Number of components that are kept of each vector.")] = None
+    trust_remote_code: Annotated[bool, Field(description="Run the network's Python code in the checkpoint's folder.")] = False
 
 
 def register(name: str, recipe: Recipe, *, replace: bool) -> None:
