@@ -147,15 +147,18 @@ def score_runs(paths: Sequence[Path], scoring: Scoring, left_out: dict[Path, str
 
 def _score_run(path: Path, name: str, dataset: str, scoring: Scoring, row_metrics: Sequence[RowMetric]) -> ScoredRun:
     from wikidx.runtimes.evaluation.predictions import load_predictions
+    from wikidx.runtimes.evaluation.retrieval.passage_texts import PassageTexts
     from wikidx.runtimes.evaluation.run_questions import run_questions
     from wikidx.runtimes.evaluation.scoring import score_run
+    from wikidx.runtimes.evaluation.step_recall import step_recall
 
     predictions = load_predictions(path)
     questions = run_questions(predictions, scoring.questions, scoring.question_format)
     metrics = select_metrics(scoring.metrics, questions.questions)
     if not metrics and not row_metrics:
         raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")
-    return score_run(name, predictions, questions, metrics, row_metrics, dataset)
+    scored = score_run(name, predictions, questions, metrics, row_metrics, dataset)
+    return scored._replace(recall=step_recall(scored.rows, scored.questions, PassageTexts(predictions.run_json)))
 
 
 def select_metrics(names_text: str | None, questions: Sequence[Question]) -> list[Metric]:

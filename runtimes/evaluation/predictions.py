@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.prediction_files import ANSWERS, read_prediction_records
+from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.text import replace_surrogates
@@ -82,6 +83,7 @@ class PredictionRow(NamedTuple):
         replies: numbers of generated texts, of cut and of empty ones, as in ``predictions.jsonl``; empty if not recorded.
         groups: breakdown -> group, from what the method records: "answered from" (RA-ISF) and "inferences" (RetroRAG).
         modules: those of ``MODULES`` -> number of questions that they answered, this one and its sub-questions; empty if not of RA-ISF.
+        searches: the searches that the steps record.
     """
 
     id: str
@@ -97,6 +99,7 @@ class PredictionRow(NamedTuple):
     replies: Mapping[str, Any] = _EMPTY
     groups: Mapping[str, str] = _EMPTY
     modules: Mapping[str, int] = _EMPTY
+    searches: tuple[SearchStep, ...] = ()
 
 
 class Predictions(NamedTuple):
@@ -194,6 +197,7 @@ def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]
         replies,
         _groups(detail),
         _count_modules(_mapping(detail.get("tree"))),
+        read_search_steps(record.get("steps")),
     )
     return row, [item for item in (several, kind) if item]
 

@@ -15,6 +15,7 @@ from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
 from wikidx.runtimes.evaluation.predictions import MODULES, READING_RULES, PredictionRow, Predictions
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
+from wikidx.runtimes.evaluation.step_recall import LAST, StepRecall
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.execution.results import count_kinds
 from wikidx.runtimes.questions import Question
@@ -75,6 +76,7 @@ class ScoredRun(NamedTuple):
         data_issues: key of ``RULES`` -> occurrences.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
         holds_answer: whether the passages have a gold answer, float64 (n,) as ``find_answers`` returns it; empty: not tested.
+        recall: recall of the searches that the predictions record; empty: not computed.
     """
 
     name: str
@@ -88,6 +90,7 @@ class ScoredRun(NamedTuple):
     data_issues: Mapping[str, Occurrences]
     row_metrics: Mapping[str, Mapping[str, Any]]
     holds_answer: FloatArray = np.empty(0)
+    recall: StepRecall = StepRecall()
 
     @property
     def n_answered(self) -> int:
@@ -124,8 +127,9 @@ class ScoredRun(NamedTuple):
         return self.source.questions
 
     def values_of(self, metric: str) -> FloatArray:
-        """Return the values of a metric or cost by name; empty if the run has none."""
-        return self.values.get(metric, self.costs.get(metric, np.empty(0)))
+        """Return the values of a metric or cost by name, "answer@k" being R@k of each question's last search; empty if the run has none."""
+        found = {**self.costs, **self.recall.steps.get(LAST, {}), **self.values}
+        return found.get(metric, np.empty(0))
 
     def groups(self) -> dict[str, dict[str, Mask]]:
         """Return breakdown (as in ``outcomes.groups``) -> group -> mask over the questions."""

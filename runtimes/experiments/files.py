@@ -22,6 +22,7 @@ from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
+from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.scoring import COSTS
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
@@ -333,8 +334,13 @@ def _known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 @cache
 def _metric_names() -> frozenset[str]:
-    """Return the names of the metrics of single answers, and of those that a model computes or that are costs."""
-    return frozenset(METRICS) | frozenset(COSTS) | {name for figure in published_figures() for name in figure.own_metrics}
+    """Return the names of the metrics of single answers and of searches, and of those that a model computes or that are costs."""
+    return (
+        frozenset(METRICS)
+        | frozenset(RECALL_METRICS)
+        | frozenset(COSTS)
+        | {name for figure in published_figures() for name in figure.own_metrics}
+    )
 
 
 def _method_options(experiment: Experiment, row: Row, questions: QuestionSet) -> dict[str, Any]:

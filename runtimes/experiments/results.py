@@ -19,8 +19,10 @@ from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import answered, breakdown_tables, cost_tables, issue_tables, problem_tables
+from wikidx.runtimes.evaluation.reports.search_tables import NO_TEXTS, search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell as Value
 from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_brief, signed_percent
+from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 from wikidx.runtimes.questions import SAMPLE
@@ -154,6 +156,7 @@ def outcome_report(outcome: Outcome) -> Report:
             Section("Several seeds", seed_tables(runs)),
             Section("What went wrong", problem_tables(runs, bootstrap)),
             Section("By group of questions", breakdown_tables(runs, bootstrap)),
+            Section("Searches", search_tables(runs, bootstrap), search_plots(runs, bootstrap)),
             Section("Cost", cost_tables(runs, bootstrap)),
             Section("Data issues", issue_tables(runs)),
         ]
@@ -240,6 +243,10 @@ def _why_no_value(run: ScoredRun, metric: str) -> str:
         return "no metric of this question set stands for the paper's"
     if metric in COSTS:
         return f"the predictions do not record '{metric}'"
+    if metric in RECALL_METRICS:
+        return (
+            "no recorded search returns so many passages" if not run.recall.n_unknown else f"needs the corpus on this machine: {NO_TEXTS}"
+        )
     if metric not in run.values:
         return f"{metric} needs {option_of(metric)}"
     failures = [why for about in run.row_metrics.values() if metric in about["values"] for why in about.get("failures") or ()]

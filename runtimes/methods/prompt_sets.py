@@ -34,6 +34,9 @@ from .templates import (
     use_prompts,
 )
 
+DEMONSTRATIONS = "demonstrations"
+"""Label, in the trace, of searches for the passages of drawn demonstrations."""
+
 
 class PromptFile(NamedTuple):
     """A prompt file, where it comes from, and the number of its demonstrations (None: a file without any)."""
@@ -153,7 +156,7 @@ def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any)
     templates = [load_template(method.name, name) for name in names]
     passages = [""] * len(drawn)
     if any("passages" in template.user_fields for template in templates):
-        found = yield from label_trace("demonstrations", gather(retrieve(question, options.k) for question, _ in drawn))
+        found = yield from label_trace(DEMONSTRATIONS, gather(retrieve(question, options.k) for question, _ in drawn))
         passages = [str(format_passages(each)) for each in found]
     content = "\n".join(
         json.dumps(

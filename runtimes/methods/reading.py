@@ -19,6 +19,9 @@ from wikidx.retrievers.base import Ranking, ScoredPassage
 from .base import Answer, option
 from .requests import Request, Retrieve, Run, gather, send, serve_by
 
+NOISE = "noise"
+"""Label, in the trace, of searches for noise."""
+
 O = TypeVar("O", bound="ReadingOptions")  # noqa: E741 - options
 
 
@@ -84,7 +87,7 @@ def _search(request: Retrieve, question: str, options: ReadingOptions, noise: se
             raise InputError(
                 f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
             )
-        requests.append(replace(request, queries=(rng.choice(others),)))
+        requests.append(replace(request, queries=(rng.choice(others),), path=(*request.path, NOISE)))
     hits, *other_hits = yield from gather(map(send, requests))
     replacements = _draw_noise(hits, other_hits[0], options.noise, rng) if other_hits else {}
     noise.update(hit.id for hit in replacements.values())

@@ -11,7 +11,6 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import IdxError, InputError
-from wikidx.corpora.store import PassageStore
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.server.front import error_response
 from wikidx.retrievers.server.host_check import foreign_host_error
@@ -36,6 +33,7 @@ from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
 from wikidx.runtimes.evaluation.comparing import metric_names, question_positions
 from wikidx.runtimes.evaluation.outcomes import PROBLEMS, problems
 from wikidx.runtimes.evaluation.predictions import load_predictions
+from wikidx.runtimes.evaluation.retrieval.passage_texts import PassageTexts
 from wikidx.runtimes.evaluation.run_questions import run_questions
 from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
 from wikidx.runtimes.execution.runs import PREDICTIONS, complete_lines
@@ -75,6 +73,8 @@ class ViewedRun:
         metrics = [METRICS[name] for name in default_metrics(source.questions)]
         self.scored: ScoredRun = score_run(folder.resolve().name, predictions, source, metrics)
         self.positions = question_positions(self.scored)
+        self._questions = {question.id: question for question in source.questions}
+        self._texts = PassageTexts(predictions.run_json)
 
     def current_version(self) -> tuple[int, int]:
         """Return size and time of the predictions on disk."""
@@ -99,27 +99,14 @@ class ViewedRun:
         with (self.folder / PREDICTIONS).open("rb") as file:
             return os.pread(file.fileno(), line.size, line.offset)
 
-    @cached_property
-    def _store(self) -> PassageStore | None:
-        """The store of the searched corpus; None if this machine does not have it."""
-        search = (self.scored.predictions.run_json.get("settings") or {}).get("search") or {}
-        with contextlib.suppress(IdxError, OSError):
-            store = open_store(str(search.get("corpus")))
-            if store.fingerprint == (search.get("fingerprints") or {}).get("passages"):
-                return store
-        return None
-
     def texts(self, record: Mapping[str, Any] | None) -> dict[str, str]:
         """Return id -> text of the passages in a record and in its steps, as far as they are known."""
         if record is None:
             return {}
-        texts = {passage["id"]: passage.get("text", "") for passage in record.get("passages") or ()}
+        texts = self._texts.recorded(record.get("passages") or (), self._questions.get(record["id"]))
         searches = [step for step in record.get("steps") or () if step.get("request") in ("retrieve", "look_up") and step.get("result")]
-        missing = list(dict.fromkeys(hit["id"] for step in searches for hit in step["result"] if hit["id"] not in texts))
-        if self._store is not None and missing:
-            rows = [row for row in self._store.rows_of(missing).tolist() if row >= 0]
-            texts |= {passage.id: passage.text for passage in self._store.get_many(rows)}
-        return texts
+        found = [hit["id"] for step in searches for hit in step["result"]]
+        return texts | self._texts.in_corpus(name for name in found if name not in texts)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:

@@ -4,6 +4,7 @@ report             a report and its formats
 tables             tables and formats of their cells
 plots              plots in reports
 run_tables         tables on one run or several
+search_tables      tables and plots of the searches of runs
 answers_report     the report on one run
 comparison_report  the report on several runs
 folder_report      the report on the runs of a folder

@@ -25,6 +25,7 @@ from wikidx.runtimes.evaluation.reports.run_tables import (
     telling_metric,
     throughput,
 )
+from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, cell_json, percent
 from wikidx.runtimes.evaluation.run_facts import RunFacts
 from wikidx.runtimes.evaluation.scoring import RULES, ScoredRun
@@ -51,6 +52,7 @@ def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
         Section("Scores", [_scores(run, means, bootstrap)], plots),
         Section("What went wrong", problem_tables([run], bootstrap)),
         Section("By group of questions", breakdown_tables([run], bootstrap)),
+        Section("Searches", search_tables([run], bootstrap), search_plots([run], bootstrap)),
         Section("Cost", cost_tables([run], bootstrap)),
         Section("Examples", _example_tables(run)),
         Section("Data issues", issue_tables([run])),
@@ -122,6 +124,11 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
             for name, groups in breakdown(run, bootstrap).items()
         },
         "modules": {module: {"n": n, "share": n / sum(run.modules.values())} for module, n in run.modules.items()},
+        "searches": {
+            name: {metric: cell_json(bootstrap.interval(values)) for metric, values in by_metric.items()}
+            for name, by_metric in run.recall.steps.items()
+        },
+        "passages_without_text": run.recall.n_unknown,
         "problems": {name: int(mask.sum()) for name, mask in problem_masks(run.rows).items()},
         "replies": count_replies(run.rows),
         "costs": {cost: {**cell_json(bootstrap.interval(values)), "sum": float(np.nansum(values))} for cost, values in run.costs.items()},
@@ -148,6 +155,10 @@ def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
             "groups": {name: group for name, masks in groups.items() for group, mask in masks.items() if mask[position]},
             "problems": sorted(problems(row)),
             "metrics": {name: cell_json(float(values[position])) for name, values in run.values.items()},
+            "searches": {
+                name: {metric: cell_json(float(values[position])) for metric, values in by_metric.items()}
+                for name, by_metric in run.recall.steps.items()
+            },
             "costs": {cost: cell_json(float(values[position])) for cost, values in run.costs.items()},
         }
 

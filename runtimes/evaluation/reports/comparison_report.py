@@ -33,6 +33,7 @@ from wikidx.runtimes.evaluation.reports.run_tables import (
     row_metric_notes,
     telling_metric,
 )
+from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Spread, Table, brief, cell_json, p_value, percent, signed_percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
@@ -86,6 +87,7 @@ def comparison_report(comparison: Comparison) -> Report:
         Section("Differences", _differences(comparison)),
         Section("What went wrong", problem_tables(runs, bootstrap)),
         Section("By group of questions", breakdown_tables(runs, bootstrap)),
+        Section("Searches", search_tables(runs, bootstrap), search_plots(runs, bootstrap)),
         Section("Cost", cost_tables(runs, bootstrap), tradeoffs),
         Section("Examples", _examples(comparison)),
         Section("Published results", _papers(comparison)),

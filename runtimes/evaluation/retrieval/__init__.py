@@ -5,4 +5,5 @@ rankings    trec_eval's metrics, through ir_measures         query_groups   seve
 trec        run and qrels files                              data_issues    counts of problems in the input
 scoring     rankings -> a value per question and metric
 tuning      choice of a pipeline, with a held-out figure
+search_steps   searches of a run's questions         passage_texts  texts of the passages that they found
 """

@@ -11,7 +11,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.reading import reads_passages
-from wikidx.runtimes.methods.requests import Run, gather, retrieve, sample
+from wikidx.runtimes.methods.requests import Run, gather, label_trace, retrieve, sample
 from wikidx.runtimes.methods.templates import format_passages, load_template
 from wikidx.runtimes.methods.written_answers import Draft, answer_in_form, parse_draft
 
@@ -33,7 +33,8 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     answers = deduplicate(samples)
     queries = [" ".join(f"{question} {draft.answer}".split()) for draft in answers]
     question_query = [question] if options.search_question or not queries else []
-    documents = yield from retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
+    search = retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
+    documents = yield from label_trace("after feedback", search)
     answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1)) or "(none)"
     refining = load_template("refeed", f"refine_{options.output}", options.form)(
         passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
