@@ -96,7 +96,7 @@ def test_the_sample_corpus_from_run_to_report(idx: Command, runs: dict[str, Path
     assert difference["p"] < 0.01
     assert report["papers"] == []  # none is on the sample corpus
     text = page.read_text(encoding="utf-8")
-    assert text.count("<img ") == 6  # three metrics, three costs
+    assert text.count("<img ") == 7  # three metrics, the searches, three costs
     assert "http://" not in text
     assert "https://" not in text
 
