@@ -14,6 +14,7 @@ packed_decoding        forward passes of backend ``hf`` without padding, beginni
 packed_attention       attention of packed passes
 prefixes               keys and values of beginnings of prompts, kept between batches
 transformers_decoding  padded forward passes, for models that cannot be packed
+growing_cache          keys and values in memory with room for the tokens to come
 embedded               models in Python packages, by name
 gguf_files             GGUF files, converted for transformers
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine

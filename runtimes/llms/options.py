@@ -53,7 +53,7 @@ class EngineOptions:
     """Options of a checkpoint in this process.
 
     Attributes:
-        device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1".
+        device: "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:1"; of several GPUs ("cuda:1,2", "all") the first.
         dtype: "auto" (float32 on the CPU, the checkpoint's dtype on a GPU), "float32", "float16", "bfloat16".
         revision: revision of a repository on the Hugging Face hub.
         thinking: way of thinking of calls that name none.

@@ -18,6 +18,7 @@ import torch
 from wikidx.indexer.encoders.batching import batches
 
 from .base import Decoding
+from .growing_cache import make_room
 from .repetition import is_endless
 
 Ids = Sequence[int]
@@ -137,9 +138,10 @@ class Model:
 
     def _generate_together(self, rows: Sequence[Row]) -> None:
         generators = make_generators(rows)
-        batch, past, open_rows = self._pad([row.prompt for row in rows]), None, list(rows)
+        batch, open_rows = self._pad([row.prompt for row in rows]), list(rows)
+        logits, past = self._logits(batch, 1, use_cache=True)
+        make_room(past, batch.ids.shape[1] + max(row.decoding.max_tokens for row in rows) - 1)  # the last token is not read
         while True:
-            logits, past = self._logits(batch, 1, past, use_cache=True)
             append_tokens(open_rows, logits[:, 0], generators, self.end)
             unfinished = [number for number, row in enumerate(open_rows) if row.finish is None]
             if not unfinished:
@@ -150,6 +152,7 @@ class Model:
                 batch, open_rows = _Batch(batch.ids[selected], batch.mask[selected]), [open_rows[number] for number in unfinished]
             newest = torch.tensor([[row.generated[-1]] for row in open_rows], device=self.device)
             batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
+            logits, past = self._logits(batch, 1, past, use_cache=True)
 
 
 def make_generators(rows: Sequence[Row]) -> Generators:

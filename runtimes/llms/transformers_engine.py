@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.encoders.loading import silent_transformers
-from wikidx.indexer.machine.devices import free_memory, resolve_device
+from wikidx.indexer.machine.devices import encoder_device, free_memory, resolve_device
 from wikidx.indexer.machine.failures import device_errors, first_line
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _CPU_BATCH_TOKENS = 32_768
 _GPU_BATCH_TOKENS = 65_536  # at most
 _LEAST_BATCH_TOKENS = 2_048
-_ENTRIES_PER_TOKEN = 2  # keys and values held for each token of a batch: they are copied when they grow
+_ADVICE = "use a smaller one or --llm-option dtype=bfloat16, or over several GPUs --llm vllm:MODEL --llm-option tensor_parallel_size=2"
 _STOP_MARGIN = 8  # tokens added to the window that is searched for a stop text; a character may be several tokens
 
 
@@ -203,7 +203,7 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
     except ImportError as error:
         raise MissingExtraError(f"the model 'hf:{model}'", "llm") from error
     folder = checkpoint_folder(model)
-    device = resolve_device(options.device)
+    device = resolve_device(encoder_device(options.device))
     dtype = "float32" if options.dtype == "auto" and device == "cpu" else options.dtype
     try:
         with silent_transformers():
@@ -211,7 +211,7 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
             forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     except (OSError, ValueError) as error:
         raise InputError(f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
-    with device_errors(device, f"the model '{model}'", "use a smaller one, or --llm-option dtype=bfloat16"):
+    with device_errors(device, f"the model '{model}'", _ADVICE):
         forward = forward.eval().to(device)
     accepted = frozenset(inspect.signature(forward.forward).parameters)
     padded = Model(
@@ -235,7 +235,7 @@ def default_batch_tokens(forward: Any, device: str) -> int:  # noqa: ANN401 - tr
         return _GPU_BATCH_TOKENS
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // n_heads
     n_values = 2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or n_heads) * head_dim
-    token_bytes: int = _ENTRIES_PER_TOKEN * n_values * forward.dtype.itemsize
+    token_bytes: int = n_values * forward.dtype.itemsize
     free = free_memory(int(device.partition(":")[2] or 0), is_named=True)
     return max(_LEAST_BATCH_TOKENS, min(_GPU_BATCH_TOKENS, free // 2 // token_bytes))
 

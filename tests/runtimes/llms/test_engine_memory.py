@@ -4,22 +4,47 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaForCausalLM, MistralConfig
 
+from wikidx.corpora.errors import IdxError
 from wikidx.runtimes.llms import packed_decoding, transformers_decoding, transformers_engine
+from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.llms.options import EngineOptions
-from wikidx.runtimes.llms.transformers_decoding import Model
+from wikidx.runtimes.llms.transformers_decoding import Model, Row
 
 GB = 10**9
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda:1,0", "cuda:1"), ("all", "cuda"), ("cuda:1", "cuda:1"), ("auto", "auto")])
+def test_a_model_is_on_the_first_of_several_gpus_and_one_that_is_too_large_names_another_engine(
+    device: str, expected: str, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def resolve(name: str) -> str:
+        asked.append(name)
+        return "cpu"
+
+    def fill_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 140 GiB")
+
+    monkeypatch.setattr(transformers_engine, "resolve_device", resolve)
+    monkeypatch.setattr(LlamaForCausalLM, "to", fill_memory)
+    with pytest.raises(
+        IdxError, match="too little memory for the model .*over several GPUs --llm vllm:MODEL --llm-option tensor_parallel_size"
+    ):
+        transformers_engine._load(str(tiny_llama), EngineOptions(device=device))
+    assert asked == [expected]
 
 
 @pytest.mark.parametrize(
     ("kv_heads", "free_gb", "device", "expected"),
     [
-        (32, 66, "cuda", 33 * GB // (2 * 524_288)),  # Llama-2-7B: half a MiB of keys and values a token
+        (32, 66, "cuda", 33 * GB // 524_288),  # Llama-2-7B: half a MiB of keys and values a token
         (8, 66, "cuda:1", 65_536),
         (32, 1, "cuda", 2_048),
         (32, 1, "mps", 65_536),
@@ -71,3 +96,45 @@ def test_logits_of_a_pass_are_bounded_and_the_likelihoods_the_same(
     assert max(sizes) <= 15 * n_words
     assert sum(sizes) == 12 * 7 * n_words
     assert isinstance(model, Model)
+
+
+_SIZES = {"vocab_size": 400, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3}
+_LLAMA = LlamaConfig(**_SIZES, hidden_size=32, intermediate_size=64, num_key_value_heads=2)
+_GPT2 = GPT2Config(vocab_size=400, n_embd=32, n_layer=2, n_head=4, n_positions=512, initializer_range=0.3)
+_SLIDING = MistralConfig(**_SIZES, hidden_size=32, intermediate_size=64, num_key_value_heads=2, sliding_window=16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("config", [_LLAMA, _GPT2, _SLIDING], ids=lambda config: config.model_type)
+def test_keys_and_values_stay_where_they_are_while_a_text_grows(
+    config: Any,  # noqa: ANN401 - transformers has no types
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Texts and scores are bit for bit those of transformers' own cache, which is copied at each step. Windows are left to it."""
+    torch.manual_seed(0)
+    forward = AutoModelForCausalLM.from_config(config).eval().to(dtype)
+    accepts = frozenset({"position_ids", "logits_to_keep"})
+    model = Model(forward=forward, accepts=accepts, end=frozenset({399}), padding=0, device="cpu", batch_tokens=8_192)
+    seen = list[torch.Tensor]()  # kept, so that no memory is used twice
+    compute = Model._logits
+
+    def watch(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        result = compute(*arguments, **named)
+        seen.append(result[1].layers[0].keys)
+        return result
+
+    def generate() -> list[tuple[list[int], list[float]]]:
+        """Generate texts of different lengths, so that rows leave the batch."""
+        rows = [Row(prompt=range(5, 9 + 3 * number), decoding=Decoding(max_tokens=6 << number)) for number in range(4)]
+        model.generate(rows)
+        assert max(len(row.generated) for row in rows) > 30
+        return [(row.generated, row.logprobs) for row in rows]
+
+    monkeypatch.setattr(Model, "_logits", watch)
+    ours = generate()
+    n_places, n_steps = len({keys.data_ptr() for keys in seen[1:]}), len(seen) - 1  # without the pass over the prompts
+    monkeypatch.setattr(transformers_decoding, "make_room", lambda *_: None)
+    assert generate() == ours
+    if config is not _SLIDING:
+        assert n_places <= 3 < n_steps / 10  # moved only with rows that stay when others have left
