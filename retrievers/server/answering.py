@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wikidx.indexer.machine.failures import DeviceLost
+
 from .catalog import Catalog
 
 ASK = "/v1/ask"
@@ -23,11 +25,13 @@ class Answerer(Protocol):
         body: model of the body of ``ASK``.
         event: model of an event.
         files: folder of the files of the page ``ask.html``.
+        device_lost: error of a GPU after which its model cannot answer; None: no such error.
     """
 
     body: type[BaseModel]
     event: type[BaseModel]
     files: Path
+    device_lost: DeviceLost | None
 
     def describe(self) -> Mapping[str, Any]:
         """Return models and methods as JSON values, for ``/v1/indexes``."""

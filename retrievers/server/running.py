@@ -22,6 +22,7 @@ import uvicorn
 import uvloop
 
 from wikidx.corpora.errors import IdxError
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog
@@ -50,9 +51,15 @@ class _Server(uvicorn.Server):
     remaining requests are answered, including those that have arrived but are not read yet.
     """
 
-    def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog) -> None:
+    def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog, answerer: Answerer | None) -> None:
         super().__init__(_config(settings, front))
         self._front, self._log, self._catalog, self._limits = front, log, catalog, settings.limits
+        self._answerer = answerer
+
+    @property
+    def device_lost(self) -> DeviceLost | None:
+        """Error of a GPU after which searches or the language model fail; None: no such error."""
+        return self._catalog.device_lost or (self._answerer and self._answerer.device_lost)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -73,7 +80,7 @@ class _Server(uvicorn.Server):
         """Update cache metrics and write the access log, ten times per second; return whether to shut down, as after the loss of a GPU."""
         self._catalog.update_cache_metrics()
         self._log.flush()
-        return await super().on_tick(counter) or self._catalog.device_lost is not None
+        return await super().on_tick(counter) or self.device_lost is not None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the three steps of the class's docstring."""
@@ -173,7 +180,7 @@ class Service:
 
         Raises:
             IdxError: a corpus or retriever cannot be opened; the service has ended.
-            DeviceLost: a GPU that searches were using has failed; the service has ended.
+            DeviceLost: a GPU that searches or the language model were using has failed; the service has ended.
         """
         self._is_main_thread = threading.current_thread() is threading.main_thread()
         if self._is_main_thread:
@@ -185,8 +192,8 @@ class Service:
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
-        if self._catalog is not None and self._catalog.device_lost is not None:
-            raise self._catalog.device_lost
+        if self._server is not None and self._server.device_lost is not None:
+            raise self._server.device_lost
 
     def reload(self) -> None:
         """Switch to the current indexes (see ``Catalog.reload``); may be called from another thread while serving."""
@@ -203,7 +210,7 @@ class Service:
         self._catalog = catalog = Catalog(settings, self._metrics, self._shared, self._source)
         log = AccessLog(is_enabled=settings.access_log)
         front = Front(settings, self._metrics, log, catalog)
-        self._server = _Server(settings, front, log, catalog)
+        self._server = _Server(settings, front, log, catalog, self._answerer)
         threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
         await self._server.serve([self._listener])
         log.close()

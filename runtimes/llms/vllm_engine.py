@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.failures import DeviceLost, first_line
 from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, Thinking, YesNo
@@ -70,7 +70,11 @@ class VllmEngine(CheckpointLLM):
         )
 
     def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:  # noqa: ARG002 - all at once
-        """Answer a batch of calls in one engine call. If the engine fails, every call has an error."""
+        """Answer a batch of calls in one engine call. If the engine fails, every call has an error.
+
+        Raises:
+            DeviceLost: the engine's process has ended, and answers no more calls.
+        """
         prepared_calls = list(map(self._prepare, calls))
         fitting = [prepared for prepared in prepared_calls if isinstance(prepared, PreparedCall)]
         replies = iter(self._answer(fitting))
@@ -85,6 +89,8 @@ class VllmEngine(CheckpointLLM):
             prompts = [{"prompt_token_ids": [*prepared.ids, *prepared.continuation]} for prepared in prepared_calls]
             outputs = self._engine.generate(prompts, sampling, use_tqdm=False)
         except Exception as error:  # noqa: BLE001 - vLLM documents no exceptions, and raises those of its libraries
+            if type(error).__name__ == "EngineDeadError":
+                raise DeviceLost(f"vLLM's engine has ended, as after the loss of a GPU: {first_line(error)} Start again") from error
             is_refused = any(kind.__name__ in _REFUSALS for kind in type(error).__mro__)
             if is_refused and len(prepared_calls) > 1:
                 return [reply for prepared in prepared_calls for reply in self._answer([prepared])]

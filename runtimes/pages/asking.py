@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
 from wikidx.retrievers.errors import DeadlineExceeded, NotReady, Overloaded, SearchFailed
 from wikidx.retrievers.options import SearchOptions
@@ -123,6 +124,7 @@ class Asker:
         self._specs, self._device = assign_models(llms, roles, options=llm_options), device
         self._llms: Mapping[str, LLM] = {}
         self._catalog: Catalog | None = None
+        self.device_lost: DeviceLost | None = None
         is_remote = all(BACKENDS[spec.backend].kind == "endpoint" for spec in self._specs.values())
         self._pool = ThreadPoolExecutor(_AT_ONCE if is_remote else 1, thread_name_prefix="ask")
         self._open = set[asyncio.Future[None]]()
@@ -161,13 +163,32 @@ class Asker:
 
         def answer() -> None:
             if not is_gone.is_set():  # after the wait for other questions
-                _answer(method, body, services, tell)
+                self._answer(method, body, services, tell)
 
         answering = loop.run_in_executor(self._pool, answer)
         self._open.add(answering)
         answering.add_done_callback(self._open.discard)
         answering.add_done_callback(lambda _: events.put_nowait(None))
         return StreamingResponse(_lines(events, is_gone), media_type=EVENTS, headers={"cache-control": "no-store"})
+
+    def _answer(self, method: Method, body: AskBody, services: Services, tell: Tell) -> None:
+        """Answer a question, and tell each step and the outcome; runs in a thread."""
+        options, question = method.options(), Question("question", body.question)
+        with contextlib.suppress(_ClientGone):
+            try:
+                observed = execute(
+                    lambda text: method.run(text, options), [question], services, seed=body.seed, on_step=lambda _, step: tell(_step(step))
+                )
+                tell(_outcome(method, next(iter(observed))))
+            except IdxError as error:
+                if isinstance(error, DeviceLost):
+                    self.device_lost = error
+                tell({"error": str(error), "error_type": type(error).__name__})
+            except Exception as error:
+                if isinstance(error, _ClientGone):
+                    raise
+                _LOG.exception("a question failed: %s", method.name)
+                tell({"error": "the question failed: the server's log says why", "error_type": SearchFailed.__name__})
 
     def _services(self, catalog: Catalog, body: AskBody) -> Services:
         searcher = _ServedSearcher(catalog, body.corpus, body.retriever)
@@ -190,24 +211,6 @@ async def _lines(events: asyncio.Queue[Mapping[str, Any] | None], is_gone: threa
             yield json.dumps(event).encode() + b"\n"
     finally:
         is_gone.set()
-
-
-def _answer(method: Method, body: AskBody, services: Services, tell: Tell) -> None:
-    """Answer a question, and tell each step and the outcome; runs in a thread."""
-    options, question = method.options(), Question("question", body.question)
-    with contextlib.suppress(_ClientGone):
-        try:
-            observed = execute(
-                lambda text: method.run(text, options), [question], services, seed=body.seed, on_step=lambda _, step: tell(_step(step))
-            )
-            tell(_outcome(method, next(iter(observed))))
-        except IdxError as error:
-            tell({"error": str(error), "error_type": type(error).__name__})
-        except Exception as error:
-            if isinstance(error, _ClientGone):
-                raise
-            _LOG.exception("a question failed: %s", method.name)
-            tell({"error": "the question failed: the server's log says why", "error_type": SearchFailed.__name__})
 
 
 def _step(step: Step) -> dict[str, Any]:

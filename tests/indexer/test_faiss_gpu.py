@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
     _choose_gpus,
+    _copy_ivf,
     _divide_lists,
-    _gpu_errors,
+    _GpuWorkers,
     list_bytes,
     open_ivf_anywhere,
     select_lists,
@@ -27,6 +29,7 @@ from wikidx.indexer.indexes.faiss.gpu import (
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import resolve_gpus
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.indexer.machine.threads import equal_ranges
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -183,12 +186,54 @@ def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked
         index.search(np.zeros((1, 2), dtype=np.float32), k)
 
 
+def alloc_failure(reason: str) -> RuntimeError:
+    """FAISS's error for an allocation, as in facebookresearch/faiss#2179."""
+    return RuntimeError(
+        "Error in virtual void* faiss::gpu::StandardGpuResourcesImpl::allocMemory(const faiss::gpu::AllocRequest&) at\n"
+        "/work/faiss/gpu/StandardGpuResources.cpp:452: Error: 'err == cudaSuccess' failed: StandardGpuResources: alloc fail type FlatData "
+        f"dev 2 space Device stream 0 size 27648 bytes (cudaMalloc error {reason})"
+    )
+
+
 @pytest.mark.parametrize(
-    "error", [RuntimeError("Error in void f() at /x/y.cpp:12: Error: 'a == b' failed: CUDA out of memory"), MemoryError("no more")]
+    ("error", "is_lost", "message"),
+    [
+        (
+            alloc_failure("out of memory [2]"),
+            False,
+            "cuda:2 has too little memory for 'e-ivf': end other programs there, or name more GPUs",
+        ),
+        (MemoryError("no more"), False, "cuda:2 has too little memory for 'e-ivf'"),
+        (alloc_failure("an illegal memory access was encountered [700]"), True, "cuda:2 failed: StandardGpuResources: alloc fail type"),
+        (alloc_failure("an illegal memory access was encountered [700]"), False, "cuda:2 failed: StandardGpuResources: alloc fail type"),
+    ],
+    ids=["memory", "host", "lost", "not lost"],
 )
-def test_a_gpu_that_fails_is_one_error(error: Exception) -> None:
-    with (
-        pytest.raises(IdxError, match=r"^'e-ivf' failed on the GPU \((CUDA out of memory|no more)\): start again"),
-        _gpu_errors("e-ivf"),
-    ):
-        raise error
+def test_a_gpu_that_fails_is_the_error_that_it_is_with_torch(
+    error: Exception, is_lost: bool, message: str, is_copying: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both while an index is copied and while it is searched; a fake of FAISS's index on a GPU raises the error."""
+    torch = pytest.importorskip("torch")
+    asked = list[str]()
+
+    def synchronize(device: str) -> None:
+        asked.append(device)
+        if is_lost:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    class FakeGpuIndex:
+        def __init__(self, *_: object) -> None:
+            if is_copying:
+                raise error
+
+        def search(self, *_: object, **__: object) -> None:
+            raise error
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    names = ("StandardGpuResources", "GpuIndexIVFScalarQuantizer", "GpuIndexIVFScalarQuantizerConfig")
+    for name, fake in zip(names, (object, FakeGpuIndex, SimpleNamespace), strict=True):
+        monkeypatch.setattr(faiss, name, fake, raising=False)
+    with pytest.raises(IdxError, match=rf"^{message}.*; start again, or with --device cpu$") as raised:
+        _GpuWorkers("e-ivf", [_copy_ivf(None, 2, "e-ivf")]).search(np.zeros((1, DIM), dtype=np.float32), 1, {"nprobe": 1})
+    assert isinstance(raised.value, DeviceLost) == is_lost
+    assert asked == (["cuda:2"] if "failed" in message else [])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import IdxError, MissingExtraError
+from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Placement, Scores, Vectors
@@ -25,6 +25,7 @@ from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
+from wikidx.indexer.machine.failures import device_errors
 from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
@@ -45,7 +46,8 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
     Raises:
         ArtifactCorrupt: see ``faiss_cpu.open_mapped``.
         InputError: this build of FAISS has no GPU support, the GPU does not exist, or the index does not fit.
-        IdxError: a GPU has failed.
+        IdxError: a GPU has too little memory, or fails.
+        DeviceLost: a GPU fails, and takes no work any more.
         MissingExtraError: a GPU is named, and torch is not installed.
     """
     if not _count_gpus(options.device):
@@ -57,8 +59,8 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
     if not gpus:
         return faiss_cpu.open_ivf(path, manifest, options, placement)
     CheckedFiles(path, manifest)[INDEX_FILE].check_all()
-    with _gpu_errors(options.name):
-        searches = [_copy_ivf(select_lists(mapped, lists), gpu) for gpu, lists in zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)]
+    shares = zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
+    searches = [_copy_ivf(select_lists(mapped, lists), gpu, options.name) for gpu, lists in shares]
     workers, no_rows = _GpuWorkers(options.name, searches), np.empty(0, dtype=np.int64)
     return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, workers.search, placement)
 
@@ -99,12 +101,12 @@ class _GpuWorkers:
     """Shards of an index, with one thread per GPU. One search runs at a time."""
 
     def __init__(self, name: str, searches: Sequence[ShardSearch]) -> None:
-        self._name, self._searches = name, searches
+        self._searches = searches
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(len(searches), thread_name_prefix=f"faiss-{name}")
 
     def search(self, queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        with self._lock, _gpu_errors(self._name):
+        with self._lock:
             parts = list(self._threads.map(lambda search: search(queries, k, settings), self._searches))
         best = merge_hits(parts, len(queries), k)
         return best.scores, best.rows
@@ -117,20 +119,22 @@ def _divide_lists(mapped: Any, n_gpus: int) -> list[range]:  # noqa: ANN401
     return [range(start, stop) for start, stop in zip([0, *boundaries], [*boundaries, mapped.nlist], strict=True)]
 
 
-def _copy_ivf(index: Any, gpu: int) -> ShardSearch:  # noqa: ANN401
+def _copy_ivf(index: Any, gpu: int, name: str) -> ShardSearch:  # noqa: ANN401
     """Copy an inverted file to a GPU, list by list, and return its search."""
     faiss = load_faiss()
-    resources = faiss.StandardGpuResources()
-    if isinstance(index, faiss.IndexIVFPQ):
-        config = faiss.GpuIndexIVFPQConfig()
-        config.interleavedLayout = True  # the only layout for 4-bit codes
-        copy = faiss.GpuIndexIVFPQ(resources, index, _on_gpu(config, gpu))
-    else:
-        copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on_gpu(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
-    copy.referenced_objects = [resources]
+    with _gpu_errors(name, gpu):
+        resources = faiss.StandardGpuResources()
+        if isinstance(index, faiss.IndexIVFPQ):
+            config = faiss.GpuIndexIVFPQConfig()
+            config.interleavedLayout = True  # the only layout for 4-bit codes
+            copy = faiss.GpuIndexIVFPQ(resources, index, _on_gpu(config, gpu))
+        else:
+            copy = faiss.GpuIndexIVFScalarQuantizer(resources, index, _on_gpu(faiss.GpuIndexIVFScalarQuantizerConfig(), gpu))
+        copy.referenced_objects = [resources]
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> Hits:
-        scores, rows = copy.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
+        with _gpu_errors(name, gpu):
+            scores, rows = copy.search(queries, k, params=faiss.SearchParametersIVF(nprobe=settings["nprobe"]))
         return Hits(rows, scores)
 
     return search
@@ -179,11 +183,14 @@ def _code_bytes(manifest: Manifest) -> int:
 
 
 @contextlib.contextmanager
-def _gpu_errors(name: str) -> Iterator[None]:
-    """Translate FAISS's exceptions for a GPU that fails or has too little memory."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise IdxError(
-            f"'{name}' failed on the GPU ({reason(error)}): start again with fewer other programs on it, or --device cpu"
-        ) from error
+def _gpu_errors(name: str, gpu: int) -> Iterator[None]:
+    """Translate FAISS's exceptions for a GPU that fails or has too little memory, as torch's; see ``device_errors``.
+
+    FAISS raises those of failed allocations, also of one that another error of CUDA has made fail; after all others it ends the process.
+    """
+    advice = "end other programs there, or name more GPUs (--device cuda:0,1)"
+    with device_errors(f"cuda:{gpu}", f"'{name}'", advice, aftermath="; start again, or with --device cpu"):
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(reason(error)) from error

@@ -16,6 +16,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 from wikidx.runtimes.llms import vllm_start
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply
@@ -251,6 +252,20 @@ def test_a_parameter_that_vllm_refuses_fails_its_own_call_only(tiny_llama: Path,
     assert isinstance(first, Reply)
     assert isinstance(last, Reply)
     assert str(refused) == "vLLM failed on a prompt: VLLMValidationError: temperature must be in [0, 2], got 3.0."
+
+
+def test_an_engine_that_has_ended_ends_the_run_or_the_server(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class EngineDeadError(Exception):
+        """As in vllm/v1/engine/exceptions.py."""
+
+    def generate(*_: object, **__: object) -> list[Any]:
+        raise EngineDeadError("EngineCore encountered an issue. See stack trace (above) for the root cause.")
+
+    started = Started(tiny_llama, generate)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=started.start, SamplingParams=dict))
+    monkeypatch.setattr(VllmEngine, "_structure", lambda self, schema: None)
+    with pytest.raises(DeviceLost, match=r"^vLLM's engine has ended, as after the loss of a GPU: EngineCore encountered .* Start again$"):
+        VllmEngine("tiny").run([Generate(prompt="yes")])
 
 
 def test_a_batch_that_the_engine_fails_is_an_error_for_each_of_its_calls(failing: VllmEngine) -> None:

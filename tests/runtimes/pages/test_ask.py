@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from schemathesis.core.result import Ok
 
 from tests.retrievers.server.serving import Answer, ask, wait_until
 from tests.runtimes.command_line import Command
+from wikidx.indexer.machine.failures import DeviceLost, device_errors
+from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
 from wikidx.retrievers.server.settings import Settings, listen, server_url
@@ -264,6 +267,42 @@ def test_a_question_is_stopped_and_errors_are_said(page: Page, model: Slow, monk
         page.get_by_role("button", name="Ask").click()
         expect(page.get_by_role("alert")).to_contain_text(re.compile("questions? (is|are) waiting: ask again"))
         model.gate.set()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_server_ends_when_its_models_gpu_takes_no_work_any_more(is_gone: bool, model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the client still waits. torch's answers are replaced."""
+    torch = pytest.importorskip("torch")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def run(llm: ScriptedLLM, calls: list[Call], deliver: object = None) -> None:
+        with device_errors("cuda:0", "a batch", "use another"):
+            model(calls[0])
+            fail()
+
+    monkeypatch.setattr(torch.cuda, "synchronize", fail)
+    monkeypatch.setattr(ScriptedLLM, "run", run)
+    made = Settings(corpora=("sample",), port=0, limits=Limits(drain_s=0.0))
+    listener = listen(made)
+    url, service = server_url(listener), Service(made, listener, Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(service.run)
+        try:
+            wait_until(lambda: ask(url, "/ready").status == 200)
+            if is_gone:
+                model.gate.clear()
+                with opened(url, {"question": METAL}):
+                    wait_until(lambda: model.n_calls > 0)
+                model.gate.set()
+            else:
+                last = events(ask(url, "/v1/ask", {"question": METAL}))[-1]
+                assert last["error_type"] == "DeviceLost"
+                assert last["error"] == "cuda:0 failed: CUDA error: an illegal memory access was encountered"
+            assert isinstance(ended.exception(timeout=30), DeviceLost)
+        finally:
+            service.stop()
 
 
 @pytest.mark.slow  # a browser
