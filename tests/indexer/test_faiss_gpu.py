@@ -195,6 +195,7 @@ def alloc_failure(reason: str) -> RuntimeError:
     )
 
 
+@pytest.mark.parametrize("is_copying", [True, False])
 @pytest.mark.parametrize(
     ("error", "is_lost", "message"),
     [
