@@ -59,7 +59,7 @@ class _Server(uvicorn.Server):
     @property
     def device_lost(self) -> DeviceLost | None:
         """Error of a GPU after which searches or the language model fail; None: no such error."""
-        return self._catalog.device_lost or (self._answerer and self._answerer.device_lost)
+        return self._catalog.device_lost or (None if self._answerer is None else self._answerer.device_lost)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
