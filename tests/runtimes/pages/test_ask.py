@@ -271,7 +271,7 @@ def test_a_question_is_stopped_and_errors_are_said(page: Page, model: Slow, monk
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_server_ends_when_its_models_gpu_takes_no_work_any_more(is_gone: bool, model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not the client still waits. torch's answers are replaced."""
+    """The client waits, or has gone. torch's answers are replaced."""
     torch = pytest.importorskip("torch")
 
     def fail(*_: object) -> None:
