@@ -1,30 +1,23 @@
-"""Speed of embedding passages: compared with sentence-transformers on a CPU, and as a share of a GPU's peak throughput.
+"""Speed of embedding passages on a CPU, compared with sentence-transformers; ``idx check --gpu`` measures it on a GPU.
 
     python -m benchmarks.embed                      # minilm, 2,000 real passages, and sentence-transformers at its best batch size
-    python -m benchmarks.embed --device cuda        # bert-base with random weights in bfloat16
 
 The passages are those of the test data (``IDX_TEST_DATA``, or ``../shared/data``). Models are loaded before the clock starts.
 
-On the CPU the two engines take turns, each over all passages; figures are medians. "overhead" is the share of our run that is spent outside
+The two engines take turns, each over all passages; figures are medians. "overhead" is the share of our run that is spent outside
 the forward pass: reading the store, tokenising, padding, writing shards.
-
-On a GPU the whole run is timed, including the start of the tokenising processes, and also the time after the first forward pass
-("running"), which is the rate of a large corpus. "FLOP/s" counts the matrix products of real tokens, without padding: 24 d² per token and
-layer, plus 4 d n for each token of a text of n tokens (d = 768, 12 layers). It is compared with bfloat16 products of square matrices in the
-same run. "idle" is the share of time with nothing running on the GPU, from torch's profiler over a second run.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import gzip
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -45,7 +38,6 @@ from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import Dtype, EncoderSpec
-from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile
 
@@ -54,13 +46,10 @@ if TYPE_CHECKING:
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _TRIED = 200  # passages to find the best batch size on
-_LAYERS, _WIDTH = 12, 768
-_MATRIX = 8192
-_PROFILED = 50_000  # passages; a profile of more takes long to read
 
 
 class TimedModel(Model):
-    """A model that records the time of its forward passes and the start of the first."""
+    """A model that records the time of its forward passes."""
 
     def __init__(self, spec: EncoderSpec, device: str, dtype: Dtype) -> None:
         super().__init__(spec, "passage", device, dtype)
@@ -69,22 +58,19 @@ class TimedModel(Model):
     def reset(self) -> None:
         """Start a run."""
         self.forward_s = 0.0
-        self.first_at: float | None = None
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return its vectors."""
         started = time.perf_counter()
-        self.first_at = self.first_at or started
         vectors = super().forward(batch)
         self.forward_s += time.perf_counter() - started
         return vectors
 
 
 class Run(NamedTuple):
-    """Seconds of a run, its seconds from the first forward pass on, and the vectors."""
+    """Seconds of a run, and the vectors."""
 
     seconds: float
-    running_s: float
     vectors: Vectors
 
 
@@ -103,8 +89,7 @@ class OwnPipeline:
             self.model.reset()
             started = time.perf_counter()
             run_pipeline(job, self.model, file.ranges(), lambda n_passages, n_tokens: None)
-            ended = time.perf_counter()
-            return Run(ended - started, ended - (self.model.first_at or started), file.map_readonly().astype(np.float32))
+            return Run(time.perf_counter() - started, file.map_readonly().astype(np.float32))
 
 
 def real_passages(n: int) -> list[Passage]:
@@ -172,105 +157,21 @@ def compare_sentence_transformers(n: int, rounds: int, options: EmbedOptions) ->
     ]
 
 
-def measure_gpu(n: int, options: EmbedOptions) -> list[dict[str, Figure]]:
-    """Embed with a bert-base of random weights on one GPU."""
-    with tempfile.TemporaryDirectory() as folder, build_corpus(real_passages(n)) as store:
-        spec = random_bert_base(Path(folder))
-        ours = OwnPipeline(spec, options)
-        ours.run("measured", min(n, 2000))  # compiles, allocates
-        seconds, running_s, _ = ours.run("measured", n)
-        lengths = Tokenizer(spec, "passage").passages(store.get_many(range(n))).lengths()
-        flops = float(_LAYERS * (24 * _WIDTH**2 * lengths + 4 * _WIDTH * lengths**2).sum())
-        matrix_rate = matrix_flops_per_s(ours.resources.devices[0])
-        idle = idle_share(partial(ours.run, "measured", min(n, _PROFILED)))
-    return [
-        {
-            "card": device_name(ours.resources.devices[0]),
-            "passages": n,
-            "tokens a passage": float(lengths.mean()),
-            "computed in": ours.resources.precision.computed,
-            "batch tokens": ours.resources.batch_tokens,
-            "passages/s": n / seconds,
-            "passages/s running": n / running_s,
-            "tokens/s running": float(lengths.sum()) / running_s,
-            "TFLOP/s running": flops / running_s / 1e12,
-            "matrix TFLOP/s": matrix_rate / 1e12,
-            "share %": 100 * flops / seconds / matrix_rate,
-            "share % running": 100 * flops / running_s / matrix_rate,
-            "idle %": 100 * idle,
-            "21,015,324 passages, min": (seconds - running_s + 21_015_324 * running_s / n) / 60,
-        }
-    ]
-
-
-def random_bert_base(folder: Path) -> EncoderSpec:
-    """Write a bert-base with random weights and BERT's vocabulary, and return Contriever's spec with it."""
-    import transformers
-
-    vocabulary = data_folder() / "golden_encoders" / "contriever" / "checkpoint"
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes((vocabulary / name).read_bytes())
-    transformers.BertModel(transformers.BertConfig()).save_pretrained(folder)
-    return dataclasses.replace(encoder_spec("contriever"), query_checkpoint=folder, passage_checkpoint=folder)
-
-
-def matrix_flops_per_s(device: str) -> float:
-    """Return a device's rate for large square bfloat16 products, the median of twenty."""
-    import torch
-
-    left, right = (torch.randn(_MATRIX, _MATRIX, device=device, dtype=torch.bfloat16) for _ in range(2))
-    seconds = []
-    for _ in range(25):
-        torch.cuda.synchronize(device)
-        started = time.perf_counter()
-        torch.matmul(left, right)
-        torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - started)
-    return 2 * _MATRIX**3 / statistics.median(seconds[5:])
-
-
-def idle_share(work: Callable[[], object]) -> float:
-    """Return the share of the time, from the first to the last kernel on the GPU, in which none runs."""
-    import torch
-
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        work()
-    events = [event for event in profile.events() or () if event.device_type.name == "CUDA"]
-    spans = sorted((float(event.time_range.start), float(event.time_range.end)) for event in events)
-    busy, reached = 0.0, spans[0][0]
-    for start, end in spans:
-        busy += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return 1 - busy / (reached - spans[0][0])
-
-
-def device_name(device: str) -> str:
-    """Return the name of a GPU."""
-    import torch
-
-    return torch.cuda.get_device_name(device)
-
-
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.embed")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--passages", type=int, help="number of passages; default: 2,000 on a CPU, 200,000 on a GPU")
-    parser.add_argument("--rounds", type=int, default=3, help="number of rounds on a CPU")
-    parser.add_argument("--threads", type=int, help="number of torch threads on a CPU, for a shared machine")
-    parser.add_argument("--dtype", help="precision; default: float32 on a CPU, bfloat16 on a GPU")
+    parser.add_argument("--passages", type=int, default=2_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="number of torch threads, for a shared machine")
+    parser.add_argument("--dtype", help="precision; default: float32")
     parser.add_argument("--batch-tokens", type=int)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    is_cpu = args.device == "cpu"
-    options = EmbedOptions(device=args.device, dtype=args.dtype or (None if is_cpu else "bfloat16"), batch_tokens=args.batch_tokens)
-    if is_cpu:
-        import torch
+    import torch
 
-        torch.set_num_threads(args.threads or torch.get_num_threads())
-        rows = compare_sentence_transformers(args.passages or 2000, args.rounds, options)
-    else:
-        rows = measure_gpu(args.passages or 200_000, options)
+    torch.set_num_threads(args.threads or torch.get_num_threads())
+    options = EmbedOptions(device="cpu", dtype=args.dtype, batch_tokens=args.batch_tokens)
+    rows = compare_sentence_transformers(args.passages, args.rounds, options)
     print_table("Embedding", rows, environment("torch", "transformers", "sentence-transformers"), args.json)
 
 

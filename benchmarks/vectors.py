@@ -1,10 +1,9 @@
-"""Speed of exact vector search: compared with FAISS on a CPU, and as a share of a GPU's bandwidth and throughput.
+"""Speed of exact vector search on a CPU, compared with FAISS; ``idx check --gpu`` measures it on a GPU.
 
     python -m benchmarks.vectors                    # 284,295 × 384 and 100,000 × 768, compared with FAISS at its defaults and at its best
     python -m benchmarks.vectors --opening          # how long 1 GB takes to open, and how much memory it then takes
-    python -m benchmarks.vectors --device cuda      # 21,015,324 × 768 in float16, made on the card (``vectors_gpu``)
 
-Vectors are random, of length 1. On a CPU all engines take turns, batch by batch; figures are medians over the rounds, ratios medians of the
+Vectors are random, of length 1. All engines take turns, batch by batch; figures are medians over the rounds, ratios medians of the
 rounds' ratios. "faiss" is ``faiss.IndexFlatIP`` with its defaults, which searches query by query unless a batch is large; "best" is FAISS
 set to multiply matrices (``distance_compute_blas_threshold`` 1), with the block size that is fastest for this batch ("block"). Ours are
 shards on disk, mapped into memory.
@@ -222,23 +221,15 @@ def resident_bytes() -> int:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vectors")
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--opening", action="store_true")
     parser.add_argument("--bytes", type=int, default=_OPENED_BYTES, help="number of bytes of vectors, with --opening")
-    parser.add_argument("--sizes", nargs="+", default=SIZES, help="vectors x dimension, for a CPU")
-    parser.add_argument("--vectors", type=int, default=21_015_324, help="number of vectors, for a GPU")
+    parser.add_argument("--sizes", nargs="+", default=SIZES, help="vectors x dimension")
     parser.add_argument("--batches", nargs="+", type=int)
     parser.add_argument("--k", nargs="+", type=int)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    if args.device != "cpu":
-        from benchmarks.vectors_gpu import BATCHES as GPU_BATCHES
-        from benchmarks.vectors_gpu import measure_device
-
-        figures = measure_device(args.device, args.vectors, args.batches or GPU_BATCHES, args.k or (10, 100, 1000), args.rounds)
-        print_table("Exact search on a GPU", figures, environment("torch"), args.json)
-    elif args.opening:
+    if args.opening:
         print_table("Opening", measure_opening(args.bytes, 768), environment("numpy", "numba"), args.json)
     else:
         sizes = [(int(n), int(dim)) for n, _, dim in (size.partition("x") for size in args.sizes)]

@@ -1,7 +1,9 @@
-"""``idx check``: compare all files of a corpus with the checksums in its manifests, or measure the recall of its indexes."""
+"""``idx check``: compare the files of a corpus with their checksums, measure the recall of its indexes, or check what runs on a GPU."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,24 +14,37 @@ from wikidx.corpora.progress_display import show_steps
 from . import completion
 from .screen import note, print_json, print_line
 
+_WIDEST = 120  # columns of the table of --gpu
+
 
 def check(
-    corpus: Annotated[str, completion.corpus_argument("A built corpus.")],
+    corpus: Annotated[str, completion.corpus_argument("A built corpus. With --gpu --json: a file for the JSON.")] = "",
     recall: Annotated[
         bool, typer.Option("--recall", help="Measure the recall of the vector indexes against exact search instead.")
     ] = False,
     queries: Annotated[
         Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question", "query" or "text".')
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Check and time all that runs on a GPU instead, with made data; without a GPU, on the CPU.")
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time for --gpu.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; with --gpu, into the file after it, if there is one.")] = False,
 ) -> None:
     """Verify the files of a corpus by their checksums.
 
-    Exit status 1 if a file is corrupt.
+    With --gpu, verify what runs on a GPU against the CPU. Exit status 1 if a file is corrupt, or a part of --gpu failed.
     """
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.resolving import require_built
 
+    if gpu:
+        if recall or (corpus and not as_json):
+            raise InputError("--gpu checks this machine, with made data: leave the corpus and --recall out")
+        _report_gpu(minutes, Path(corpus) if corpus else None, as_json=as_json)
+        return
+    if not corpus:
+        raise InputError("name a built corpus, or --gpu")
     require_built(corpus)
     if queries and not recall:
         raise InputError("--queries is for --recall")
@@ -37,6 +52,39 @@ def check(
         _report_recall(corpus, queries, as_json=as_json)
     else:
         _report_corruption(corpus, as_json=as_json)
+
+
+def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
+    """Check what runs on a GPU; lines go to standard output, or to standard error if JSON goes there. The file has each part at once."""
+    from wikidx.corpora.artifacts.durable import atomic_write
+    from wikidx.runtimes import gpu_check
+    from wikidx.runtimes.gpu_check.reporting import has_passed, issue_text, summary, table_lines, to_json
+
+    write, width = note if as_json and file is None else print_line, min(_WIDEST, shutil.get_terminal_size().columns)
+    outcomes, is_interrupted = list[gpu_check.Outcome](), False
+    write(f"{'':<42}{'difference of limit':>20}")
+    try:
+        for outcome in gpu_check.check_gpu(60 * minutes, gpu_check.PARTS):
+            outcomes.append(outcome)
+            is_interrupted |= outcome.status == "interrupted"
+            for line in table_lines(outcome, width):
+                write(line)
+            if file is not None:
+                with atomic_write(file) as stream:
+                    stream.write(json.dumps(to_json(outcomes), indent=1, ensure_ascii=False).encode() + b"\n")
+    except KeyboardInterrupt:  # between two parts
+        is_interrupted = True
+    if as_json and file is None:
+        print_json(to_json(outcomes))
+    elif not has_passed(outcomes) or any(outcome.device.startswith("cuda") for outcome in outcomes):
+        write(f"\nFor an issue:\n\n{issue_text(outcomes)}\n")
+    write(summary(outcomes))
+    if is_interrupted:
+        note("interrupted: what was done until then is above")
+        raise typer.Exit(130)
+    if not has_passed(outcomes):
+        note("error: not all parts passed: the first lines of each say why")
+        raise typer.Exit(1)
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:

@@ -30,29 +30,6 @@ def test_opening(tmp_path: Path) -> None:
         assert row["RSS MB"] - row["(before)"] < 15  # not the vectors
 
 
-def test_what_a_gpu_does_runs_on_a_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
-    from benchmarks import vectors_gpu
-
-    make, steps = vectors_gpu.random_vectors, list[object]()
-
-    def watch(device: str, n: int) -> object:
-        steps.append(n)
-        return make(device, n)
-
-    monkeypatch.setattr(vectors_gpu, "random_vectors", watch)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: steps.append("empty"))
-    (half, full) = vectors_gpu.measure_device("cpu", 5000, [3], [10], 1)
-    assert steps[:2] == ["empty", 5000]  # a card has no room for the vectors beside what the rates were measured with
-    assert (half["queries"], full["queries"]) == ("float16", "float32")
-    for row in (half, full):
-        difference, share = row["difference"], row["of bandwidth %"]
-        assert isinstance(difference, float)
-        assert isinstance(share, float)
-        assert difference < 1e-5
-        assert share > 0
-
-
 def test_products_are_those_of_the_vectors_as_stored() -> None:
     vectors, queries = unit_vectors(20_000, 8, 0), unit_vectors(2, 8, 1)
     expected = queries.astype(np.float64) @ vectors.astype(np.float16).astype(np.float64).T

@@ -1,0 +1,89 @@
+"""FAISS's inverted files: on a GPU against those on the CPU; without a GPU, those on the CPU against exact search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.corpora.artifacts.manifest import Recipe
+from wikidx.corpora.build import open_store
+from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer.base import SearchParams, Vectors
+from wikidx.indexer.build import build_index, open_vector_index
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.indexes.faiss.library import load_faiss
+from wikidx.indexer.page_checks import build_checked
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+
+from .encoders import build_made_corpus
+from .task import SkippedPart, Task
+
+_ENCODER = "minilm"  # nothing is encoded: only its name is used
+_N_CENTRES = 64
+_GPU_ALLOWED = {"ivf": 1e-3, "ivfpq": 1e-2}  # share of rows that are not those of the CPU
+_CPU_ALLOWED = {"ivf": 1e-3, "ivfpq": 0.2}  # share of the true rows that are not found when all lists are searched
+
+
+def check_faiss(task: Task, *, n_rows: int, dim: int, n_queries: int, k: int) -> None:
+    """Build ``ivf`` and ``ivfpq`` over made vectors, and compare the rows of their results."""
+    try:
+        load_faiss()
+    except MissingExtraError as error:
+        raise SkippedPart(f"FAISS is not installed: {error}") from error
+    build_made_corpus(n_rows, 2)
+    store = open_store("made")
+    vectors, queries = made_vectors(n_rows, dim, 1), made_vectors(n_queries, dim, 2)
+    _put_vectors(store, vectors)
+    for kind in ("ivf", "ivfpq"):
+        name = f"{_ENCODER}-{kind}"
+        n_lists = int(build_index("made", name, store).recipe.parameters["lists"] or 0)
+        exact = open_vector_index("made", _ENCODER, store).search(queries, k).rows
+        on_cpu = open_vector_index("made", name, store)
+        every = on_cpu.search(queries, k, SearchParams(nprobe=n_lists)).rows
+        task.check(f"{kind} on the CPU, all {n_lists} lists, against exact search", missing_share(every, exact), _CPU_ALLOWED[kind])
+        if task.on_gpu:
+            _check_on_gpu(task, name, store, queries, on_cpu.search(queries, k).rows)
+
+
+def _check_on_gpu(task: Task, name: str, store: PassageStore, queries: Vectors, expected: Rows) -> None:
+    import torch
+
+    kind = name.partition("-")[2]
+    try:
+        before = torch.cuda.mem_get_info(task.device)[0]
+        index = open_vector_index("made", name, store, device=task.device)
+    except InputError as error:
+        task.note(f"{kind} on the GPU: {error}")
+        return
+    taken = before - torch.cuda.mem_get_info(task.device)[0]
+    rows = index.search(queries, expected.shape[1]).rows
+    task.check(f"{kind} on the GPU, against the CPU", missing_share(rows, expected), _GPU_ALLOWED[kind])
+    task.record(f"{kind} on the GPU", {"taken MB": taken / 1e6, "estimate": index.placement.reason})
+
+
+def missing_share(rows: Rows, expected: Rows) -> float:
+    """Return the share of expected rows that are not among the rows of the same query."""
+    return float(np.mean([1 - np.isin(one, other).mean() for one, other in zip(expected, rows, strict=True)]))
+
+
+def made_vectors(n: int, dim: int, seed: int) -> Vectors:
+    """Return vectors around some centres, the same ones for every seed: lists tell them apart."""
+    centres = np.random.default_rng(0).standard_normal((_N_CENTRES, dim), dtype=np.float32)
+    generator = np.random.default_rng(seed)
+    return centres[generator.integers(0, _N_CENTRES, n)] + np.float32(0.6) * generator.standard_normal((n, dim), dtype=np.float32)
+
+
+def _put_vectors(store: PassageStore, vectors: Vectors) -> None:
+    """Store vectors as those of the encoder over the made corpus."""
+
+    def write(staging: Path) -> BuildResult:
+        file = VectorFile(staging, len(store), "float16")
+        file.write(range(len(store)), vectors)
+        return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.shape[1]})
+
+    parameters = {"encoder": _ENCODER, "origin": "imported", "dtype": "float16"}
+    recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
+    build_checked(index_ref("made", _ENCODER).path, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: None, write=write))
