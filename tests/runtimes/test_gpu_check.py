@@ -69,7 +69,7 @@ def test_a_lost_mask_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Model, "pad", pad_without_mask)
     part = part_named("encoder bert")
-    records = run_here(part._replace(on_cpu=part.on_cpu | {"dtypes": ["bfloat16"], "backends": ["flash"]}), tmp_path)
+    records = run_here(part._replace(on_cpu={**part.on_cpu, "dtypes": ["bfloat16"], "backends": ["flash"]}), tmp_path)
     assert [record["case"].partition(",")[0] for record in records if not record["passed"]] == ["masked", "batches in another order"]
 
 
