@@ -223,7 +223,7 @@ def _score(
 ) -> tuple[dict[tuple[str, str], list[ScoredRun]], dict[tuple[str, str], str]]:
     """Return (row, question set) -> its scored runs, and (row, question set) -> the error of a run that cannot be scored."""
     from wikidx.runtimes.evaluation.answers.metrics import METRICS
-    from wikidx.runtimes.experiments.jobs import run_folders, run_name
+    from wikidx.runtimes.experiments.jobs import describe_changes, run_folders, run_name
     from wikidx.runtimes.experiments.results import option_of
 
     scored: dict[tuple[str, str], list[ScoredRun]] = {}
@@ -240,7 +240,12 @@ def _score(
         errors: dict[Path, str] = {}
         for run in score_runs([path for path, (cell, _) in found.items() if cell.dataset == dataset], scoring, errors):
             cell, name = found[run.predictions.path]
-            scored.setdefault((cell.row.name, dataset), []).append(run._replace(name=name))
+            if changes := describe_changes(cell, run.predictions.run_json):
+                errors[run.predictions.path] = (
+                    f"{run.predictions.path} was made before the row changed, {changes}: remove it to run the row anew"
+                )
+            else:
+                scored.setdefault((cell.row.name, dataset), []).append(run._replace(name=name))
         for path, error in errors.items():
             cell, name = found[path]
             left_out[cell.row.name, dataset] = error

@@ -13,7 +13,7 @@ from wikidx.corpora.registry import unknown_name_error
 from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages
-from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
+from wikidx.runtimes.execution.runs import PREDICTIONS, differences, read_predictions
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Generate, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
@@ -125,6 +125,13 @@ def run_folders(experiment: Experiment, out: Path) -> Iterator[tuple[Cell, int, 
         folder = out / folder_name(cell.row.name) / folder_name(cell.dataset)
         for seed in seeds if cell.missing is None else ():
             yield cell, seed, folder / f"seed-{seed}" if len(seeds) > 1 else folder
+
+
+def describe_changes(cell: Cell, run_json: Mapping[str, Any]) -> str:
+    """Return how method and options of a row have changed since a run was made, from its ``run.json``; "" if they have not."""
+    settings, current = run_json.get("settings") or {}, {"method": cell.row.method, **cell.options}
+    recorded = {"method": settings.get("method"), **{name: option.get("value") for name, option in settings.get("options", {}).items()}}
+    return "; ".join(differences({name: recorded.get(name) for name in current}, current))
 
 
 def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, limit: int | None) -> list[Job]:

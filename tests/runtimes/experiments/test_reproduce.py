@@ -202,6 +202,19 @@ def test_a_run_that_cannot_be_read_is_told_with_advice(
 
 
 @pytest.mark.usefixtures("sample_home")
+def test_a_run_of_a_row_that_has_changed_since_is_left_out(
+    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
+) -> None:
+    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
+    idx(*line)
+    (tmp_path / "mine.toml").write_text(FILE.replace("k = 2", "k = 3"), encoding="utf-8")
+    idx(*line, "--row", "backbone closed-book")
+    assert rows(out)[CLOSED_BOOK]["answered"] == "4 of 4"  # has no k
+    assert rows(out)[RAG]["ours"] is None
+    assert "was made before the row changed, k was 2 and is 3: remove it to run the row anew" in str(rows(out)[RAG]["remark"])
+
+
+@pytest.mark.usefixtures("sample_home")
 def test_each_missing_value_has_a_reason_and_costs_have_a_table_of_their_own(
     idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
 ) -> None:
