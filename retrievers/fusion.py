@@ -198,10 +198,20 @@ def concatenate(lists: Sequence[Lists]) -> Lists:
 
 def compact(lists: Lists) -> Lists:
     """Return the lists without gaps between them."""
+    return lists if (lists.ends - lists.starts).sum() == len(lists.rows) else _copy(lists)
+
+
+def select(lists: Lists, members: NDArray[np.int64], k: int) -> Lists:
+    """Return the k best entries of each of the lists ``members``, without gaps between them; as in ``merge``, a score of -0 becomes 0."""
+    starts = lists.starts[members]
+    selected = _copy(lists._replace(starts=starts, ends=np.minimum(lists.ends[members], starts + k)))
+    return selected._replace(scores=selected.scores + np.float32(0))
+
+
+def _copy(lists: Lists) -> Lists:
+    """Return a copy of the lists without gaps between them; they may overlap."""
     sizes = lists.ends - lists.starts
     ends = np.cumsum(sizes)
-    if sizes.sum() == len(lists.rows):
-        return lists
     indices = np.arange(sizes.sum()) + np.repeat(lists.starts - (ends - sizes), sizes)
     return Lists(lists.rows[indices], lists.scores[indices], ends - sizes, ends)
 

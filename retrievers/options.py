@@ -109,8 +109,10 @@ class SearchOptions:
 
     def params(self) -> SearchParams:
         """Return the options that are search parameters of an index."""
-        from wikidx.indexer.base import SearchParams
+        from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
 
+        if self.nprobe is self.ef_search is self.refine is None:
+            return DEFAULT_PARAMS
         return SearchParams(nprobe=self.nprobe, ef_search=self.ef_search, refine=self.refine)
 
 

@@ -7,10 +7,12 @@ cross-encoder reads them.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from types import TracebackType
 from typing import Unpack
@@ -27,7 +29,7 @@ from wikidx.indexer.naming import canonical_name
 
 from . import kernels
 from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups, check_ids
-from .fusion import Fusion, concatenate, fuse, make_targets, merge, to_lists
+from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, count, run
@@ -142,18 +144,20 @@ class LocalSearcher(Searcher):
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return Rankings()
-        stages = Stages()
-        retrieved = self._retrieve(queries, options, stages)
+        stages, n_queries = Stages(), sum(len(set(group)) for group in groups)
+        is_final = n_queries == len(groups) and self._returns_rankings(options)
+        retrieved = self._retrieve(queries, options, stages, is_final=is_final)
         numbers = {query: number for number, query in enumerate(queries)}
         targets = make_targets([[numbers[query] for query in dict.fromkeys(group)] for group in groups])
         fused = self._fuse(retrieved, queries, options, stages)
-        best, passages = self._top(fused, targets, [group[0] for group in groups], options, stages)
-        provenance = self._collect_provenance(concatenate(list(retrieved.values())), targets, queries, best)
-        rows, scores = best.rows.tolist(), best.scores.tolist()
-        fields = zip([passages[row] for row in rows], rows, scores, provenance, strict=True)
-        hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)  # faster than ScoredPassage(...), a Python function
-        sizes = (best.ends - best.starts).tolist()
-        rankings = (Ranking(itertools.islice(hits, n), group) for n, group in zip(sizes, groups, strict=True))
+        with _paused_collection():
+            best, passages = self._top(fused, targets, [group[0] for group in groups], options, stages, is_final=is_final)
+            provenance: Iterable[tuple[Match, ...]]
+            if is_final:
+                provenance = _provenance_by_rank([group[0] for group in groups], next(iter(retrieved)), best)
+            else:
+                provenance = self._collect_provenance(concatenate(list(retrieved.values())), targets, queries, best)
+            rankings = _to_rankings(groups, best, passages, provenance)
         return Rankings(rankings, stages if options.explain else ())
 
     def _check_open(self) -> None:
@@ -183,9 +187,19 @@ class LocalSearcher(Searcher):
                 known_by = "; ".join(f"'{name}' has {', '.join(names) or 'none'}" for name, names in known.items())
                 raise InputError(f"{param} is no parameter of {' or '.join(map(repr, self._retrievers))}: {known_by}")
 
-    def _retrieve(self, queries: Sequence[str], options: SearchOptions, stages: Stages) -> dict[str, Lists]:
-        """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever."""
-        depth, params, n_rows = max(options.depth, options.k), options.params(), len(self._store)
+    def _returns_rankings(self, options: SearchOptions) -> bool:
+        """Return whether the k best rows that the retriever returns for a query are already the query's ranking."""
+        is_kept = options.merge in ("max", "sum") and options.dedup == "row" and options.rerank == "none"
+        return is_kept and self._pipeline is None and len(self._retrievers) == 1
+
+    def _retrieve(self, queries: Sequence[str], options: SearchOptions, stages: Stages, *, is_final: bool) -> dict[str, Lists]:
+        """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever.
+
+        Of an exact search whose lists are final, only the k best rows are needed.
+        """
+        is_exact = not any(retriever.parameters for retriever in self._retrievers.values())
+        depth = options.k if is_final and is_exact else max(options.depth, options.k)
+        params, n_rows = options.params(), len(self._store)
         depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
         def retrieve(name: str) -> Lists:
@@ -225,8 +239,8 @@ class LocalSearcher(Searcher):
         rows = np.unique(lists.rows)
         return dict(zip(rows.tolist(), self._store.get_many(rows), strict=True))
 
-    def _top(
-        self, fused: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions, stages: Stages
+    def _top(  # noqa: PLR0913
+        self, fused: Lists, targets: Targets, primary: Sequence[str], options: SearchOptions, stages: Stages, *, is_final: bool
     ) -> tuple[Lists, Mapping[int, Passage]]:
         """Return the k best rows of each group, and their passages by row."""
         k = options.k
@@ -234,7 +248,7 @@ class LocalSearcher(Searcher):
             k = max(k, options.rerank_depth or len(self._store))
         text_key = self._store.text_key if options.dedup == "text" else None
         with stages.measure(f"merge {options.merge}", count(fused)) as report:
-            best = merge(fused, targets, options.merge, k=k, text_key=text_key)
+            best = select(fused, targets.members, k) if is_final else merge(fused, targets, options.merge, k=k, text_key=text_key)
             report(count(best))
         n_candidates = count(best)
         if options.rerank == "primary":
@@ -262,3 +276,34 @@ class LocalSearcher(Searcher):
         fields = zip(*(column.tolist() for column in columns), strict=True)
         matches = list(map(tuple.__new__, itertools.repeat(Match), fields))
         return [tuple(matches[start:end]) for start, end in itertools.pairwise([0, *origins.ends.tolist()])]
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Pause the garbage collector: thousands of new tuples, none in a cycle, would start it again and again, for a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _provenance_by_rank(queries: Sequence[str], retriever: str, best: Lists) -> Iterator[tuple[Match]]:
+    """Yield the provenance of each passage, if each ranking is a list of the retriever for one query."""
+    sizes = (best.ends - best.starts).tolist()
+    each_query = itertools.chain.from_iterable(map(itertools.repeat, queries, sizes))
+    ranks = itertools.chain.from_iterable(range(1, size + 1) for size in sizes)
+    fields = zip(each_query, itertools.repeat(retriever), ranks, best.scores.tolist(), strict=False)
+    return zip(map(tuple.__new__, itertools.repeat(Match), fields), strict=True)
+
+
+def _to_rankings(
+    groups: Sequence[Sequence[str]], best: Lists, passages: Mapping[int, Passage], provenance: Iterable[tuple[Match, ...]]
+) -> list[Ranking]:
+    """Return the ranking of each group; tuples are made by ``tuple.__new__``, which is faster than the named tuples' own."""
+    rows, sizes = best.rows.tolist(), (best.ends - best.starts).tolist()
+    fields = zip(map(passages.__getitem__, rows), rows, best.scores.tolist(), provenance, strict=True)
+    hits = map(tuple.__new__, itertools.repeat(ScoredPassage), fields)
+    return [Ranking(itertools.islice(hits, size), group) for size, group in zip(sizes, groups, strict=True)]

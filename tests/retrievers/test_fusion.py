@@ -11,7 +11,7 @@ from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, p
 from wikidx.corpora.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
-from wikidx.retrievers.fusion import Fusion, fuse, make_targets, merge, to_lists
+from wikidx.retrievers.fusion import Fusion, fuse, make_targets, merge, select, to_lists
 from wikidx.retrievers.kernels import Lists
 
 RULES = ["max", "sum", "rrf", "interleave"]
@@ -43,6 +43,14 @@ def random_hits(rng: np.random.Generator, n_lists: int, depth: int, n_rows: int)
 def test_max_keeps_the_best_score() -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
     assert pairs(merge(lists, make_targets([[0, 1]]), "max")) == [[(7, 3.0), (2, 2.5), (9, 2.5)]]
+
+
+@given(line_lists, st.sampled_from(["max", "sum"]), st.integers(1, N_ROWS), st.data())
+def test_a_list_alone_is_already_merged(lines: list[Pairs], rule: str, k: int, data: st.DataObject) -> None:
+    lists = lists_of(*lines)
+    members = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1))  # a list may be chosen twice
+    merged = merge(lists, make_targets([[member] for member in members]), rule, k=k)
+    assert [column.tobytes() for column in select(lists, np.array(members), k)] == [column.tobytes() for column in merged]
 
 
 def test_sum_adds_the_scores() -> None:

@@ -83,6 +83,27 @@ def test_one_retriever_and_one_query_keep_their_scores(store: PassageStore) -> N
     assert [(hit.row, hit.score, hit.passage.id) for hit in ranking] == [(3, 10.0, "p3"), (1, 9.0, "p1"), (4, 8.0, "p4")]
 
 
+def test_queries_alone_have_the_rankings_that_merging_gives(store: PassageStore) -> None:
+    """A group of two queries makes the search merge, also the groups of one query beside it."""
+    retriever = FakeRetriever()
+    searcher, queries = LocalSearcher(store, {"one": retriever}), ["314", "", "20", "314", "5"]
+    alone = searcher.search(queries, SearchOptions(k=2))
+    merged = searcher.search_groups([*([query] for query in queries), ["1", "2"]], SearchOptions(k=2))[:-1]
+    assert alone == merged
+    assert [ranking.queries for ranking in alone] == [ranking.queries for ranking in merged]
+    assert [len(ranking) for ranking in alone] == [2, 0, 2, 2, 1]
+    assert retriever.depths == [2, len(TEXTS)]
+
+
+def test_an_approximate_search_keeps_its_depth(store: PassageStore) -> None:
+    class FakeApproximate(FakeRetriever):
+        parameters: Mapping[str, SearchParam] = {"nprobe": SearchParam(1, 2)}
+
+    retriever = FakeApproximate()
+    (ranking,) = LocalSearcher(store, {"one": retriever}).search(["314"], SearchOptions(k=2, depth=3))
+    assert (rows(ranking), retriever.depths) == ([3, 1], [3])
+
+
 def test_a_group_is_merged_by_its_best_scores(store: PassageStore) -> None:
     (ranking,) = LocalSearcher(store, {"one": FakeRetriever()}).search_groups([["01", "21"]])
     assert [(hit.row, hit.score) for hit in ranking] == [(0, 10.0), (2, 10.0), (1, 9.0)]
