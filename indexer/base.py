@@ -85,10 +85,17 @@ class SearchParam(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Torch's names of the devices that hold the vectors, and the reason for this choice, as a message of one line."""
+    """Devices of vectors, and of networks that are opened beside them.
+
+    Attributes:
+        devices: torch's names of the devices that hold the vectors.
+        reason: the reason for this choice, as a message of one line.
+        networks: name and device of each network that has been considered.
+    """
 
     devices: tuple[str, ...]
     reason: str
+    networks: tuple[tuple[str, str], ...] = ()
 
 
 ON_CPU = Placement(("cpu",), "exact search on the CPU")

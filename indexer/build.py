@@ -24,6 +24,7 @@ from .embedding.pipeline import Job
 from .encoders.spec import EncoderSpec, changed_settings, changed_weights, weight_checksums
 from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
+from .machine.placement import Demand
 from .naming import IndexName, encoder_spec, parse_index_name
 from .page_checks import build_checked
 from .vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
@@ -156,7 +157,13 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
 
 
 def open_vector_index(
-    corpus: str, name: str, store: PassageStore | IndexIdentity, *, device: str = "cpu", rows: range | None = None
+    corpus: str,
+    name: str,
+    store: PassageStore | IndexIdentity,
+    *,
+    device: str = "cpu",
+    rows: range | None = None,
+    networks: tuple[Demand, ...] = (),
 ) -> VectorIndex:
     """Open a built vector index.
 
@@ -167,6 +174,7 @@ def open_vector_index(
         device: search device; see ``devices.check_devices``.
         rows: search only these rows, with the row numbers and scores of the whole index; None: search all rows. The rows are copied into
             memory, except for exact search on a CPU.
+        networks: networks that will be opened beside the index, for which its GPUs are to have room.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
@@ -176,9 +184,9 @@ def open_vector_index(
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
     if not ref.name.kind:
-        return open_exact(ref.path, manifest, device=device, rows=rows)
+        return open_exact(ref.path, manifest, device=device, rows=rows, networks=networks)
     vectors = open_vectors(corpus, name, store)
-    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
+    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows, networks=networks)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
     return index
 

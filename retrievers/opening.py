@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.machine.devices import check_devices
+from wikidx.indexer.machine.devices import check_devices, may_use_gpus
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from .base import Reranker, Retriever
@@ -23,11 +22,13 @@ from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
-from .rerankers.opening import find_reranker
+from .rerankers.checkpoint import demand_name
+from .rerankers.opening import find_reranker, reranker_demand
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
     from wikidx.indexer.encoders.spec import Dtype
+    from wikidx.indexer.machine.placement import Demand
 
     from .searcher import LocalSearcher
 
@@ -72,7 +73,9 @@ class OpenCorpora:
         before_open: Callable[[str, str | None], None] = lambda corpus, index: None,
     ) -> None:
         self._device, self._cache_bytes, self._before_open = device, cache_bytes, before_open
-        self._opener = opener or partial(open_retriever, query_dtype=query_dtype)
+        self._opener, self._query_dtype = opener or self._open, query_dtype
+        self._unopened: Sequence[str] = ()  # rerankers, for which a GPU is to have room beside an index
+        self._places: dict[str, str] = {}  # devices of rerankers, by the names of their demands
         self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
@@ -94,21 +97,35 @@ class OpenCorpora:
         name.check()
         named = (*name.rerankers, *([reranker] if reranker else ()))
         with self._lock:
-            for unopened in set(named) - set(self.rerankers):
-                find_reranker(unopened)  # refused before an index is opened, which may take long
+            unopened = [reranker for reranker in dict.fromkeys(named) if reranker not in self.rerankers]
+            for reranker_name in unopened:
+                find_reranker(reranker_name)  # refused before an index is opened, which may take long
+            self._unopened = unopened
             store = self.store(corpus)
             retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
             rerankers = {each: self.reranker(each) for each in named}
             return LocalSearcher(store, retrievers, rerankers.get(reranker or ""), name.pipeline, rerankers)
 
     def reranker(self, name: str) -> Reranker:
-        """Return a reranker; raises as ``open_reranker`` does. "auto" is the device of the first open encoder, if any."""
+        """Return a reranker; raises as ``open_reranker`` does.
+
+        With "auto", it is where an index was placed with regard to it, else on the device of the first open encoder, if any.
+        """
         with self._lock:
             if name not in self.rerankers:
                 encoders = (getattr(retriever, "encoder", None) for retriever in self.retrievers.values())
                 devices = filter(None, (getattr(encoder, "device", None) for encoder in encoders))
-                self.rerankers[name] = find_reranker(name)(next(devices, "auto") if self._device == "auto" else self._device)
+                default = next(devices, "auto") if self._device == "auto" else self._device
+                self.rerankers[name] = find_reranker(name)(self._places.get(demand_name(name), default))
             return self.rerankers[name]
+
+    def _open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        has_vectors = bool(parse_index_name(name).encoder)
+        beside = tuple(filter(None, map(reranker_demand, self._unopened if has_vectors and may_use_gpus(device) else ())))
+        opened = open_retriever(corpus, name, store, device=device, query_dtype=self._query_dtype, beside=beside)
+        if isinstance(opened, DenseRetriever):
+            self._places = dict(opened.placement.networks) | self._places
+        return opened
 
     def retriever(self, corpus: str, name: str) -> Retriever:
         """Return the retriever of an index, or a remote one; raises as ``open_searcher`` does."""
@@ -179,16 +196,29 @@ def _require_indexes(corpus: str, names: Sequence[str]) -> None:
         raise ArtifactMissing(f"{error}; '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}") from None
 
 
-def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str = "cpu", query_dtype: Dtype | None = None) -> Retriever:
-    """Open the retriever of one index over a store; raises as ``open_searcher`` does."""
+def open_retriever(
+    corpus: str,
+    name: str,
+    store: PassageStore,
+    *,
+    device: str = "cpu",
+    query_dtype: Dtype | None = None,
+    beside: tuple[Demand, ...] = (),
+) -> Retriever:
+    """Open the retriever of one index over a store; raises as ``open_searcher`` does.
+
+    ``beside`` are networks that will be opened later, for which there is to be room beside a vector index and its encoder.
+    """
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
+    from wikidx.indexer.encoders.transformer import query_demand
 
     if not parse_index_name(name).encoder:
         return BM25Retriever(open_lexical_index(corpus, name, store))
-    index = open_vector_index(corpus, name, store, device=device)
+    encoding = query_demand(encoder_spec(parse_index_name(name).encoder), query_dtype) if may_use_gpus(device) else None
+    index = open_vector_index(corpus, name, store, device=device, networks=(*([encoding] if encoding else []), *beside))
     logger.log(logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG, "%s: %s", name, index.placement.reason)
-    gpu = index.placement.devices[0] if device == "auto" else "cpu"  # "auto" takes the first with room, which need not be the first one
-    encoder = open_query_encoder(corpus, name, device=device if gpu == "cpu" else gpu, dtype=query_dtype)
+    chosen = dict(index.placement.networks).get(encoding.name) if encoding else None
+    encoder = open_query_encoder(corpus, name, device=chosen or device, dtype=query_dtype)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 
 

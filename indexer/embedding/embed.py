@@ -16,7 +16,7 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_gpus
+from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import VectorFile
@@ -230,7 +230,9 @@ def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:
 def _devices(device: str) -> tuple[str, ...]:
     if device in ("cpu", "mps", "cuda"):  # torch chooses the GPU for "cuda"
         return (device,)
-    numbers = resolve_gpus(device, count_gpus()) if device in ("auto", "all") else gpu_numbers(device, 0)
+    if device == "auto":
+        return (resolve_device(device),) if count_gpus() else ("cpu",)
+    numbers = resolve_gpus(device, count_gpus()) if device == "all" else gpu_numbers(device, 0)
     return tuple(f"cuda:{number}" for number in numbers) or ("cpu",)
 
 

@@ -8,6 +8,6 @@ anywhere     any checkpoint -> its recipe      recipes       options of recipes,
 served       vectors that a server computes    pooling       vectors of tokens -> vector of the text
 tokenizing   texts -> token ids                batching      texts that are encoded together
 loading      checkpoint -> network, by transformers
-dense        layers after the network
+dense        layers after the network          network_size  weights, memory and operations by the configuration
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
 """

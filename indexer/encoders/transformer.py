@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors
+from wikidx.indexer.machine.placement import Demand
 
 from .batching import batches
 from .checkpoints import Checkpoint
-from .model import Model
+from .model import Model, default_dtype
+from .network_size import network_demand
 from .served import ServedEncoder
 from .spec import Dtype, EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
@@ -50,6 +53,8 @@ class TransformerEncoder:
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
+        if device == "auto":  # resolved once, for both networks
+            self.device = resolve_device(device, query_demand(spec, dtype))
         model = self._model("query")
         self.dim, self.device, self.dtype = model.dim, str(model.device), model.dtype
 
@@ -82,6 +87,20 @@ class TransformerEncoder:
         if checkpoint not in self._models:
             self._models[checkpoint] = Model(self.spec, side, self.device, self.dtype)
         return self._models[checkpoint]
+
+
+def query_demand(spec: EncoderSpec, dtype: Dtype | None = None) -> Demand | None:
+    """Return the memory on a GPU of an encoder of queries; None if its network is not on this machine.
+
+    Raises:
+        MissingExtraError, DownloadError, ArtifactCorrupt: see ``TransformerEncoder``.
+    """
+    if spec.is_served or spec.query_checkpoint is None:
+        return None
+    folder = spec.folder("query")
+    computed = dtype or default_dtype(folder, spec.name, on_gpu=True)
+    name, width = f"the encoder '{spec.name}'", spec.max_query_tokens
+    return network_demand(folder, name, n_tokens=_GPU_BATCH_TOKENS, width=width, dtype=computed)
 
 
 def open_encoder(spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = None) -> TransformerEncoder | ServedEncoder:

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters
 from wikidx.corpora.progress import Progress
+from wikidx.indexer.machine.placement import Demand
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 Source = TypeVar("Source")  # PassageStore or CorpusVectors
@@ -58,6 +59,7 @@ class OpenOptions:
         vectors: the source vectors of the index; None if they no longer exist.
         rows: search only these rows, copied into memory, with the row numbers and scores of the whole index; None: search all rows,
             memory-mapped.
+        networks: networks that will be opened beside the index, on a GPU or on its GPUs.
     """
 
     name: str
@@ -65,6 +67,7 @@ class OpenOptions:
     device: str = "cpu"
     vectors: CorpusVectors | None = None
     rows: range | None = None
+    networks: tuple[Demand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 memory   memory available to a process      workers   look-ahead and worker processes
 threads  number of threads, equal ranges    compiled  ``kernel``: compiled inner loops and their cache
-devices  device names and free memory       failures  messages to the user for device errors
+devices  device names and free memory       placement vectors and networks on GPUs, by the memory that they need
+failures  messages to the user for device errors
 endpoint requests to a model's HTTP endpoint, with retries
 timed_http  HTTP connections with a time limit on the whole answer
 """

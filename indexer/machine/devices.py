@@ -1,20 +1,29 @@
-"""Devices by name: availability, free memory, and placement of vectors."""
+"""Devices by name: availability, free memory, and the choice among them by ``placement``."""
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.base import Placement
 
 from .failures import first_line
+from .placement import Card, Demand, place
 
 _SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg")  # drivers of NVIDIA and WSL
+_ASKING_S = 120.0  # for another process to import torch and ask the GPUs; a sick GPU may hang
 _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
+
+logger = logging.getLogger(__name__)
 
 
 def check_devices(device: str) -> None:
@@ -84,8 +93,12 @@ def choose_kernels() -> None:
     torch.set_float32_matmul_precision("highest")
 
 
-def resolve_device(device: str) -> str:
-    """Return the name of an existing torch device, after ``choose_kernels``; "auto" is the first GPU, else the CPU.
+def resolve_device(device: str, demand: Demand | None = None) -> str:
+    """Return the name of an existing torch device, after ``choose_kernels``.
+
+    Args:
+        device: "auto" is the emptiest GPU that has room, else the CPU.
+        demand: memory of the network for the device; None: unknown.
 
     Raises:
         InputError: torch does not know the device, or the device does not exist.
@@ -95,12 +108,25 @@ def resolve_device(device: str) -> str:
     check_device(device)
     choose_kernels()
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return _choose_gpu(demand or Demand("a network", 0))
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError) as error:
         raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
     return device
+
+
+def _choose_gpu(demand: Demand) -> str:
+    """Return the emptiest GPU with room for a network, or the CPU."""
+    n_gpus = count_gpus()
+    if n_gpus == 1 and not demand.n_bytes:
+        return "cuda:0"
+    free = free_memory_of_gpus("auto", n_gpus)
+    allocation = place(None, [demand], [Card(number, n_bytes) for number, n_bytes in enumerate(free)])
+    if allocation is None and free:
+        room = f"{format_bytes(demand.n_bytes)} of a GPU, and {_format_sizes(free)} GB are free"
+        logger.warning("%s is on the CPU: it would take %s (--device names a GPU)", demand.name, room)
+    return "cpu" if allocation is None else f"cuda:{allocation.networks[0]}"
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
@@ -120,18 +146,61 @@ def free_memory(number: int, *, is_named: bool) -> int:
         raise IdxError(f"cuda:{number} does not report its free memory ({first_line(error)}): name another, or --device cpu") from error
 
 
+def free_memory_of_gpus(device: str, n_gpus: int) -> list[int]:
+    """Return the free memory of each GPU that ``device`` names, which must not fail, and 0 of the others; for "auto", of all.
+
+    A GPU that is asked has some hundred MB less until the process ends. Several are therefore asked by a process that ends at once.
+
+    Raises:
+        IdxError: a named GPU fails.
+    """
+    if device != "auto":
+        named = gpu_numbers(device, n_gpus)
+        return [free_memory(number, is_named=True) if number in named else 0 for number in range(n_gpus)]
+    return [free_memory(0, is_named=False)] if n_gpus == 1 else ask_all_gpus() if n_gpus else []
+
+
+def ask_all_gpus() -> list[int]:
+    """Return the free bytes of each GPU, asked by another process, so that this one uses none; none if that process fails."""
+    if "torch" in sys.modules and (cuda := sys.modules["torch"].cuda).is_initialized():
+        cuda.empty_cache()
+    command = [sys.executable, "-c", f"from {__name__} import print_free_memory as p; p()"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASKING_S, check=True)
+        return [int(n_bytes) for n_bytes in done.stdout.split()]
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        logger.warning("the GPUs' free memory cannot be read (%s)", first_line(error))
+        return []
+
+
+def print_free_memory() -> None:
+    """Print the free bytes of each GPU on one line; the main function of ``ask_all_gpus``."""
+    sys.stdout.write(" ".join(str(free_memory(number, is_named=False)) for number in range(count_gpus())))
+
+
 def count_gpus() -> int:
-    """Return the number of NVIDIA's GPUs that torch can use; 0 without torch. On those of others a product lacks that search needs."""
+    """Return the number of GPUs, of NVIDIA or AMD, that torch can use; 0 without torch."""
     try:
         import torch
     except ImportError:  # loading the model reports the error
         return 0
-    return torch.cuda.device_count() if torch.cuda.is_available() and torch.version.hip is None else 0  # the driver may be broken
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0  # the driver may be broken
+
+
+def count_search_gpus() -> int:
+    """Return the number of GPUs that can search: those of NVIDIA. On AMD's, torch lacks a product that search needs."""
+    n_gpus = count_gpus()
+    return n_gpus if n_gpus and sys.modules["torch"].version.hip is None else 0
 
 
 def has_gpu_driver() -> bool:
     """Return whether a driver of NVIDIA or WSL is there, without importing torch."""
     return any(Path(sign).exists() for sign in _SIGNS_OF_A_GPU)
+
+
+def may_use_gpus(device: str) -> bool:
+    """Return whether a search on the device may be on a GPU, without importing torch."""
+    return device not in ("cpu", "mps") and (device != "auto" or has_gpu_driver())
 
 
 class SearchLoad(NamedTuple):
@@ -145,6 +214,7 @@ class SearchLoad(NamedTuple):
         advice: alternatives if the vectors do not fit, for messages.
         library: the library that uses the GPUs, for messages.
         without_gpus: alternatives without a GPU, for messages.
+        networks: networks that will be opened beside the vectors.
     """
 
     searcher: str
@@ -154,19 +224,18 @@ class SearchLoad(NamedTuple):
     advice: tuple[str, ...] = ()
     library: str = "torch"
     without_gpus: str = "use cpu, or auto"
+    networks: tuple[Demand, ...] = ()
 
-    def fits(self, free: Sequence[int]) -> bool:
-        """Return whether the vectors fit on GPUs with the given free memory, divided equally."""
-        return bool(free) and min(free) >= math.ceil(self.n_bytes / len(free)) + self.work_bytes
+    @property
+    def vectors(self) -> Demand:
+        """Memory of the vectors."""
+        return Demand(self.description, self.work_bytes, self.n_bytes)
 
     def describe_memory(self, free: Sequence[int]) -> str:
         """Return a text with the memory needed on each GPU, and the given free memory."""
-        bytes_per_gpu = math.ceil(self.n_bytes / len(free))
-        total, parts = (
-            bytes_per_gpu + self.work_bytes,
-            f"{bytes_per_gpu / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each",
-        )
-        return f"{parts}, {total / 1e9:.1f} GB, where {_format_sizes(free)} GB are free"
+        parts = f"{math.ceil(self.n_bytes / len(free)) / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each"
+        beside = "".join(f", and beside them {network.name} with {format_bytes(network.n_bytes)}" for network in self.networks)
+        return f"{parts}, {self.vectors.on_each(len(free)) / 1e9:.1f} GB{beside}, where {_format_sizes(free)} GB are free"
 
 
 def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Placement:
@@ -174,45 +243,35 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
 
     Args:
         load: size of the load, and texts for messages.
-        device: "auto" (the fewest of these GPUs on which the load fits, else the CPU), "cpu", "mps" (means the CPU), "cuda", "cuda:1",
-            several GPUs as "cuda:0,1", or "all" GPUs.
+        device: "auto" (the fewest of these GPUs on which the load fits, the emptiest first, else the CPU), "cpu", "mps" (means the CPU),
+            "cuda", "cuda:1", several GPUs as "cuda:0,1", or "all" GPUs. With "auto", a network that does not fit is left to the CPU.
         free: free memory of each GPU.
 
     Raises:
         InputError: the device name is unknown, or the device does not exist or has too little free memory.
     """
     numbers = resolve_gpus(device, len(free), load.library, load.without_gpus)
-    reason = {"cpu": "the CPU, as requested", "mps": "the CPU, whose memory mps shares"}.get(device)
-    if device == "auto":
-        by_memory = sorted(range(len(free)), key=lambda number: -free[number])
-        choices = (by_memory[:n_gpus] for n_gpus in range(1, len(free) + 1))
-        numbers = tuple(sorted(next((choice for choice in choices if load.fits([free[number] for number in choice])), ())))
-        obstacle = f"GPUs would have to hold {load.describe_memory(free)}" if free else f"there is no GPU that {load.library} can use"
-        reason = None if numbers else f"the CPU, because {obstacle}"
-    if reason:
+    if reason := {"cpu": "the CPU, as requested", "mps": "the CPU, whose memory mps shares"}.get(device):
         return Placement(("cpu",), f"{load.searcher} on {reason}: {load.description}")
-    names, available = tuple(f"cuda:{number}" for number in numbers), [free[number] for number in numbers]
-    if load.fits(available):
-        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {_format_sizes(available)} GB free")
-    room = min(available) - load.work_bytes
-    remedies = (f"name {math.ceil(load.n_bytes / room)} such GPUs (--device cuda:0,1,…)",) if room > 0 else ()
+    cards = [Card(number, free[number]) for number in (range(len(free)) if device == "auto" else numbers)]
+    n_networks = range(len(load.networks), -1 if device == "auto" else len(load.networks) - 1, -1)
+    allocations = (place(load.vectors, load.networks[:n], cards, on_all=device != "auto") for n in n_networks)
+    if allocation := next(filter(None, allocations), None):
+        names = tuple(f"cuda:{number}" for number in allocation.vectors)
+        places = itertools.zip_longest(load.networks, (f"cuda:{number}" for number in allocation.networks), fillvalue="cpu")
+        room = _format_sizes([free[number] for number in allocation.vectors])
+        networks = tuple((network.name, place_) for network, place_ in places if isinstance(network, Demand))
+        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {room} GB free", networks)
+    if device == "auto":
+        obstacle = f"GPUs would have to hold {load.describe_memory(free)}" if free else f"there is no GPU that {load.library} can use"
+        return Placement(("cpu",), f"{load.searcher} on the CPU, because {obstacle}: {load.description}")
+    available = [card.free for card in cards]
+    room_left = min(available) - load.work_bytes - sum(network.n_bytes for network in load.networks)
+    remedies = (f"name {math.ceil(load.n_bytes / room_left)} such GPUs (--device cuda:0,1,…)",) if room_left > 0 else ()
     raise InputError(
-        f"{load.description} do not fit on {', '.join(names)}, which would have to hold {load.describe_memory(available)}: "
-        f"{', '.join([*remedies, *load.advice])}, or --device cpu"
+        f"{load.description} do not fit on {', '.join(f'cuda:{number}' for number in numbers)}, which would have to hold "
+        f"{load.describe_memory(available)}: {', '.join([*remedies, *load.advice])}, or --device cpu"
     )
-
-
-def free_memory_of_gpus(load: SearchLoad, device: str, n_gpus: int) -> list[int]:
-    """Return the free memory of each GPU that ``device`` names, which must not fail, and 0 of the others.
-
-    A GPU that is asked has some hundred MB less until the process ends. For "auto", GPUs are asked up to the first on which the load fits.
-    """
-    named, free = resolve_gpus(device, n_gpus, load.library, load.without_gpus), list[int]()
-    if device != "auto":
-        return [free_memory(number, is_named=True) if number in named else 0 for number in range(n_gpus)]
-    while len(free) < n_gpus and not load.fits(free[-1:]):
-        free.append(free_memory(len(free), is_named=False))
-    return free
 
 
 def _format_sizes(n_bytes: Sequence[int]) -> str:

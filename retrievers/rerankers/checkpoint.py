@@ -18,8 +18,10 @@ from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
+from wikidx.indexer.encoders.network_size import network_demand
 from wikidx.indexer.machine.devices import resolve_device
 from wikidx.indexer.machine.failures import device_errors
+from wikidx.indexer.machine.placement import Demand
 from wikidx.retrievers.cancellation import raise_if_cancelled
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Network:
         except ImportError as error:
             raise MissingExtraError(f"the reranker '{spec.name}'", "dense") from error
         self._spec, self.folder = spec, find_folder(spec.checkpoint, spec.name)
-        self.device = torch.device(resolve_device(device))
+        self.device = torch.device(resolve_device(device, demand(spec) if device == "auto" else None))
         self._on_cpu = self.device.type == "cpu"
         model = load_network(model_class, self.folder, spec.name, "float32" if self._on_cpu else "float16")
         with device_errors(str(self.device), f"the reranker '{spec.name}'", _ADVICE):
@@ -206,6 +208,19 @@ class Network:
         """Return the width of a batch in tokens, including padding."""
         aligned = min(-(-longest // _ALIGNED) * _ALIGNED, self.max_tokens or longest + _ALIGNED)
         return longest if self._on_cpu else max(longest, aligned)
+
+
+def demand(spec: RerankerSpec) -> Demand:
+    """Return the memory of a reranker on a GPU, with a batch of its longest inputs; raises as ``Network`` does."""
+    folder = find_folder(spec.checkpoint, spec.name)
+    positions = n_positions(read_json_object(folder / CONFIG, spec.name))
+    width = min(filter(None, (spec.max_tokens, positions)), default=_GPU_BATCH_TOKENS)
+    return network_demand(folder, demand_name(spec.name), n_tokens=_GPU_BATCH_TOKENS, width=width, dtype="float16")
+
+
+def demand_name(reranker: str) -> str:
+    """Return the name of a reranker's demand of memory."""
+    return f"the reranker '{reranker}'"
 
 
 def find_folder(checkpoint: Checkpoint, name: str) -> Path:

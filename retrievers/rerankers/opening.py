@@ -8,10 +8,11 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import load
 from wikidx.indexer.encoders.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.machine.devices import encoder_device
+from wikidx.indexer.machine.placement import Demand
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS
-from .checkpoint import MODULES, find_folder
+from .checkpoint import MODULES, RerankerSpec, demand, demand_name, find_folder
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
 
@@ -41,6 +42,17 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
         kind, location = _recognize(name), name
     open_kind: Callable[[str, str], Reranker] = load("kind of reranker", kind, KINDS)
     return lambda device: open_kind(location, encoder_device(device))
+
+
+def reranker_demand(name: str) -> Demand | None:
+    """Return the memory of a reranker on a GPU; None for a server's. Arguments and errors are those of ``find_reranker``."""
+    kind, _, location = name.partition(":")
+    if kind not in KINDS and "/" not in name:
+        spec: RerankerSpec = load("reranker", name, RERANKERS).args[0]
+        return demand(spec)._replace(name=demand_name(name))
+    if kind == "rerank":
+        return None
+    return demand(RerankerSpec(name=name, checkpoint=parse_checkpoint(location if kind in KINDS else name)))
 
 
 def _recognize(location: str) -> str:

@@ -20,9 +20,9 @@ from wikidx.corpora.validation import explain
 from wikidx.indexer.indexes.exact.placement import WORK_BYTES
 from wikidx.indexer.machine.devices import count_gpus, free_memory
 from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.placement import SMALLEST_SHARE, Card, Demand, largest_share
 from wikidx.runtimes.errors import LLMError
 
-_LARGEST_SHARE, _SMALLEST_SHARE = 0.92, 0.02  # the former is vLLM's default
 _LONGEST = 300  # characters of a message: vLLM lists all its architectures
 _NO_MEMORY = ("out of memory", "Free memory on device", "No available memory")
 
@@ -73,13 +73,13 @@ def _choose_share(name: str, options: Mapping[str, Any], later: Sequence[Mapping
         raise InputError(f"{name} is to run on {n_gpus} GPUs, but there are {count_gpus()}: set a smaller tensor_parallel_size")
     sizes_of = [(_total_memory(number), free_memory(number, is_named=True)) for number in range(n_gpus)]
     number, (total, free) = min(enumerate(sizes_of), key=lambda gpu: gpu[1][1] / gpu[1][0])  # the fullest: the share is that of each
-    promised = math.fsum(float(each.get("gpu_memory_utilization", 0)) for each in later) * total
+    promised = math.fsum(float(each.get("gpu_memory_utilization", 0)) for each in later)
     n_sharing = 1 + sum(not _has_share(each) for each in later)
-    share = math.floor(100 * min(_LARGEST_SHARE, (free - WORK_BYTES - promised) / total / n_sharing)) / 100
-    others = f", {promised / 1e9:.1f} GB for models with a share of their own" if promised else ""
+    share = largest_share(Card(number, free, total), Demand("searches", WORK_BYTES), promised, n_sharing)
+    others = f", {promised * total / 1e9:.1f} GB for models with a share of their own" if promised else ""
     others += f", and {n_sharing} models share the rest" if n_sharing > 1 else ""
     sizes = f"cuda:{number} has {total / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free; {WORK_BYTES / 1e9:.1f} GB are for searches"
-    if share < _SMALLEST_SHARE:
+    if share < SMALLEST_SHARE:
         raise LLMError(
             f"no memory is left for {name}: {sizes}{others}; keep the index on the CPU (--device cpu), or serve the model by 'vllm serve'"
         )

@@ -10,7 +10,9 @@ import torch
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
-from wikidx.indexer.machine.devices import SearchLoad, count_gpus, free_memory, free_memory_of_gpus, resolve_device
+from wikidx.indexer.machine import devices
+from wikidx.indexer.machine.devices import count_gpus, count_search_gpus, free_memory, free_memory_of_gpus, resolve_device
+from wikidx.indexer.machine.placement import Demand
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 
@@ -59,6 +61,8 @@ def test_devices_are_named_as_torch_names_them(
     device: str, n_gpus: int, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EMBED + ".count_gpus", lambda: n_gpus)
+    monkeypatch.setattr(devices, "count_gpus", lambda: n_gpus)
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [7] * n_gpus)
     assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
 
 
@@ -129,14 +133,47 @@ def test_only_named_gpus_are_asked_for_their_memory(monkeypatch: pytest.MonkeyPa
         return 7 * number, 80
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", ask)
-    load = SearchLoad("search", "12 bytes of vectors", 12, 1)
-    assert free_memory_of_gpus(load, "cuda:3,1", 8) == [0, 7, 0, 21, 0, 0, 0, 0]
+    assert free_memory_of_gpus("cuda:3,1", 8) == [0, 7, 0, 21, 0, 0, 0, 0]
     assert sorted(asked) == [1, 3]
     asked.clear()
-    assert free_memory_of_gpus(load, "auto", 8) == [0, 7, 14]  # which has room: those after it are not touched
-    assert asked == [0, 1, 2]
-    assert free_memory_of_gpus(load._replace(n_bytes=99), "auto", 3) == [0, 7, 14]
-    assert free_memory_of_gpus(load, "auto", 0) == []
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [5, 9, 7])
+    assert free_memory_of_gpus("auto", 3) == [5, 9, 7]  # another process asks, in which a context costs nothing for long
+    assert not asked
+    assert free_memory_of_gpus("auto", 1) == [0]
+    assert free_memory_of_gpus("auto", 0) == []
+
+
+def test_a_process_asks_all_gpus_and_says_if_it_cannot(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    assert devices.ask_all_gpus() == []  # this machine has none
+    assert not caplog.messages
+    monkeypatch.setattr("sys.executable", "/no/such/python")
+    assert devices.ask_all_gpus() == []
+    assert caplog.messages[0].startswith("the GPUs' free memory cannot be read (")
+
+
+def test_the_process_prints_what_each_gpu_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(devices, "count_gpus", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (10 - number, 80))
+    devices.print_free_memory()
+    assert capsys.readouterr().out == "10 9 8"
+
+
+@pytest.mark.parametrize("hip", [None, "6.4"])
+def test_auto_is_the_emptiest_gpu_with_room_on_cuda_and_rocm(
+    hip: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(devices, "count_gpus", lambda: 3)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [5_000, 9_000, 7_000])
+    assert resolve_device("auto") == "cuda:1"
+    assert resolve_device("auto", Demand("the encoder 'e'", 9_000)) == "cuda:1"
+    assert not caplog.messages
+    assert resolve_device("auto", Demand("the encoder 'e'", 9_001)) == "cpu"
+    assert caplog.messages[0].startswith(
+        "the encoder 'e' is on the CPU: it would take 9.0 kB of a GPU, and 0.0 and 0.0 and 0.0 GB are free"
+    )
+    monkeypatch.setattr(EMBED + ".count_gpus", lambda: 3)
+    assert resolve_resources(EmbedOptions(), CONTRIEVER).devices == ("cuda:1",)
 
 
 @pytest.mark.parametrize(("is_available", "hip", "expected"), [(True, None, 4), (False, None, 0), (True, "6.4", 0)])
@@ -145,7 +182,8 @@ def test_gpus_are_those_that_cuda_can_use(is_available: bool, hip: str | None, e
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: is_available)
     monkeypatch.setattr(torch.version, "hip", hip)
-    assert count_gpus() == expected
+    assert count_search_gpus() == expected
+    assert count_gpus() == (4 if is_available else 0)
 
 
 def test_memory_that_torch_keeps_unused_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,8 @@ def test_gpus_that_are_not_there_are_refused(device: str, n_gpus: int, message: 
 def test_a_faiss_without_gpus_says_so_when_one_is_named(tmp_path: Path) -> None:
     manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     opened = open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="auto"))
-    assert opened.placement == (("cpu",), "FAISS on the CPU, because there is no GPU that this FAISS can use: 63.0 kB of 'e-ivf'")
+    assert opened.placement.reason == "FAISS on the CPU, because there is no GPU that this FAISS can use: 63.0 kB of 'e-ivf'"
+    assert opened.placement.devices == ("cpu",)
     with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
         open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="cuda:0"))
 
@@ -80,7 +81,7 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(monkeypatch: pytest.Mo
     def placement_of(device: str, *free: int) -> tuple[int, ...]:
         monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: list(free))
         monkeypatch.setattr(faiss, "get_num_gpus", lambda: len(free))
-        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: len(free))
+        monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_search_gpus", lambda: len(free))
         options = OpenOptions(name="contriever-ivf", device=device)
         return _choose_gpus(options, 21_015_324 * (768 * 2 + 4))[0]
 
@@ -111,7 +112,7 @@ def test_memory_of_lists_is_that_of_the_pages_which_the_driver_gives() -> None:
 def test_an_inverted_file_is_placed_by_the_memory_of_its_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.list_bytes", lambda sizes, code_bytes: sum(sizes) * 1_000_000_000)
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 1)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_search_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.free_memory_of_gpus", lambda *_: [80_000_000_000])
     opened = open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device="auto"))
@@ -122,7 +123,7 @@ def test_an_inverted_file_is_placed_by_the_memory_of_its_lists(tmp_path: Path, m
 @pytest.mark.parametrize("device", ["cpu", "mps", "auto", "cuda:0"])
 def test_faiss_is_not_asked_for_gpus_where_none_can_be_meant(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken driver would end the process there."""
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_gpus", lambda: 0)
+    monkeypatch.setattr("wikidx.indexer.indexes.faiss.gpu.count_search_gpus", lambda: 0)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: pytest.fail("asked"))
     if device == "cuda:0":
         with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):

@@ -10,6 +10,7 @@ from tests.conftest import ROOT
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.indexer.base import Placement
 from wikidx.indexer.indexes.exact.placement import WORK_BYTES, VectorsSize, choose_placement
+from wikidx.indexer.machine import devices
 
 GB = 10**9
 WIKI16 = VectorsSize(21_015_324, 768, "float16")
@@ -66,7 +67,7 @@ def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
             WIKI32,
             "cuda",
             [24],
-            f"{TOLD32} do not fit on cuda:0, which would have to hold 64.6 GB of vectors and 3.2 GB to work in each, 67.8 GB, where 24.0 "
+            f"{TOLD32} do not fit on cuda:0, which would have to hold 64.6 GB of vectors and 3.2 GB to work in each, 67.7 GB, where 24.0 "
             "GB are free: name 4 such GPUs (--device cuda:0,1,…), build the vectors with --dtype float16 (32.3 GB), use an index of kind "
             "ivfpq, or --device cpu",
         ),
@@ -74,7 +75,7 @@ def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
             WIKI16,
             "cuda:0,1",
             [30, 2],
-            f"{TOLD16} do not fit on cuda:0, cuda:1, which would have to hold 16.1 GB of vectors and 3.2 GB to work in each, 19.4 GB, "
+            f"{TOLD16} do not fit on cuda:0, cuda:1, which would have to hold 16.1 GB of vectors and 3.2 GB to work in each, 19.3 GB, "
             "where 30.0 and 2.0 GB are free: use an index of kind ivfpq, or --device cpu",
         ),
         (WIKI16, "cuda:2", [99, 99], "--device cuda:2: torch sees 2 GPU(s), numbered from 0"),
@@ -115,6 +116,7 @@ def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("wikidx.indexer.machine.devices._SIGNS_OF_A_GPU", ("/",))
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [devices.free_memory(number, is_named=False) for number in range(2)])
     assert choose_placement(WIKI16, "auto").devices == ("cuda:0",)
     assert choose_placement(WIKI16, "cuda:0").devices == ("cuda:0",)
     with pytest.raises(IdxError, match=r"cuda:1 does not report its free memory \(CUDA error: uncorrectable ECC error\): name another"):

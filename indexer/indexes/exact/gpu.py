@@ -28,10 +28,11 @@ from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
+from .placement import MAX_KEYS, TILE_SCORES
 
 _MAX_QUERIES = 1_024
-_MAX_KEYS = 4 << 20  # limit on the keys of all queries of a batch
-_TILE_SCORES = 128 << 20
+_MAX_KEYS = MAX_KEYS
+_TILE_SCORES = TILE_SCORES
 _MAX_PRODUCT = (1 << 31) - 1  # elements of a matrix: cuBLAS has failed beyond (pytorch#17897)
 _FIRST_TILE_SCORES = 1 << 20  # scores of the first tile: without a threshold, all are examined individually
 _GROWTH = 8  # growth factor of tiles: most scores of a tile are below the threshold only if enough rows precede the tile

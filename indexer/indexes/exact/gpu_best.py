@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from .best_keys import LARGEST_ROW, NO_KEY
+from .placement import MOST_EXAMINED
 
 BLOCK = 128  # scores per block; they are examined individually only if their maximum exceeds the threshold
 
-_MOST_AT_ONCE = 4 << 20  # scores that are examined individually at a time
+_MOST_AT_ONCE = MOST_EXAMINED
 _LEAST_PENDING = 64  # mean number of pending keys per query before a merge
 _ALL_BUT_SIGN = 0x7FFFFFFF
 

@@ -23,6 +23,7 @@ from wikidx.indexer.base import (
     empty_hits,
     validate_queries,
 )
+from wikidx.indexer.machine.placement import Demand
 from wikidx.indexer.page_checks import ReadableArray
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 
@@ -81,7 +82,9 @@ def _engine(vectors: ReadableArray, missing: Rows, placement: Placement) -> CpuE
     return TorchEngine(load_shards(vectors, missing, placement.devices))
 
 
-def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
+def open_exact(
+    path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None, networks: tuple[Demand, ...] = ()
+) -> ExactIndex:
     """Open the vectors of a corpus for exact search: memory-mapped on a CPU, copied to GPUs.
 
     Args:
@@ -89,6 +92,7 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
         manifest: manifest of the vectors.
         device: see ``placement.choose_placement``.
         rows: search only these rows; None: all.
+        networks: networks that will be opened beside the vectors.
 
     Raises:
         ArtifactCorrupt: the vectors do not match their manifest.
@@ -98,7 +102,7 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
     """
     vectors = open_corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows
-    placement = choose_placement(VectorsSize(len(rows), vectors.dim, vectors.stored), device)
+    placement = choose_placement(VectorsSize(len(rows), vectors.dim, vectors.stored), device, networks=networks)
     low, high = np.searchsorted(vectors.missing, (rows.start, rows.stop))
     missing = vectors.missing[low:high] - rows.start
     return ExactIndex(vectors.array.row_range(rows), missing=missing, placement=placement, first_row=rows.start)

@@ -1,4 +1,4 @@
-"""Placement of vectors for exact search. It is decided before any vector is loaded."""
+"""Placement of vectors for exact search, and the memory of a search. It is decided before any vector is loaded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,33 @@ from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.base import Placement
 from wikidx.indexer.machine import devices
+from wikidx.indexer.machine.placement import CUDA_BYTES, Demand
 
-WORK_BYTES = 3 << 30  # memory on each GPU besides the vectors: scores, candidates, and workspace of the matrix product
+TILE_SCORES = 128 << 20  # scores of a tile, float32; one is computed while another is picked from
+MAX_KEYS = 4 << 20  # keys of all queries that are searched at a time
+MOST_EXAMINED = 4 << 20  # scores of a tile that are examined individually at a time
+_KEY_BYTES = 8
+
+
+def picking_bytes(n_keys: int, most_pending: int, tile_scores: int = TILE_SCORES, most_examined: int = MOST_EXAMINED) -> int:
+    """Return the largest memory that the search of a batch of queries takes besides the vectors: tiles, and a merge of candidates.
+
+    Args:
+        n_keys: keys of the best candidates so far, of all queries.
+        most_pending: keys of further candidates from which on these are merged.
+        tile_scores: scores of a tile.
+        most_examined: scores that are examined individually at a time; all of them may become candidates.
+    """
+    n_pending = most_pending + most_examined
+    n_merged = n_keys + n_pending
+    tiles = 2 * tile_scores * 4 + tile_scores // 128 * (4 + 1)
+    examined = most_examined * (4 + 1 + 3 * _KEY_BYTES)  # scores, whether each is above the threshold, its place in the tile, its row
+    # The query's number and the key of a candidate; both sorted, twice; their order, ranks, and two terms of these.
+    return tiles + examined + _KEY_BYTES * (2 * n_pending + 2 * n_keys + 7 * n_merged)
+
+
+WORK_BYTES = picking_bytes(MAX_KEYS, MAX_KEYS) + CUDA_BYTES
+"""Memory on each GPU besides the vectors, whatever the number of queries and results."""
 
 
 class VectorsSize(NamedTuple):
@@ -27,13 +52,16 @@ class VectorsSize(NamedTuple):
         return self.n_rows * self.dim * (2 if self.dtype == "float16" else 4)
 
 
-def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
+def choose_placement(
+    size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None, networks: tuple[Demand, ...] = ()
+) -> Placement:
     """Return the placement of vectors.
 
     Args:
         size: size of the vectors.
         device: see ``devices.choose_placement``.
         free_bytes: free memory of each GPU; None: ask torch.
+        networks: networks that will be opened beside the vectors.
 
     Raises:
         InputError: see ``devices.choose_placement``.
@@ -42,15 +70,18 @@ def choose_placement(size: VectorsSize, device: str, free_bytes: Sequence[int] |
     """
     description = f"{format_bytes(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
     smaller = (f"build the vectors with --dtype float16 ({size.n_bytes / 2e9:.1f} GB)",) if size.dtype == "float32" else ()
-    load = devices.SearchLoad("exact search", description, size.n_bytes, WORK_BYTES, (*smaller, "use an index of kind ivfpq"))
-    return devices.choose_placement(load, device, _free_bytes(load, device) if free_bytes is None else free_bytes)
+    advice = (*smaller, "use an index of kind ivfpq")
+    load = devices.SearchLoad("exact search", description, size.n_bytes, WORK_BYTES, advice, networks=networks)
+    return devices.choose_placement(load, device, _free_bytes(device) if free_bytes is None else free_bytes)
 
 
-def _free_bytes(load: devices.SearchLoad, device: str) -> list[int]:
+def _free_bytes(device: str) -> list[int]:
     """Return the free memory of the GPUs to choose from. With "auto", torch is imported only if a GPU driver is found."""
     devices.check_devices(device)
-    if device in ("cpu", "mps") or (device == "auto" and not devices.has_gpu_driver()):
+    if not devices.may_use_gpus(device):
         return []
     if device != "auto" and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("exact search on a GPU", "gpu")
-    return devices.free_memory_of_gpus(load, device, devices.count_gpus())
+    n_gpus = devices.count_search_gpus()
+    devices.resolve_gpus(device, n_gpus)
+    return devices.free_memory_of_gpus(device, n_gpus)

@@ -24,7 +24,7 @@ from wikidx.indexer.base import Hits, Placement, Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_gpus, free_memory_of_gpus, gpu_numbers
+from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_search_gpus, free_memory_of_gpus, resolve_gpus
 from wikidx.indexer.machine.failures import device_errors
 from wikidx.indexer.page_checks import CheckedFiles
 
@@ -157,10 +157,12 @@ _WITHOUT_GPUS = (
 def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
     n_gpus = _count_gpus(options.device)
-    load = SearchLoad("FAISS", f"{format_bytes(n_bytes)} of '{options.name}'", n_bytes, _WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS)
-    free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(load, options.device, n_gpus)
+    size = f"{format_bytes(n_bytes)} of '{options.name}'"
+    load = SearchLoad("FAISS", size, n_bytes, _WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS, options.networks)
+    resolve_gpus(options.device, n_gpus, load.library, load.without_gpus)
+    free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(options.device, n_gpus)
     placement = choose_placement(load, options.device, free)
-    return gpu_numbers(",".join(placement.devices).replace(",cuda:", ","), n_gpus), placement
+    return tuple(int(name.removeprefix("cuda:")) for name in placement.devices if name != "cpu"), placement
 
 
 def _count_gpus(device: str) -> int:
@@ -173,7 +175,7 @@ def _count_gpus(device: str) -> int:
     """
     if device not in ("auto", "cpu", "mps") and importlib.util.find_spec("torch") is None:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
-    n_gpus: int = load_faiss().get_num_gpus() if device not in ("cpu", "mps") and count_gpus() else 0
+    n_gpus: int = load_faiss().get_num_gpus() if device not in ("cpu", "mps") and count_search_gpus() else 0
     return n_gpus
 
 
