@@ -57,7 +57,7 @@ class Result(NamedTuple):
         published: the paper's figure; None: it gives none.
         ours: mean over the questions of one run with its interval, or over several runs with its deviation; None: no run.
         difference: ours minus the paper's figure, which counts as exact; None: one is missing, or ours is on the sample.
-        answered: the number of answered questions of those that the runs were to ask; "": no run.
+        answered: the number of answered questions of those that the runs were to ask, and of the seeds if some are missing; "": no run.
         is_comparable: whether both are on the same corpus and the same number of questions; None: one is missing.
         remark: the settings that differ, the paper's first, or the reason why there is no run or no value.
     """
@@ -125,7 +125,8 @@ class Outcome(NamedTuple):
             remark += f"; a run is left out: {error}" if error else ""
         else:
             remark = cell.missing or error or "not run"
-        reached = ", ".join(dict.fromkeys(map(answered, runs)))
+        reached, n_seeds = ", ".join(dict.fromkeys(map(answered, runs))), len(cell.row.seeds or self.experiment.seeds)
+        reached += f", {len(runs)} of {n_seeds} seeds" if 0 < len(runs) < n_seeds else ""
         return Result(cell.row.name, cell.dataset, metric, figure, ours, difference, reached, is_comparable, remark)
 
     def every_run(self) -> list[ScoredRun]:

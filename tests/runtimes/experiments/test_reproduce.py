@@ -197,8 +197,9 @@ def test_a_run_that_cannot_be_read_is_told_with_advice(
     assert rows(out)[CLOSED_BOOK]["ours"] is None
     assert advice in str(rows(out)[CLOSED_BOOK]["remark"])
     shutil.rmtree(folder)
-    idx(*line)
-    assert rows(out)[CLOSED_BOOK]["answered"] == "4 of 4"
+    shutil.rmtree(out / "retrieve-then-read" / "nq" / "seed-1")
+    idx(*line, "--row", "backbone closed-book")
+    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4, 1 of 2 seeds"]
 
 
 @pytest.mark.usefixtures("sample_home")
