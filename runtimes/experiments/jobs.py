@@ -138,13 +138,18 @@ def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, li
     """Return the runs of an experiment, in the order of the table.
 
     Raises:
-        InputError, UnknownNameError: questions cannot be found or read.
+        InputError, UnknownNameError: questions cannot be found or read; one line for all sets.
     """
     read = cache(lambda file, protocol: select(find_questions(file, with_passages=True), Selection(protocol)))
-    jobs = list[Job]()
+    jobs, errors = list[Job](), dict[str, None]()
     for cell, seed, folder in run_folders(experiment, out):
-        file, selection = locate(cell.questions.source, questions_from), Selection(cell.questions.protocol)
-        jobs.append(Job(cell, seed, folder, file, selection, read(file, cell.questions.protocol), limit))
+        try:
+            file, selection = locate(cell.questions.source, questions_from), Selection(cell.questions.protocol)
+            jobs.append(Job(cell, seed, folder, file, selection, read(file, cell.questions.protocol), limit))
+        except InputError as error:
+            errors[str(error)] = None
+    if errors:
+        raise InputError(f"{'; '.join(errors)}; --dataset leaves out the rows of other sets, and --sample needs no questions")
     return jobs
 
 
@@ -160,7 +165,7 @@ def locate(name: str, folder: Path | None) -> str:
     found = [file for file in folder.glob(f"{stem}*") if file.name.partition(".")[0] == stem]
     if len(found) != 1:
         number = "several files" if found else "no file"
-        raise InputError(f"{folder} has {number} {stem}.*: put the questions of '{name}' there, or leave its rows out with --dataset")
+        raise InputError(f"{folder} has {number} {stem}.*: put the questions of '{name}' there")
     return str(found[0])
 
 

@@ -261,7 +261,9 @@ def test_the_experiments_are_listed(idx: Command) -> None:
 
 def test_questions_that_are_not_in_the_folder_are_named(idx: Command, tmp_path: Path) -> None:
     message = idx("reproduce", "refeed/table1", "--questions-from", tmp_path, "--dry-run", status=2)
-    assert f"{tmp_path} has no file nq-test.*: put the questions of 'nq:test' there" in message
+    for name in ("nq", "triviaqa"):
+        assert f"{tmp_path} has no file {name}-test.*: put the questions of '{name}:test' there; " in message
+    assert message.endswith("; --dataset leaves out the rows of other sets, and --sample needs no questions")
 
 
 def test_a_file_is_found_by_the_name_of_its_set(tmp_path: Path) -> None:
