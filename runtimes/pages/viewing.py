@@ -103,10 +103,12 @@ class ViewedRun:
         """Return id -> text of the passages in a record and in its steps, as far as they are known."""
         if record is None:
             return {}
-        texts = self._texts.recorded(record.get("passages") or (), self._questions.get(record["id"]))
+        evidence = record.get("passages") or ()
+        texts = self._texts.recorded(evidence, self._questions.get(record["id"]))
         searches = [step for step in record.get("steps") or () if step.get("request") in ("retrieve", "look_up") and step.get("result")]
-        found = [hit["id"] for step in searches for hit in step["result"]]
-        return texts | self._texts.in_corpus(name for name in found if name not in texts)
+        shown = [hit["id"] for hits in (evidence, *(step["result"] for step in searches)) for hit in hits]
+        texts |= self._texts.in_corpus(name for name in shown if name not in texts)
+        return {name: texts[name] for name in shown if name in texts}
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
