@@ -216,9 +216,12 @@ def open_retriever(
         return BM25Retriever(open_lexical_index(corpus, name, store))
     encoding = query_demand(encoder_spec(parse_index_name(name).encoder), query_dtype) if may_use_gpus(device) else None
     index = open_vector_index(corpus, name, store, device=device, networks=(*([encoding] if encoding else []), *beside))
-    logger.log(logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG, "%s: %s", name, index.placement.reason)
+    level = logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG
+    logger.log(level, "%s: %s", name, index.placement.reason)
     chosen = dict(index.placement.networks).get(encoding.name) if encoding else None
     encoder = open_query_encoder(corpus, name, device=chosen or device, dtype=query_dtype)
+    if hasattr(encoder, "dtype"):
+        logger.log(level, "%s: queries are encoded in %s on %s", name, encoder.dtype, encoder.device)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 
 

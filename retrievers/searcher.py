@@ -89,6 +89,12 @@ class LocalSearcher(Searcher):
         for finalize in self._finalizers:
             finalize()
 
+    @property
+    def query_encoders(self) -> dict[str, dict[str, str]]:
+        """Precision and device in effect of each encoder of queries in this process, by retriever; those of a server are its own."""
+        encoders = {name: getattr(retriever, "encoder", None) for name, retriever in self._retrievers.items()}
+        return {name: {"dtype": encoder.dtype, "device": encoder.device} for name, encoder in encoders.items() if hasattr(encoder, "dtype")}
+
     def call_when_closed(self, release: Callable[[], object]) -> None:
         """Register a function to be called once, when the searcher is closed or deleted, or the process ends.
 

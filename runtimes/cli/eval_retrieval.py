@@ -120,10 +120,12 @@ def retrieval(
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
+    encoders = dict[str, dict[str, str]]()
     for name in retriever or ([] if run else ["bm25"]):
         searcher = open_searcher(corpus, name, device=device, query_dtype=query_dtype, reranker=reranker)
         scored += _search(searcher, name, options, task)
-    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed), query_dtype)
+        encoders |= getattr(searcher, "query_encoders", {})
+    evaluation = Evaluation(corpus, task.questions, scoring, scored + from_files, task.data_issues, Bootstrap(level, seed), encoders)
     finish(retrieval_report(evaluation), output, lambda: retrieval_json(evaluation), records=question_records(evaluation))
 
 

@@ -186,7 +186,6 @@ def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
         return {**_describe_server(target), "options": options}
     reranker = target.reranker and strip_credentials(target.reranker)
     names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": plan.device}
-    names |= {"query_dtype": plan.query_dtype} if plan.query_dtype else {}
     return {**names, "fingerprints": local_fingerprints(target.corpus, target.retriever), "options": options}
 
 

@@ -19,7 +19,7 @@ from .executor import execute
 from .identity import questions_digest, session
 from .opening import Plan, describe, open_services
 from .results import Cost, Prediction, prediction_to_json
-from .runs import RunLog, check_settings, open_run
+from .runs import RunLog, check_query_encoders, check_settings, open_run
 from .services import Services
 
 REPLIES = "replies.sqlite"
@@ -110,15 +110,18 @@ class ResumableRun(NamedTuple):
             progress: called with the numbers of finished and of all questions.
 
         Raises:
-            InputError: the folder holds a run with other settings.
+            InputError: the folder holds a run with other settings, or with queries in another precision.
             IdxError: a model or the search cannot be opened.
         """
         settings = self.settings()
-        check_settings(folder, settings)  # first, because opening the models may take long
+        sessions = check_settings(folder, settings)  # first, because opening the models may take long
         opening = open_services(self.plan, cache=cache or folder / REPLIES) if services is None else contextlib.nullcontext(services)
         with opening as opened:
             in_flight = self.options.in_flight or _suitable_in_flight(self.plan, opened)
             session_record = {**session(), "in_flight": in_flight, "questions": len(self.questions), "source": source}
+            if query_encoders := getattr(opened.searcher, "query_encoders", None):
+                check_query_encoders(folder, sessions, query_encoders)
+                session_record["query_encoders"] = query_encoders
             with open_run(folder, settings, session_record) as log:
                 return self._ask(settings, opened, log, in_flight, progress)
 

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -131,6 +131,27 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
     if differing := differences(recorded, json.loads(json.dumps(settings))):  # as JSON stores the settings
         raise InputError(f"{folder} holds a run with other settings: {'; '.join(differing)}: resume it with those, {_ADVICE}")
     return sessions
+
+
+def check_query_encoders(folder: Path, sessions: Sequence[Mapping[str, Any]], current: Mapping[str, Mapping[str, str]]) -> None:
+    """Check that queries are encoded in the precision of a run's earlier sessions. By default it depends on the device.
+
+    Args:
+        folder: the folder of the run.
+        sessions: its sessions; those that encoded queries have "query_encoders".
+        current: precision and device of each encoder of queries, by retriever.
+
+    Raises:
+        InputError: the precision is another one.
+    """
+    for name, encoder in current.items():
+        known = (session["query_encoders"].get(name, encoder) for session in sessions if "query_encoders" in session)
+        if other := next((before for before in known if before["dtype"] != encoder["dtype"]), None):
+            dtype, device = other["dtype"], other["device"]
+            raise InputError(
+                f"{folder} holds a run with queries for '{name}' in {dtype} (on {device}), and here they are in {encoder['dtype']} "
+                f"(on {encoder['device']}): resume it with --query-dtype {dtype}, or take another folder for --out"
+            )
 
 
 def differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:

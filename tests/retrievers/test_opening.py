@@ -125,7 +125,11 @@ def test_the_device_of_a_search_is_reported_where_it_decides_the_speed(
     with caplog.at_level(logging.INFO, logger="wikidx.retrievers.opening"):
         open_searcher("made", "minilm", device="cpu")
     said = [record.getMessage() for record in caplog.records if record.name == "wikidx.retrievers.opening"]
-    assert said == (["minilm: exact search on the CPU, as requested: 3.1 kB of float32 vectors (2 × 384)"] if is_large else [])
+    reports = [
+        "minilm: exact search on the CPU, as requested: 3.1 kB of float32 vectors (2 × 384)",
+        "minilm: queries are encoded in float32 on cpu",
+    ]
+    assert said == (reports if is_large else [])
 
 
 @pytest.mark.parametrize(
@@ -173,5 +177,7 @@ def test_a_reranker_is_opened_where_an_index_left_room_for_it(store: PassageStor
 
 def test_queries_are_encoded_in_the_precision_that_is_chosen(store: PassageStore) -> None:
     build_index("made", "minilm", store)
-    found = [OpenCorpora(query_dtype=dtype).retriever("made", "minilm").encoder.dtype for dtype in (None, "bfloat16")]  # type: ignore[attr-defined]
-    assert found == ["float32", "bfloat16"]
+    name = RetrieverName.parse("bm25+minilm", "made")
+    build_index("made", "bm25", store)
+    found = [OpenCorpora(query_dtype=dtype).searcher("made", name).query_encoders for dtype in (None, "bfloat16")]  # type: ignore[arg-type]
+    assert found == [{"minilm": {"dtype": dtype, "device": "cpu"}} for dtype in ("float32", "bfloat16")]

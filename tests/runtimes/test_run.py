@@ -59,7 +59,7 @@ def questions(folder: Path, *texts: str) -> Path:
 @pytest.mark.usefixtures("sample_home")
 def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tmp_path: Path) -> None:
     out, model = tmp_path / "out", script({"match": "", "text": "Mercury"})
-    asked = ("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--query-dtype", "bfloat16", "--out", out)
+    asked = ("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
     output = idx(*asked)
     assert output == f"{out}: 107 questions, 107 answered, 0 failed\n"
     records = dict(read_predictions(out))
@@ -81,7 +81,6 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     assert re.fullmatch("[0-9a-f]{64}", settings["models"]["answer"]["sha256"])
     assert (settings["search"]["corpus"], settings["search"]["retriever"]) == ("sample", "bm25")
     assert set(settings["search"]["fingerprints"]) == {"passages", "bm25"}
-    assert settings["search"]["query_dtype"] == "bfloat16"
     (session,) = run_record(out)["sessions"]
     assert session["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     assert session["command"][:3] == ["idx", "run", "rag"]

@@ -50,7 +50,7 @@ class Evaluation(NamedTuple):
         scored: the retrievers, at least one, all with the same metrics.
         data_issues: the data issues of questions, groups, qrels and runs.
         bootstrap: the parameters of intervals and paired tests.
-        query_dtype: the precision chosen for encoding queries; None: the default.
+        query_encoders: precision and device of each encoder of queries, by retriever.
     """
 
     corpus: str
@@ -59,7 +59,7 @@ class Evaluation(NamedTuple):
     scored: Sequence[ScoredRetriever]
     data_issues: Sequence[DataIssue]
     bootstrap: Bootstrap
-    query_dtype: str | None = None
+    query_encoders: Mapping[str, Mapping[str, str]]
 
     def mean(self, result: ScoredRetriever, name: str) -> Interval:
         """Return the mean of a retriever's metric."""
@@ -86,6 +86,7 @@ def retrieval_report(evaluation: Evaluation) -> Report:
     compared = differences(evaluation)
     speeds = [(result.retriever, result.queries, *result.speed) for result in evaluation.scored if result.speed]
     facts = [("corpus", evaluation.corpus), ("questions", f"{len(evaluation.questions):,}"), ("in brackets", evaluation.bootstrap.note())]
+    facts += [("queries encoded", f"{name} in {one['dtype']} on {one['device']}") for name, one in evaluation.query_encoders.items()]
     columns = (Column("retriever"), Column("queries"), Column("questions/s"), Column("CPU s/question", brief))
     sections = [
         Section("Figures", rendered, _plots(evaluation)),
@@ -128,7 +129,7 @@ def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
         "questions": len(evaluation.questions),
         **evaluation.scoring._asdict(),
         "interval": evaluation.bootstrap.to_json(),
-        **({"query_dtype": evaluation.query_dtype} if evaluation.query_dtype else {}),
+        "query_encoders": evaluation.query_encoders,
         "retrievers": [
             {
                 "retriever": result.retriever,
