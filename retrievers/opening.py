@@ -220,7 +220,7 @@ def open_retriever(
     logger.log(level, "%s: %s", name, index.placement.reason)
     chosen = dict(index.placement.networks).get(encoding.name) if encoding else None
     encoder = open_query_encoder(corpus, name, device=chosen or device, dtype=query_dtype)
-    if hasattr(encoder, "dtype"):
+    if hasattr(encoder, "dtype") and hasattr(encoder, "device"):
         logger.log(level, "%s: queries are encoded in %s on %s", name, encoder.dtype, encoder.device)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class LocalSearcher(Searcher):
     @property
     def query_encoders(self) -> dict[str, dict[str, str]]:
         """Precision and device in effect of each encoder of queries in this process, by retriever; those of a server are its own."""
-        encoders = {name: getattr(retriever, "encoder", None) for name, retriever in self._retrievers.items()}
+        encoders: dict[str, Any] = {name: getattr(retriever, "encoder", None) for name, retriever in self._retrievers.items()}
         return {name: {"dtype": encoder.dtype, "device": encoder.device} for name, encoder in encoders.items() if hasattr(encoder, "dtype")}
 
     def call_when_closed(self, release: Callable[[], object]) -> None:

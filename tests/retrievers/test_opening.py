@@ -179,5 +179,5 @@ def test_queries_are_encoded_in_the_precision_that_is_chosen(store: PassageStore
     build_index("made", "minilm", store)
     name = RetrieverName.parse("bm25+minilm", "made")
     build_index("made", "bm25", store)
-    found = [OpenCorpora(query_dtype=dtype).searcher("made", name).query_encoders for dtype in (None, "bfloat16")]  # type: ignore[arg-type]
+    found = [OpenCorpora(query_dtype=dtype).searcher("made", name).query_encoders for dtype in (None, "bfloat16")]
     assert found == [{"minilm": {"dtype": dtype, "device": "cpu"}} for dtype in ("float32", "bfloat16")]
