@@ -181,7 +181,7 @@ def describe_obstacles(published: PublishedFigure, run: ScoredRun) -> str:
 
 def describe_differences(published: PublishedFigure, run: ScoredRun, metric: str) -> str:
     """Return the settings in which a paper's experiment and a run differ, as ``OwnResult.differences``."""
-    facts, n = run.facts, f"{len(run.questions):,} questions"
+    facts, n = run.facts, f"{len(run.questions):,} question{'s' if len(run.questions) != 1 else ''}"
     pairs = [
         ("LLM", published.model, facts.model),
         ("questions", published.questions, n),
@@ -193,5 +193,5 @@ def describe_differences(published: PublishedFigure, run: ScoredRun, metric: str
     models = (model_of(metadata) for metadata in run.row_metrics.values() if metric in metadata["values"])
     pairs += [(label, _PAPERS_MODELS[label], name) for label, name in filter(None, models)]
     return "; ".join(
-        f"{label}: {theirs or 'none'} / {ours or 'unknown'}" for label, theirs, ours in pairs if (theirs or ours) and theirs != ours
+        f"{label}: {theirs or 'none'} / {ours or 'unknown'}" for label, theirs, ours in pairs if theirs.lower() != ours.lower()
     )

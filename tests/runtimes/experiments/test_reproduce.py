@@ -92,6 +92,7 @@ def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_
     assert "LLM: text-davinci-003 / scripted:" in rag["remark"]
     assert "questions: 3,610 test questions / 4 questions" in rag["remark"]
     assert "corpus: Wikipedia / sample" in rag["remark"]
+    assert "retriever: " not in rag["remark"]  # BM25 in both
     assert "passages in sample: 784; questions of nq-small.jsonl; prompts: the paper's / ours" in rag["remark"]
     assert (genread["ours"], genread["difference"], genread["remark"]) == (None, None, "left out")
     page = (out / "report.html").read_text()
