@@ -16,7 +16,7 @@ from wikidx.corpora.errors import IdxError, InputError
 from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles, metric_names
 from wikidx.runtimes.evaluation.published import LATENCY, PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
-from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables, seeds_json
+from wikidx.runtimes.evaluation.reports.comparison_report import seeds_json
 from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import answered, breakdown_tables, cost_tables, issue_tables, problem_tables
 from wikidx.runtimes.evaluation.reports.search_tables import NO_TEXTS, search_plots, search_tables
@@ -54,35 +54,33 @@ class Result(NamedTuple):
 
     Attributes:
         row, dataset, metric: row, question set, and our metric; "": the paper's metric has no counterpart.
-        published: the paper's figure; None: it gives none.
+        paper: the paper's figure; None: it gives none.
         ours: mean over the questions of one run with its interval, or over several runs with its deviation; None: no run.
         difference: ours minus the paper's figure, which counts as exact; None: one is missing, or ours is on the sample.
         answered: the number of answered questions of those that the runs were to ask, and of the seeds if some are missing; "": no run.
-        is_comparable: whether both are on the same corpus and the same number of questions; None: one is missing.
+        comparable: whether both are on the same corpus and the same number of questions; None: one is missing.
         remark: the settings that differ, the paper's first, or the reason why there is no run or no value.
     """
 
     row: str
     dataset: str
     metric: str
-    published: PublishedFigure | None
+    paper: PublishedFigure | None
     ours: Interval | Spread | None
     difference: Interval | Spread | None
     answered: str
-    is_comparable: bool | None
+    comparable: bool | None
     remark: str
 
     @property
     def is_share(self) -> bool:
         """True if the figures are shares, False if they are a cost per question."""
-        return self.metric not in COSTS and (self.published is None or self.published.metric != LATENCY)
+        return self.metric not in COSTS and (self.paper is None or self.paper.metric != LATENCY)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        published = self.published and self.published._asdict()
-        numbers = {"ours": cell_json(self.ours), "difference": cell_json(self.difference), "answered": self.answered}
-        names = {"row": self.row, "dataset": self.dataset, "metric": self.metric, "paper": published}
-        return {**names, **numbers, "comparable": self.is_comparable, "remark": self.remark}
+        values = {"ours": cell_json(self.ours), "difference": cell_json(self.difference)}
+        return {**self._asdict(), "paper": self.paper and self.paper._asdict(), **values}
 
 
 class Outcome(NamedTuple):
@@ -154,7 +152,6 @@ def outcome_report(outcome: Outcome) -> Report:
     sections = [Section("The paper's figures and ours" if experiment.paper else "Figures", tables, plots)]
     if runs:
         sections += [
-            Section("Several seeds", seed_tables(runs)),
             Section("What went wrong", problem_tables(runs, bootstrap)),
             Section("By group of questions", breakdown_tables(runs, bootstrap)),
             Section("Searches", search_tables(runs, bootstrap), search_plots(runs, bootstrap)),
@@ -212,7 +209,7 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_shar
     ]
     notes = [f"ours: {outcome.bootstrap.note()}; over several seeds: mean ± standard deviation of the runs' means"]
     questions = outcome.experiment.questions[dataset]
-    if any(result.published for result in results):
+    if any(result.paper for result in results):
         beside = f"ours: on the sample's questions and passages; the paper's: on {questions.figures or dataset}: not comparable"
         if questions.source != SAMPLE:
             beside = "difference: ours minus the paper's figure, which counts as exact; comparable: the same corpus and number of questions"
@@ -285,6 +282,6 @@ def _bars(results: Sequence[Result], title: str) -> Figure:
             panel[result.row] = Interval(mean, mean - deviation, mean + deviation, n)
         elif result.ours is not None:
             panel[result.row] = result.ours
-        if result.published is not None and result.is_comparable:
-            marks.append(Mark(result.row, result.published.paper, result.published.value))
+        if result.paper is not None and result.comparable:
+            marks.append(Mark(result.row, result.paper.paper, result.paper.value))
     return bars(title, panel, marks)
