@@ -6,6 +6,7 @@ embedding/ passages -> vectors, on one device, several or a cluster   vectors/  
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
 planning   estimate and steps of a complete build                     estimate   disk, memory and time of each step
+card_plan  plan of a corpus on GPUs of given types, from data sheets
 page_checks  checksums of pages, verified before first use
 recall     recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
 """

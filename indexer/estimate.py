@@ -84,14 +84,23 @@ def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOp
     if spec.is_served:
         return scale_measurement(spec, resources, None, corpus.n_passages, 0, 0)
     passages = corpus.sample or list(islice(sample.passages(), _TIMED_PASSAGES))
-    lengths = _full_lengths(spec, passages)
+    n_tokens, n_truncated = count_tokens(corpus, spec)
     measurement = kept_measurement(spec, resources)
     if measurement is None and corpus.n_passages >= _TIMED_CORPUS_PASSAGES:
         measurement = _measure(spec, resources, passages[:_TIMED_PASSAGES])
-    tokens_per_byte = np.minimum(lengths, spec.max_passage_tokens).sum() / (len(passages) * mean_bytes(passages))
-    n_tokens = corpus.n_passages * corpus.passage_bytes * tokens_per_byte
-    n_truncated = round((lengths > spec.max_passage_tokens).mean() * corpus.n_passages) if corpus.sample else 0
     return scale_measurement(spec, resources, measurement, corpus.n_passages, n_tokens, n_truncated)
+
+
+def count_tokens(corpus: CorpusEstimate, spec: EncoderSpec, tokenizer: EncoderSpec | None = None) -> tuple[float, int]:
+    """Return the tokens that an encoder reads of a corpus, by a sample, and the number of passages that are longer than it reads.
+
+    ``tokenizer`` is an encoder whose tokenizer is used instead of its own.
+    """
+    passages = corpus.sample or list(islice(sample.passages(), _TIMED_PASSAGES))
+    lengths = _full_lengths(tokenizer or spec, passages)
+    tokens_per_byte = np.minimum(lengths, spec.max_passage_tokens).sum() / (len(passages) * mean_bytes(passages))
+    n_truncated = round((lengths > spec.max_passage_tokens).mean() * corpus.n_passages) if corpus.sample else 0
+    return corpus.n_passages * corpus.passage_bytes * tokens_per_byte, n_truncated
 
 
 def _full_lengths(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 
-_LARGE = 0.5e9  # number of weights from which a GPU computes with 16 bits by default
+LARGE = 0.5e9  # number of weights from which a GPU computes with 16 bits by default
 _ALIGNED = 8  # alignment of the mask's rows, in elements
 # oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch. Its default of up to 1,024
 # primitives fills a server's memory over hours. Encoding is as fast with this small cache.
@@ -177,7 +177,7 @@ def default_dtype(folder: Path, name: str, *, on_gpu: bool) -> Dtype:
     """Return the precision in which a checkpoint encodes queries by default, by the size of its files."""
     config = read_json_object(folder / CONFIG, name)
     weight_bytes = 2 if str(config.get("dtype") or config.get("torch_dtype")).endswith("float16") else 4
-    return "bfloat16" if on_gpu and weights_bytes(folder, name) / weight_bytes > _LARGE else "float32"
+    return "bfloat16" if on_gpu and weights_bytes(folder, name) / weight_bytes > LARGE else "float32"
 
 
 def _check_checksum(spec: EncoderSpec, folder: Path) -> None:

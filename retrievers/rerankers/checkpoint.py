@@ -34,7 +34,7 @@ MODULES = "modules.json"
 
 _WINDOW = 4096  # pairs that are tokenised and sorted by length together; the number bounds the memory
 _CPU_BATCH_TOKENS = 1_024  # including padding; small enough for the CPU's caches
-_GPU_BATCH_TOKENS = 32_768
+GPU_BATCH_TOKENS = 32_768
 _ALIGNED = 8  # multiple of a batch's width on a GPU: attention has fewer shapes, and aligned rows of its mask
 _ADVICE = "end what else uses it, or name another one with --device"
 _OPTIONAL = (ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, MODULES)  # files that only some repositories have
@@ -155,7 +155,7 @@ class Network:
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
         """
-        for batch in batches(lengths, 1 if singly else _CPU_BATCH_TOKENS if self._on_cpu else _GPU_BATCH_TOKENS):
+        for batch in batches(lengths, 1 if singly else _CPU_BATCH_TOKENS if self._on_cpu else GPU_BATCH_TOKENS):
             raise_if_cancelled()
             yield batch
 
@@ -214,8 +214,8 @@ def demand(spec: RerankerSpec) -> Demand:
     """Return the memory of a reranker on a GPU, with a batch of its longest inputs; raises as ``Network`` does."""
     folder = find_folder(spec.checkpoint, spec.name)
     positions = n_positions(read_json_object(folder / CONFIG, spec.name))
-    width = min(filter(None, (spec.max_tokens, positions)), default=_GPU_BATCH_TOKENS)
-    return network_demand(folder, demand_name(spec.name), n_tokens=_GPU_BATCH_TOKENS, width=width, dtype="float16")
+    width = min(filter(None, (spec.max_tokens, positions)), default=GPU_BATCH_TOKENS)
+    return network_demand(folder, demand_name(spec.name), n_tokens=GPU_BATCH_TOKENS, width=width, dtype="float16")
 
 
 def demand_name(reranker: str) -> str:

@@ -2,7 +2,7 @@
 
 commands                                  the table of commands, and the entry point ``main``
 
-listing  build  check  remove  import_    commands on corpora and indexes
+listing  build  plan  check  remove  import_    commands on corpora and indexes
 search  serve  tune  mcp                  commands that search
 doctor                                    command on the installation and the machine
 questions  ask  run  reproduce  train_data commands on sets of questions, and commands that run methods

@@ -99,7 +99,7 @@ def build(
         raise InputError("--ray is for embedding passages: add --encoder, without --vectors published")
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
     origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
-    indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *_indexes(encoder or [], index or [], recipe, force=force)]
+    indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *index_names(encoder or [], index or [], recipe, force=force)]
     # With named indexes, --force rebuilds the indexes; it replaces the store only if the store differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
@@ -120,7 +120,7 @@ def _connected(address: str) -> Iterator[None]:
         yield
 
 
-def _indexes(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
+def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
     """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
     from wikidx.corpora.errors import InputError
     from wikidx.corpora.registry import unknown_name_error

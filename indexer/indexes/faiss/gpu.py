@@ -31,7 +31,7 @@ from wikidx.indexer.page_checks import CheckedFiles
 from . import cpu as faiss_cpu
 from .library import INDEX_FILE, load_faiss, reason
 
-_WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
+WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
 _LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
 _LIST_MULTIPLE = 32
 _GPU_PAGE_BYTES = 2 << 20  # the driver's, for all that is larger than half of one
@@ -158,7 +158,7 @@ def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...],
     """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
     n_gpus = _count_gpus(options.device)
     size = f"{format_bytes(n_bytes)} of '{options.name}'"
-    load = SearchLoad("FAISS", size, n_bytes, _WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS, options.networks)
+    load = SearchLoad("FAISS", size, n_bytes, WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS, options.networks)
     resolve_gpus(options.device, n_gpus, load.library, load.without_gpus)
     free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(options.device, n_gpus)
     placement = choose_placement(load, options.device, free)
