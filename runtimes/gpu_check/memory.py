@@ -18,7 +18,7 @@ from .models import cross_encoder_in, made_pairs
 from .networks import encoder_in, save_bert
 from .task import Task
 
-_LEFT_BYTES = 32 << 20
+_TAKEN_BYTES = (1 << 30, 32 << 20)  # on a GPU at a time, as long as they can be had
 
 Compute = Callable[[], NDArray[np.float32]]
 
@@ -45,7 +45,7 @@ def _check(task: Task, case: str, compute: Compute) -> None:
     """Compute without memory, and then with it. The errors are 0 or 1."""
     case = case if task.on_gpu else f"{case}, refusal injected"
     message = None
-    with _take_memory(task.device) if task.on_gpu else _inject_refusals():
+    with take_memory(task.device) if task.on_gpu else _inject_refusals():
         try:
             compute()
         except IdxError as error:
@@ -59,16 +59,20 @@ def _check(task: Task, case: str, compute: Compute) -> None:
 
 
 @contextlib.contextmanager
-def _take_memory(device: str) -> Iterator[None]:
+def take_memory(device: str) -> Iterator[None]:
     """Leave almost no memory on a GPU."""
     import torch
 
     torch.cuda.empty_cache()
-    taken = torch.empty(max(0, torch.cuda.mem_get_info(device)[0] - _LEFT_BYTES), dtype=torch.uint8, device=device)
+    taken = list[torch.Tensor]()
+    for n_bytes in _TAKEN_BYTES:
+        with contextlib.suppress(torch.OutOfMemoryError):  # not all that is free can be had
+            while torch.cuda.mem_get_info(device)[0] >= n_bytes:
+                taken.append(torch.empty(n_bytes, dtype=torch.uint8, device=device))
     try:
         yield
     finally:
-        del taken
+        taken.clear()
         torch.cuda.empty_cache()
 
 

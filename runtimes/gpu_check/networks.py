@@ -15,7 +15,7 @@ from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
-_SPREAD = 0.05  # of weights: with BERT's 0.02, vectors of different texts differ too little to show a wrong mask
+_SPREAD = 0.05  # of weights, of wide networks less: with BERT's 0.02, vectors of different texts differ too little to show a wrong mask
 _SEED = 7
 
 
@@ -28,7 +28,7 @@ def save_bert(folder: Path, *, hidden: int, layers: int, heads: int, n_labels: i
     config = transformers.BertConfig(
         vocab_size=len(words()[1]), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * hidden
     )
-    config.initializer_range = _SPREAD
+    config.initializer_range = min(_SPREAD, 0.8 * hidden**-0.5)
     if n_labels:
         config.num_labels = n_labels
     torch.manual_seed(_SEED)
@@ -78,7 +78,7 @@ def save_llama(folder: Path, *, hidden: int, layers: int, heads: int, kv_heads: 
         bos_token_id=0,
         eos_token_id=1,
     )
-    config.initializer_range = 4 * _SPREAD  # so that the most likely token stands out
+    config.initializer_range = _SPREAD
     torch.manual_seed(_SEED)
     with silent_transformers():
         transformers.LlamaForCausalLM(config).save_pretrained(folder)

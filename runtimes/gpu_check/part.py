@@ -1,6 +1,6 @@
-"""Process of one part: ``python -m wikidx.runtimes.gpu_check.part FUNCTION DEVICE SECONDS RECORDS SIZES``.
+"""Process of one part: ``python -m wikidx.runtimes.gpu_check.part FUNCTION DEVICE SECONDS FOLDER SIZES``.
 
-Records are appended to the file RECORDS, a line of JSON each. SIZES are the function's keyword arguments as JSON.
+Records are appended to the file ``records`` in FOLDER, a line of JSON each. SIZES are the function's keyword arguments as JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import os
 import pkgutil
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from .task import Record, SkippedPart, Task
 
+RECORDS = "records"  # file in the part's folder
 _POLL_S = 1.0
 
 
@@ -26,12 +26,12 @@ def write_line(file: IO[str], record: Record) -> None:
     file.flush()
 
 
-def main(function: str, device: str, seconds: str, records: str, sizes: str) -> None:
+def main(function: str, device: str, seconds: str, folder: str, sizes: str) -> None:
     """Run a part; its exceptions become a traceback and status 1."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     arguments: dict[str, Any] = json.loads(sizes)
-    with tempfile.TemporaryDirectory() as folder, Path(records).open("a") as file:
-        os.environ["IDX_HOME"] = str(Path(folder) / "home")
+    os.environ["IDX_HOME"] = str(Path(folder) / "home")
+    with (Path(folder) / RECORDS).open("a") as file:
         task = Task(device, Path(folder), float(seconds), lambda record: write_line(file, record))
         try:
             pkgutil.resolve_name(function)(task, **arguments)

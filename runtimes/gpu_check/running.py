@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from .part import RECORDS
 from .task import Record
 
 Status = Literal["passed", "failed", "skipped", "out of time", "interrupted", "not run"]
@@ -99,10 +100,10 @@ def run_part(part: Part, device: str, seconds_left: float) -> Outcome:
     if limit < _LEAST_S:
         return Outcome(part, "not run", reason="no time left")
     sizes = part.on_gpu if device.startswith("cuda") else part.on_cpu
-    with tempfile.TemporaryDirectory() as folder:
-        records, output = Path(folder, "records"), Path(folder, "output")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a process that was killed may still write
+        records, output = Path(folder, RECORDS), Path(folder, "output")
         records.touch()
-        arguments = [part.function, device, str(_MARGIN * limit), str(records), json.dumps(sizes)]
+        arguments = [part.function, device, str(_MARGIN * limit), folder, json.dumps(sizes)]
         started = time.monotonic()
         with output.open("wb") as stream:
             process = subprocess.Popen(
@@ -173,8 +174,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def count(outcomes: Sequence[Outcome], status: Status) -> int:
-    """Return the number of outcomes with a status."""
-    return sum(outcome.status == status for outcome in outcomes)

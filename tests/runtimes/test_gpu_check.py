@@ -22,6 +22,7 @@ from wikidx.indexer.encoders.model import Batch, Model  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_gpu  # noqa: E402
 from wikidx.runtimes import gpu_check  # noqa: E402
 from wikidx.runtimes.gpu_check import PARTS, Outcome, check_gpu  # noqa: E402
+from wikidx.runtimes.gpu_check.memory import take_memory  # noqa: E402
 from wikidx.runtimes.gpu_check.reporting import ISSUE_BYTES, has_passed, issue_text, summary, table_lines, to_json  # noqa: E402
 from wikidx.runtimes.gpu_check.running import Part, run_part  # noqa: E402
 from wikidx.runtimes.gpu_check.search import largest_difference, largest_spread, misplaced_ties  # noqa: E402
@@ -93,6 +94,39 @@ def test_an_error_of_torch_that_gets_through_is_no_pass(tmp_path: Path, monkeypa
     monkeypatch.setattr(exact_gpu, "_gpu_errors", lambda device: nullcontext())
     with pytest.raises(torch.OutOfMemoryError):
         run_here(part_named("memory refused"), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["encoder bert", "language model, hf:"])
+def test_what_idx_does_not_use_is_recorded_on_a_gpu_and_checked_by_nobody(name: str, tmp_path: Path) -> None:
+    """The branches for a GPU, on the CPU, where torch has no attention of cuDNN."""
+    part, records = part_named(name), list[Record]()
+    sizes = dict(part.on_cpu) | ({"backends": ["cudnn", "math"], "dtypes": ["float32"]} if "backends" in part.on_cpu else {})
+    task = Task("cpu", tmp_path, part.limit_s, records.append)
+    task.on_gpu = True
+    pkgutil.resolve_name(part.function)(task, **sizes)
+    unused = [record for record in records if "figures" in record or "note" in record]
+    assert unused
+    assert all("cudnn" in (record.get("case") or record["note"]).lower() for record in unused)
+    assert all(record["passed"] for record in records if "difference" in record)
+    assert not torch.backends.cuda.cudnn_sdp_enabled() or name != "encoder bert"
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def test_all_memory_of_a_gpu_is_taken_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's answers replaced: of 2.5 GiB that are free, 100 MiB cannot be had."""
+    free, empty, taken = 5 << 29, torch.empty, list[int]()
+
+    def take(size: int, *, dtype: object, device: str) -> torch.Tensor:
+        if sum(taken) + size > free - (100 << 20):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        taken.append(size)
+        return empty(0, dtype=torch.uint8)
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free - sum(taken), 1 << 33))
+    monkeypatch.setattr(torch, "empty", take)
+    with take_memory("cuda:0"):
+        assert 100 << 20 <= free - sum(taken) < 132 << 20
 
 
 EXACT = np.array([[3.0, 5.0, 4.0, -np.inf, 5.0]])
