@@ -62,7 +62,7 @@ def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
 
     write, width = note if as_json and file is None else print_line, min(_WIDEST, shutil.get_terminal_size().columns)
     outcomes, is_interrupted = list[gpu_check.Outcome](), False
-    write(f"{'':<42}{'difference of limit':>20}")
+    write(f"{'largest difference of the limit':>62}")
     try:
         for outcome in gpu_check.check_gpu(60 * minutes, gpu_check.PARTS):
             outcomes.append(outcome)

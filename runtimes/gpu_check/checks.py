@@ -54,7 +54,7 @@ def _encoder(network: str, on_gpu: Sizes, on_cpu: Sizes, *, has_backends: bool =
     return _part(f"encoder {network}", "encoders:check_encoder", 120, gpu, cpu)
 
 
-_GPU_RERANKED = {"n_passages": 100, "n_words": 90, "sizes": _MINILM}
+_GPU_RERANKED = {"n_passages": 100, "n_words": 128, "sizes": _MINILM}
 _LLAMA = {"hidden": 256, "layers": 4, "heads": 8, "kv_heads": 2}
 _SMALL_LLAMA = {"hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2}
 _GRID = {"n_rows": 21_015_324, "dim": 768, "batches": [1, 8, 64, 256, 1_024], "ks": [10, 100, 1_000], "rounds": 5}
@@ -123,7 +123,7 @@ PARTS = (
         "speed of embedding",
         "speed:measure_embedding",
         150,
-        {"n_passages": 100_000, "n_words": 90, "sizes": _BASE},
+        {"n_passages": 100_000, "n_words": 128, "sizes": _BASE},
         {"n_passages": 200, "n_words": 30, "sizes": _SMALL},
     ),
     _part(

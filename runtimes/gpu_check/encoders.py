@@ -142,7 +142,7 @@ def check_embedding(task: Task, *, n_passages: int, n_compared: int, range_rows:
     Some vectors are compared with transformers alone.
     """
     spec = encoder_in(save_bert(task.folder / "bert", **sizes)) if sizes else encoder_spec("minilm")
-    build_made_corpus(n_passages, 90 if task.on_gpu else 20)
+    build_made_corpus(n_passages, 128 if task.on_gpu else 20)
     resources = resolve_resources(EmbedOptions(device=task.device), spec)
     resources = resources._replace(n_tokenizing=min(2, resources.n_tokenizing))
     files = {name: VectorFile(task.folder / name, n_passages, resources.precision.stored, range_rows) for name in ("killed", "whole")}

@@ -102,6 +102,8 @@ def check_language_model(
             task.record(f"{dtype}, with cuDNN's attention", {"lacking": found.lacking, "off": found.off, "used by idx": "no"})
         except IdxError as error:
             task.note(f"{dtype}, with cuDNN's attention: {error}")
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _likelihoods(folder: Path, engine: TransformersEngine, prompts: Sequence[str], max_tokens: int) -> _Likelihoods:

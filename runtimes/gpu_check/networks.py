@@ -114,8 +114,8 @@ def words() -> tuple[list[str], list[str]]:
     return [word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2], vocabulary
 
 
-def made_passages(n: int, n_words: int = 90) -> Iterator[Passage]:
-    """Yield passages of random words, about ``n_words`` in each, as long as those of Wikipedia if there are 90."""
+def made_passages(n: int, n_words: int) -> Iterator[Passage]:
+    """Yield passages of about ``n_words`` random words, which are one token each; those of wiki2018 have 134 tokens on average."""
     known, _ = words()
     generator = np.random.default_rng(_SEED)
     for number in range(n):

@@ -21,7 +21,7 @@ from .task import Record
 Status = Literal["passed", "failed", "skipped", "out of time", "interrupted", "not run"]
 Kind = Literal["machine", "correctness", "speed"]
 
-_CLOSING_S = 5.0  # for a process that is told to end
+_CLOSING_S = 2.0  # for a process that is told to end
 _LEAST_S = 2.0  # a process takes longer than this to start
 _MARGIN = 0.8  # share of the time limit after which a part that looks at the time begins no further step
 

@@ -145,7 +145,7 @@ def measure_embedding(task: Task, *, n_passages: int, n_words: int, sizes: Mappi
         f"{n_passages:,} passages of about {len(tokenizer.passages(sample).ids) / len(sample):.0f} tokens, {resources.precision.computed}",
         {
             "passages/s": embed_first(n_passages),
-            "tokenised by one process/s": len(sample) / tokenizing_s,
+            "tokenised on all cores/s": len(sample) / tokenizing_s,
             "processes that tokenise": resources.n_tokenizing,
         },
     )

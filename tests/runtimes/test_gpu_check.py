@@ -20,8 +20,9 @@ from tests.runtimes.fake_gpu_parts import fake_part  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Hits  # noqa: E402
 from wikidx.indexer.encoders.model import Batch, Model  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_gpu  # noqa: E402
+from wikidx.indexer.indexes.exact.placement import WORK_BYTES  # noqa: E402
 from wikidx.runtimes import gpu_check  # noqa: E402
-from wikidx.runtimes.gpu_check import PARTS, Outcome, check_gpu  # noqa: E402
+from wikidx.runtimes.gpu_check import PARTS, Outcome, check_gpu, machine, speed  # noqa: E402
 from wikidx.runtimes.gpu_check.memory import take_memory  # noqa: E402
 from wikidx.runtimes.gpu_check.reporting import ISSUE_BYTES, has_passed, issue_text, summary, table_lines, to_json  # noqa: E402
 from wikidx.runtimes.gpu_check.running import Part, run_part  # noqa: E402
@@ -108,8 +109,47 @@ def test_what_idx_does_not_use_is_recorded_on_a_gpu_and_checked_by_nobody(name: 
     assert unused
     assert all("cudnn" in (record.get("case") or record["note"]).lower() for record in unused)
     assert all(record["passed"] for record in records if "difference" in record)
-    assert not torch.backends.cuda.cudnn_sdp_enabled() or name != "encoder bert"
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+class FakeEvent:
+    """An event of a GPU that takes its time from the clock."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, other: FakeEvent) -> float:
+        return 1e3 * (other.at - self.at)
+
+
+def test_speed_is_that_of_as_many_vectors_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The branches for a GPU, on the CPU, with torch's answers replaced: 3,000 vectors fit beside what a search needs."""
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (WORK_BYTES + 3_000 * 2 * 16, 1 << 40))
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(machine, "_GPU_SIZES", machine._CPU_SIZES)
+    monkeypatch.setattr(speed, "_OPENED_ROWS", 1_000)
+    records = list[Record]()
+    task = Task("cpu", tmp_path, 100, records.append)
+    task.on_gpu = True
+    speed.measure_search(task, n_rows=21_015_324, dim=16, batches=[1, 3], ks=[10], rounds=1)
+    figures = {record["case"]: record["figures"] for record in records}
+    assert figures["vectors, and then the queries at a time"] == {"rows": 3_000, "components": 16}
+    for batch in (1, 3):
+        for kind in ("float16", "float32"):
+            row = figures[f"{batch} {kind}, k 10"]
+            ceilings, seconds = figures["ceilings"], row["ms"] / 1e3
+            assert row["queries/s"] == pytest.approx(batch / seconds)
+            assert row["copy %"] == pytest.approx(100 * 3_000 * 16 * 2 / seconds / 1e9 / ceilings["copy GB/s"])
+            assert row["FLOP %"] == pytest.approx(100 * 2 * batch * 3_000 * 16 / seconds / 1e12 / ceilings["products TFLOP/s"])
+            assert row["gap ms"] == pytest.approx(max(0, row["ms"] - row["product ms"]))
+            assert row["pick ms"] > 0
 
 
 def test_all_memory_of_a_gpu_is_taken_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +248,7 @@ def test_ctrl_c_ends_with_what_was_measured(idx: Command, monkeypatch: pytest.Mo
 def test_the_command_writes_a_table_and_json(idx: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu_check, "PARTS", [fake_part("right")])
     said = idx("check", "--gpu", "--json", tmp_path / "check.json").splitlines()
-    assert said[0].split() == ["difference", "of", "limit"]
+    assert said[0].strip() == "largest difference of the limit"
     assert said[1].startswith("passed     right                              3.0e-06 of 1e-05")
     assert said[-1] == "no GPU here: 1 of 1 parts passed on the CPU"
     assert json.loads((tmp_path / "check.json").read_text())["passed"]
