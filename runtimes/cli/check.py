@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,6 +70,7 @@ def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
             is_interrupted |= outcome.status == "interrupted"
             for line in table_lines(outcome, width):
                 write(line)
+            sys.stdout.flush()  # a part takes long, and its lines may go to a file
             if file is not None:
                 with atomic_write(file) as stream:
                     stream.write(json.dumps(to_json(outcomes), indent=1, ensure_ascii=False).encode() + b"\n")

@@ -51,7 +51,7 @@ def _encoder(network: str, on_gpu: Sizes, on_cpu: Sizes, *, has_backends: bool =
     attention = (["default", "flash", "efficient", "math", "cudnn"], ["flash", "math"]) if has_backends else (["default"], ["default"])
     gpu = {"network": network, "dtypes": _PRECISIONS, "lengths": lengths, "backends": attention[0], "sizes": on_gpu}
     cpu = {"network": network, "dtypes": _PRECISIONS, "lengths": [1, 2, 9, 64], "backends": attention[1], "sizes": on_cpu}
-    return _part(f"encoder {network}", "encoders:check_encoder", 120, gpu, cpu)
+    return _part(f"encoder {network}", "encoders:check_encoder", 180, gpu, cpu)
 
 
 _GPU_RERANKED = {"n_passages": 100, "n_words": 128, "sizes": _MINILM}
@@ -60,7 +60,7 @@ _SMALL_LLAMA = {"hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2}
 _GRID = {"n_rows": 21_015_324, "dim": 768, "batches": [1, 8, 64, 256, 1_024], "ks": [10, 100, 1_000], "rounds": 5}
 
 PARTS = (
-    _part("machine", "machine:describe_machine", 60, {}, {}),
+    _part("machine", "machine:describe_machine", 120, {}, {}),
     *(
         _part(
             f"exact search, {stored}",
@@ -71,9 +71,9 @@ PARTS = (
         for stored in ("float16", "float32")
     ),
     _part(
-        "exact search where TF32 is on", "search:check_without_tf32", 60, {"cases": _TF32_CASES}, {"cases": [[2_000, 24, 10, 8]]}
+        "exact search where TF32 is on", "search:check_without_tf32", 120, {"cases": _TF32_CASES}, {"cases": [[2_000, 24, 10, 8]]}
     )._replace(environment={"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}),
-    _part("large products", "search:check_wide_product", 60, {"n_rows": 12_600_000, "dim": 768}, {"n_rows": 50_000, "dim": 24}),
+    _part("large products", "search:check_wide_product", 120, {"n_rows": 12_600_000, "dim": 768}, {"n_rows": 50_000, "dim": 24}),
     _encoder("bert", _BASE, _SMALL),
     _encoder("t5", _SMALL, _SMALL, has_backends=False),
     _encoder("minilm", {}, {}),
@@ -94,21 +94,21 @@ PARTS = (
     _part(
         "cross-encoder",
         "models:check_reranker",
-        60,
+        120,
         {"n_queries": 4, **_GPU_RERANKED},
         {"n_queries": 2, "n_passages": 12, "n_words": 30, "sizes": _SMALL},
     ),
     _part(
         "language model, hf:",
         "models:check_language_model",
-        90,
+        120,
         {"n_prompts": 32, "max_tokens": 64, "dtypes": _PRECISIONS, "sizes": _LLAMA},
         {"n_prompts": 6, "max_tokens": 16, "dtypes": ["float32"], "sizes": _SMALL_LLAMA},
     ),
     _part(
         "memory refused",
         "memory:check_refusals",
-        60,
+        120,
         {"n_rows": 200_000, "dim": 64, "n_queries": 1_024, "n_texts": 64, "sizes": _BASE},
         {"n_rows": 1_000, "dim": 8, "n_queries": 7, "n_texts": 4, "sizes": _SMALL},
     ),
@@ -129,19 +129,19 @@ PARTS = (
     _part(
         "speed of query encoding",
         "speed:measure_queries",
-        60,
+        120,
         {"batches": [1, 64, 1_024], "rounds": 20, "sizes": _BASE},
         {"batches": [1, 64], "rounds": 3, "sizes": _SMALL},
     ),
     _part(
         "speed of reranking",
         "speed:measure_reranking",
-        60,
+        120,
         {"n_requests": 20, **_GPU_RERANKED},
         {"n_requests": 4, "n_passages": 10, "n_words": 30, "sizes": _SMALL},
     ),
 )
-_FINDING = _part("GPU", "machine:find_gpu", 60, {}, {})
+_FINDING = _part("GPU", "machine:find_gpu", 120, {}, {})
 
 
 def check_gpu(seconds: float, parts: Sequence[Part]) -> Iterator[Outcome]:
