@@ -21,7 +21,7 @@ _INCOMPLETE: tuple[Status, ...] = ("out of time", "interrupted", "not run")
 def table_lines(outcome: Outcome, width: int) -> Iterator[str]:
     """Yield the lines of a part, at most ``width`` characters long if no name is longer."""
     part, status = outcome.part, _SHOWN.get(outcome.status, outcome.status)
-    head = f"{status:<11}{part.name:<31}"
+    head = f"{status:<12}{part.name:<30}"
     if outcome.differences and outcome.status != "skipped":
         head += f"{_largest(outcome.differences[0]):>20}"
     yield f"{head:<63}{outcome.seconds:>7.1f} s" if outcome.device else head.rstrip()
