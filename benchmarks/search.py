@@ -1,6 +1,7 @@
 """Speed of the multi-query call, and its cost beyond the retrievers' own.
 
     python -m benchmarks.search CORPUS --gar FOLDER
+    python -m benchmarks.search CORPUS --questions FILE     # the whole call for single questions
 
 Merging: synthetic groups of 5 lists of 100 hits, with 260 distinct rows, are merged, deduplicated and cut to 10: by the kernels from a
 search's arrays, and by plain Python (a dictionary and ``sorted``) from ready lists of pairs.
@@ -10,6 +11,9 @@ group, over a built corpus with BM25. "bare" is ``retrieve`` of the distinct que
 "beyond" is ``search_groups`` with retrievers that replay recorded results, and "fetch" its share for reading the distinct passages of all
 rankings from the store. ``search_groups`` itself takes turns with "bare". The loop: the same queries one ``search`` at a time.
 
+The whole call: ``search`` with BM25 and the text of every hit read, beside the index's own ``search`` of the same questions; processor time
+of this process, the least of the rounds, which take turns.
+
 ``minilm`` here is its encoder in front of as many random vectors as the corpus has passages: exact search takes equally long whatever the
 vectors hold, and no corpus has to be embedded first.
 """
@@ -17,10 +21,12 @@ vectors hold, and no corpus has to be embedded first.
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +34,10 @@ import numpy as np
 from benchmarks.gar import gar_groups
 from benchmarks.report import Figure, environment, print_table
 from wikidx.corpora.build import open_store
+from wikidx.corpora.reading.compression import open_bytes
 from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, SearchParam, SearchParams
+from wikidx.indexer.build import open_lexical_index
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.indexes.exact.index import ExactIndex
 from wikidx.indexer.machine.threads import n_threads
@@ -45,6 +53,7 @@ _QUERIES, _DEPTH, _K = 5, 100, 10
 _POOL = 300  # rows that the lists of a synthetic group are drawn from: 260 of 500 hits are distinct then
 _N_ROWS = 21_000_000
 _PLAIN_GROUPS = 500  # plain Python is timed on these only
+_N_QUESTIONS = 512
 
 Groups = Sequence[Sequence[str]]
 
@@ -172,6 +181,33 @@ def measure_call(store: PassageStore, retrievers: dict[str, Retriever], groups: 
     }
 
 
+def measure_whole_call(searcher: LocalSearcher, index: LexicalIndex, questions: Sequence[str], rounds: int) -> Iterator[dict[str, Figure]]:
+    """Compare the processor time of ``search``, the text of every hit read, with that of the index alone."""
+    for k, batch in itertools.product((10, 100), (1, 32, 512)):
+        batches = [questions[first : first + batch] for first in range(0, len(questions), batch)]
+
+        def alone() -> None:
+            for queries in batches:  # noqa: B023 - called immediately
+                index.search(queries, k)  # noqa: B023
+
+        def whole() -> None:
+            for queries in batches:  # noqa: B023
+                for ranking in searcher.search(queries, k=k):  # noqa: B023
+                    for hit in ranking:
+                        len(hit.text)
+
+        whole()
+        pairs = [(_processor_time(alone), _processor_time(whole)) for _ in range(rounds)]
+        of_index, of_call = (1e6 * min(times) / len(questions) for times in zip(*pairs, strict=True))
+        yield {"k": k, "batch": batch, "index µs/question": of_index, "search µs/question": of_call, "×": of_call / of_index}
+
+
+def _processor_time(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
 def _time_call(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
@@ -187,7 +223,9 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search")
     parser.add_argument("corpus", help="a built corpus with BM25")
-    parser.add_argument("--gar", type=Path, required=True, help="the folder of GAR's expansions of NQ's test questions")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--gar", type=Path, help="the folder of GAR's expansions of NQ's test questions")
+    source.add_argument("--questions", type=Path, help="JSON lines with 'question': measure the whole call with the first 512")
     parser.add_argument("--retrievers", nargs="*", default=["bm25", "minilm", "bm25+minilm"])
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--merged-groups", type=int, default=10_000)
@@ -195,6 +233,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     about = environment("numba", "numpy", "torch")
+    if options.questions:
+        with open_bytes(options.questions) as lines:
+            questions = [json.loads(line)["question"] for line in itertools.islice(lines, _N_QUESTIONS)]
+        store = open_store(options.corpus)
+        searcher = LocalSearcher(store, {"bm25": open_retriever(options.corpus, "bm25", store)})
+        rows = measure_whole_call(searcher, open_lexical_index(options.corpus, "bm25", store), questions, options.rounds)
+        print_table("The whole call", rows, about, options.json)
+        return
     print_table("Merging", measure_merging(options.merged_groups, options.rounds), about, None)
     store = open_store(options.corpus)
     retrievers: dict[str, Retriever] = {"bm25": open_retriever(options.corpus, "bm25", store)}
@@ -202,10 +248,10 @@ def main() -> None:
         vectors = _random_vectors(len(store), encoder_spec("minilm").dim)
         retrievers["minilm"] = DenseRetriever(TransformerEncoder(encoder_spec("minilm")), vectors)
     groups = gar_groups(options.gar)[: options.groups]
-    rows = [
+    calls = [
         measure_call(store, {name: retrievers[name] for name in names.split("+")}, groups, options.rounds) for names in options.retrievers
     ]
-    print_table("The multi-query call", rows, about | environment("numba", "numpy", "torch"), options.json)
+    print_table("The multi-query call", calls, about | environment("numba", "numpy", "torch"), options.json)
 
 
 if __name__ == "__main__":

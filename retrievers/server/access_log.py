@@ -1,7 +1,7 @@
 """Access log: one line of JSON for each request, on standard output.
 
-Several times per second a thread writes the collected lines. Requests are therefore answered even if the reader of standard output has
-stopped. At most ``MAX_WAITING`` lines wait; further lines are dropped.
+Several times per second, one lasting thread (in a busy server, a new one starts slowly) gets the collected lines to write. Requests are
+therefore answered even if the reader of standard output has stopped. At most ``MAX_WAITING`` lines wait; further lines are dropped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import orjson
@@ -26,7 +27,11 @@ class AccessLog:
     def __init__(self, *, is_enabled: bool) -> None:
         self._is_enabled = is_enabled
         self._lines = list[bytes]()
-        self._writing: threading.Thread | None = None
+        self._chunks = SimpleQueue[bytes | None]()  # for the thread; None ends it
+        self._is_writing = False
+        self._writer = threading.Thread(target=self._write_chunks, name="access log", daemon=True)
+        if is_enabled:
+            self._writer.start()
 
     def add(self, scope: Mapping[str, Any], status: int, n_bytes: int, seconds: float) -> None:
         """Log an answered request."""
@@ -46,29 +51,34 @@ class AccessLog:
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def flush(self) -> None:
-        """Pass the collected lines to a new writer thread, unless the previous one is still writing."""
-        if self._lines and not (self._writing and self._writing.is_alive()):
-            self._start_writing()
+        """Pass the collected lines to the thread, unless it is still writing."""
+        if self._lines and not self._is_writing:
+            self._pass_lines()
 
     def close(self) -> None:
         """Write the waiting lines, for at most two seconds."""
         if self._is_enabled:
-            self._start_writing().join(_END_S)
+            self._pass_lines()
+            self._chunks.put(None)
+            self._writer.join(_END_S)
 
-    def _start_writing(self) -> threading.Thread:
-        lines, self._lines = b"".join(self._lines), []
-        self._writing = threading.Thread(target=_write, args=(lines, self._writing), daemon=True)
-        self._writing.start()
-        return self._writing
+    def _pass_lines(self) -> None:
+        chunk, self._lines = b"".join(self._lines), []
+        self._is_writing = True
+        self._chunks.put(chunk)
+
+    def _write_chunks(self) -> None:
+        """Write until ``close`` is called; runs in the thread."""
+        while (chunk := self._chunks.get()) is not None:
+            _write(chunk)
+            self._is_writing = not self._chunks.empty()
 
 
-def _write(lines: bytes, previous: threading.Thread | None) -> None:
-    """Write lines after the previous thread has ended; the lines are lost if standard output is closed or its disk is full.
+def _write(lines: bytes) -> None:
+    """Write lines, which are lost if standard output is closed or its disk is full.
 
     The lines go to the file descriptor, because a thread that waits for a reader at exit would hold the lock of ``sys.stdout``.
     """
-    if previous is not None:
-        previous.join()
     remaining = memoryview(lines)
     with suppress(OSError):  # a failing log must not stop the server
         while remaining:

@@ -15,7 +15,6 @@ from starlette.responses import Response, StreamingResponse
 
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest
-from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
@@ -39,9 +38,6 @@ class SearchEndpoints:
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
-        first = RetrieverName.parse(settings.retrievers[0], settings.corpora[0])
-        # One lexical search is exact: its k best do not depend on the depth.
-        self._is_lexical = first.is_lexical and len(first.parts) == 1 and first.pipeline is None
         self._catalog = catalog
         self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
@@ -63,8 +59,7 @@ class SearchEndpoints:
     async def retrieve(self, request: Request) -> Response:
         """Search with Search-R1's protocol, in the first corpus by the first retriever."""
         body = validate_body(self._retrieval_model, await read_body(request, self._limits.max_body_bytes))
-        k = body.topk or self._topk
-        options = SearchOptions(k=k, depth=k) if self._is_lexical else SearchOptions(k=k)
+        options = SearchOptions(k=body.topk or self._topk)
         rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in body.queries], options)
         chunks = encode_in_chunks(b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
         return await _to_response(request, chunks)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,13 @@ def test_search(tmp_path: Path) -> None:
     assert (alone["retrievers"], fused["retrievers"]) == ("bm25", "bm25+minilm")
     assert alone["queries"] == alone["(distinct)"] == 15
     assert alone["beyond ms"] > 0
+
+
+@pytest.mark.slow
+def test_the_whole_call(tmp_path: Path) -> None:
+    build_store(CORPUS, StoreOptions())
+    build_index("sample", "bm25", open_store("sample"))
+    write_lines(tmp_path / "questions.jsonl.gz", [json.dumps({"question": question}) for question in QUESTIONS])
+    calls = rows("search", "sample", "--questions", tmp_path / "questions.jsonl.gz", "--rounds", 1, folder=tmp_path)
+    assert [(row["k"], row["batch"]) for row in calls] == [(10, 1), (10, 32), (10, 512), (100, 1), (100, 32), (100, 512)]
+    assert all(row["×"] > 1 for row in calls)

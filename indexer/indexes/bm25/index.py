@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -129,8 +131,7 @@ class BM25Index:
         if len(tasks) == 1:
             task(0)
         else:
-            with ThreadPoolExecutor(n_threads()) as pool:
-                list(pool.map(task, tasks))
+            list(_thread_pool(os.getpid(), n_threads()).map(task, tasks))  # raises a thread's exception
 
     def _n_postings(self, terms: Terms) -> int:
         """Return the approximate number of postings of terms. Those of frequent terms count half, because they are read sequentially."""
@@ -157,6 +158,12 @@ class BM25Index:
         frequencies[is_frequent] = postings.frequent_term_dfs[frequent[is_frequent]]
         weights = counts.astype(np.float32) * idf(self._n_rows_with_terms, frequencies)
         return Terms(numbers, np.where(is_frequent, frequent, -1), weights), starts
+
+
+@functools.cache
+def _thread_pool(process: int, n: int) -> ThreadPoolExecutor:
+    """Return the n threads of a process, which a fork does not inherit; in a busy server, starting threads takes longer than a search."""
+    return ThreadPoolExecutor(n, f"bm25-{process}")
 
 
 @kernel

@@ -85,7 +85,7 @@ def test_bm25_with_chosen_k1_and_b_is_served_alone_and_fused(made: Path) -> None
 class Coarse:
     """A retriever that looks at the first rows only, the more of them the deeper it is asked to go, as a quantized index does."""
 
-    parameters: Mapping[str, SearchParam] = {}
+    parameters: Mapping[str, SearchParam] = {"refine": SearchParam(1, 1)}
 
     def __init__(self, exact: Retriever) -> None:
         self._exact = exact
@@ -101,11 +101,10 @@ class Coarse:
         return self._exact.rescore(queries, rows)
 
 
-def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path) -> None:
     def open_coarse(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         return Coarse(open_retriever(corpus, name, store, device=device))
 
-    monkeypatch.setattr("wikidx.retrievers.naming.RetrieverName.is_lexical", False)  # as if bm25 were an index over vectors
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_coarse) as url:
         searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
         retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]
