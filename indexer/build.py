@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
@@ -17,7 +18,7 @@ from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 
 from .base import LexicalIndex, VectorIndex
-from .catalog import PACKAGES, IndexIdentity, IndexRef, check_staged_recipe, index_ref, reusable_index
+from .catalog import PACKAGES, IndexRef, check_staged_recipe, index_ref, reusable_index
 from .embedding.embed import EmbedProgress, embed, resolve_resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
@@ -31,6 +32,15 @@ from .vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
 from .vectors.file import FORMAT_VERSION, GPU_RANGE_ROWS, KIND, RANGE_ROWS, VectorFile
 
 AnyIndex = LexicalIndex | VectorIndex
+
+
+class Fingerprinted(Protocol):
+    """The corpus's store, or what else has the fingerprint of its passages."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the passages."""
+        ...
 
 
 def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = False, progress: Progress = silent) -> Manifest:
@@ -159,7 +169,7 @@ def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIn
 def open_vector_index(
     corpus: str,
     name: str,
-    store: PassageStore | IndexIdentity,
+    store: Fingerprinted,
     *,
     device: str = "cpu",
     rows: range | None = None,
@@ -170,7 +180,7 @@ def open_vector_index(
     Args:
         corpus: the corpus's name.
         name: the index's name: an encoder for exact search over its vectors, or ``<encoder>-<kind>`` for an index built from them.
-        store: the corpus's store, or the index's identity.
+        store: the corpus's store, or another object with the fingerprint of its passages.
         device: search device; see ``devices.check_devices``.
         rows: search only these rows, with the row numbers and scores of the whole index; None: search all rows. The rows are copied into
             memory, except for exact search on a CPU.
@@ -191,7 +201,7 @@ def open_vector_index(
     return index
 
 
-def open_vectors(corpus: str, name: str, store: PassageStore | IndexIdentity) -> CorpusVectors | None:
+def open_vectors(corpus: str, name: str, store: Fingerprinted) -> CorpusVectors | None:
     """Map the vectors of an index's encoder; return None if they do not exist.
 
     Raises:

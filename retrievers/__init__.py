@@ -11,7 +11,7 @@ server/       search over HTTP, and a search page              mcp/          sea
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 building      passages, file or name -> an open searcher       async_client  AsyncRemoteSearcher, for asyncio
 rendering     rankings as text, HTML, data frames, TREC runs   adapters/     searchers as components of other frameworks
-pipelines/    notation, run and files of pipelines
+pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
 """
 
 from .options import SearchOptions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpa
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
-from wikidx.indexer.encoders.none import to_query
+from wikidx.retrievers.vector_queries import to_query
 
 from . import rendering
 from .options import SearchOptions, SearchOptionValues, override

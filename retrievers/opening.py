@@ -237,9 +237,9 @@ def open_query_encoder(corpus: str, name: str, *, device: str, dtype: Dtype | No
     """
     from wikidx.indexer.build import check_query_weights
     from wikidx.indexer.catalog import index_ref
-    from wikidx.indexer.encoders.none import GivenVectors
     from wikidx.indexer.encoders.transformer import open_encoder
     from wikidx.indexer.machine.devices import encoder_device
+    from wikidx.retrievers.vector_queries import GivenVectors
 
     spec = encoder_spec(parse_index_name(name).encoder)
     if spec.query_checkpoint is None:

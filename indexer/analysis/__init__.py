@@ -4,7 +4,6 @@ characters   class and lower case of each code point     automaton    a pattern 
 tokens       text -> words, equal to StandardTokenizer's
 terms        word -> term: possessive, case, stop words  porter       stemmer
 numbering    texts -> term numbers, in one kernel        analyzer     public interface: english(), word_spans(), TermNumbers
-utf          UTF-16 and UTF-8
 """
 
 from wikidx.indexer.analysis.analyzer import TermNumbers, TermTable, english, word_spans

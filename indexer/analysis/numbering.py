@@ -7,9 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.indexer.analysis.terms import Rules, write_term
+from wikidx.indexer.analysis.porter import Units
+from wikidx.indexer.analysis.terms import (
+    FIRST_NOT_ASCII,
+    FIRST_OF_TWO_UNITS,
+    HIGH_SURROGATES,
+    LOW_SURROGATES,
+    Rules,
+    write_term,
+)
 from wikidx.indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token
-from wikidx.indexer.analysis.utf import FIRST_NOT_ASCII, Units, write_utf8
 from wikidx.indexer.machine.compiled import kernel
 
 _MAX_TERM_BYTES = 3 * MAX_TOKEN_UNITS
@@ -18,6 +25,9 @@ _STOPPED = -1
 
 _N_RECENT = 1 << 15
 _LONGEST_RECENT = 8
+
+_AFTER_SURROGATES = 0xE000
+_FIRST_OF_THREE_BYTES = 0x800
 
 
 class Table(NamedTuple):
@@ -131,7 +141,7 @@ def _number_of(units: Units, n: int, table: Table) -> np.int64:
     """Return the number of a term; a new term gets the next number. The table must have room."""
     new = table.size[0]
     begin = table.starts[new]
-    end = write_utf8(units, n, table.pool, begin)  # a new term stays in the pool
+    end = _write_utf8(units, n, table.pool, begin)  # a new term stays in the pool
     slot = _slot_of(begin, end, table.slots, table.starts, table.pool)
     if table.slots[slot] == _FREE:
         table.slots[slot] = new
@@ -184,3 +194,33 @@ def _enlarge(table: Table) -> Table:
     for number in range(n):
         slots[_slot_of(starts[number], starts[number + 1], slots, starts, pool)] = number
     return Table(slots, starts, pool, table.size, table.recent_tokens, table.recent_numbers)
+
+
+@kernel
+def _write_utf8(units: Units, n: int, pool: NDArray[np.uint8], position: int) -> int:
+    """Write ``units[:n]`` as UTF-8 to ``pool`` from ``position`` on; return the end position. Surrogates must be paired."""
+    i = 0
+    while i < n:
+        point = np.int64(units[i])
+        i += 1
+        if point < FIRST_NOT_ASCII:
+            pool[position] = point
+            position += 1
+            continue
+        if point < _FIRST_OF_THREE_BYTES:
+            pool[position] = 0xC0 | point >> 6
+        else:
+            if point < HIGH_SURROGATES or point >= _AFTER_SURROGATES:
+                pool[position] = 0xE0 | point >> 12
+            else:
+                point = FIRST_OF_TWO_UNITS + (point - HIGH_SURROGATES << 10) + (np.int64(units[i]) - LOW_SURROGATES)
+                i += 1
+                pool[position] = 0xF0 | point >> 18
+                position += 1
+                pool[position] = 0x80 | point >> 12 & 0x3F
+            position += 1
+            pool[position] = 0x80 | point >> 6 & 0x3F
+        position += 1
+        pool[position] = 0x80 | point & 0x3F
+        position += 1
+    return position

@@ -16,9 +16,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wikidx.indexer.analysis.utf import Units
 from wikidx.indexer.machine.compiled import kernel
+
+Units = NDArray[np.uint16]
 
 _A, _D, _E, _G, _I, _L, _N, _O, _S, _U, _W, _X, _Y, _Z = b"adegilnosuwxyz"
 _N_LETTERS = 26

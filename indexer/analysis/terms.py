@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.indexer.analysis import characters
-from wikidx.indexer.analysis.porter import stem
+from wikidx.indexer.analysis.porter import Units, stem
 from wikidx.indexer.analysis.tokens import TokenRules, token_rules
-from wikidx.indexer.analysis.utf import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Units
 from wikidx.indexer.machine.compiled import kernel
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
@@ -20,6 +19,10 @@ STOP_WORDS = frozenset(
     "that the their then there these they this to was will with".split()
 )
 _LONGEST_STOP_WORD = 5
+
+FIRST_NOT_ASCII = 0x80
+FIRST_OF_TWO_UNITS = 0x10000  # in UTF-16
+HIGH_SURROGATES, LOW_SURROGATES = 0xD800, 0xDC00
 
 _S, _CAPITAL_S = b"sS"
 _APOSTROPHE, _RIGHT_QUOTE, _WIDE_APOSTROPHE = 0x27, 0x2019, 0xFF07

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Stored
-from wikidx.indexer.encoders.spec import Dtype, parse_dtype
+from wikidx.indexer.encoders.spec import Dtype
 from wikidx.indexer.machine.devices import check_devices
 
 
@@ -40,7 +40,8 @@ class EmbedOptions:
             raise InputError(f"--ray-cpus {self.ray_cpus} is for work on a Ray cluster: add --ray")
         if self.ray_cpus is not None and self.ray_cpus < 1:
             raise InputError(f"--ray-cpus {self.ray_cpus}: an encoder needs at least one")
-        parse_dtype("--dtype", self.dtype)
+        if self.dtype not in (None, *get_args(Dtype)):
+            raise InputError(f"--dtype {self.dtype}: use one of {', '.join(get_args(Dtype))}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise InputError(f"--batch-tokens {self.batch_tokens}: at least one token is needed")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wikidx.corpora.errors import InputError
@@ -11,7 +10,8 @@ from wikidx.corpora.registry import suggest
 if TYPE_CHECKING:
     import torch
 
-    Mode = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+MODES = ("cls", "mean", "lasttoken", "max", "mean_sqrt_len_tokens", "weightedmean")  # weights: the positions, counted from 1
+_ALIASES = {"last": "lasttoken"}
 
 
 def split_modes(pooling: str) -> list[str]:
@@ -42,51 +42,22 @@ def pool(hidden: torch.Tensor, is_pooled: torch.Tensor | None, pooling: str) -> 
         return hidden[:, 0].float() if pooling == "cls" else hidden.float().mean(dim=1)
     if is_pooled is None:
         is_pooled = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
-    return torch.cat([MODES[mode](hidden, is_pooled) for mode in split_modes(pooling)], dim=1)
+    return torch.cat([_pool(hidden, is_pooled, mode) for mode in split_modes(pooling)], dim=1)
 
 
-def _first(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return _at(hidden, is_pooled.int().argmax(dim=1))
-
-
-def _last(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return _at(hidden, is_pooled.shape[1] - 1 - is_pooled.flip(1).int().argmax(dim=1))
-
-
-def _at(hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    return hidden.take_along_dim(positions[:, None, None], dim=1)[:, 0].float()
-
-
-def _max(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return hidden.float().masked_fill(~is_pooled[:, :, None], float("-inf")).amax(dim=1)
-
-
-def _sum(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return hidden.float().masked_fill(~is_pooled[:, :, None], 0).sum(dim=1)
-
-
-def _mean(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return _sum(hidden, is_pooled) / is_pooled.sum(dim=1, keepdim=True)
-
-
-def _mean_sqrt(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    return _sum(hidden, is_pooled) / is_pooled.sum(dim=1, keepdim=True).sqrt()
-
-
-def _weighted_mean(hidden: torch.Tensor, is_pooled: torch.Tensor) -> torch.Tensor:
-    """Return the mean with the positions, counted from 1, as weights."""
+def _pool(hidden: torch.Tensor, is_pooled: torch.Tensor, mode: str) -> torch.Tensor:
+    """Return one float32 vector per text by one mode, (n, components)."""
     import torch
 
-    weights = is_pooled * torch.arange(1, is_pooled.shape[1] + 1, device=is_pooled.device)
-    return _sum(hidden.float() * weights[:, :, None], is_pooled) / weights.sum(dim=1, keepdim=True)
-
-
-MODES: dict[str, Mode] = {
-    "cls": _first,
-    "mean": _mean,
-    "lasttoken": _last,
-    "max": _max,
-    "mean_sqrt_len_tokens": _mean_sqrt,
-    "weightedmean": _weighted_mean,
-}
-_ALIASES = {"last": "lasttoken"}
+    n_tokens = is_pooled.shape[1]
+    if mode in ("cls", "lasttoken"):
+        positions = is_pooled.int().argmax(dim=1) if mode == "cls" else n_tokens - 1 - is_pooled.flip(1).int().argmax(dim=1)
+        return hidden.take_along_dim(positions[:, None, None], dim=1)[:, 0].float()
+    vectors, weights, is_left_out = hidden.float(), is_pooled, ~is_pooled[:, :, None]
+    if mode == "max":
+        return vectors.masked_fill(is_left_out, float("-inf")).amax(dim=1)
+    if mode == "weightedmean":
+        weights = is_pooled * torch.arange(1, n_tokens + 1, device=is_pooled.device)
+        vectors = vectors * weights[:, :, None]
+    total = weights.sum(dim=1, keepdim=True)
+    return vectors.masked_fill(is_left_out, 0).sum(dim=1) / (total.sqrt() if mode == "mean_sqrt_len_tokens" else total)

@@ -6,13 +6,12 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.validation import options
 
@@ -42,15 +41,6 @@ class Tokens(NamedTuple):
     def lengths(self) -> NDArray[np.int64]:
         """Return the number of tokens of each text, shape (n,)."""
         return np.diff(self.ends, prepend=0)
-
-
-def parse_dtype(option: str, text: str | None) -> Dtype | None:
-    """Return the precision that a user names, None for None; ``option`` is for the message of ``InputError``."""
-    dtypes: tuple[Dtype, ...] = get_args(Dtype)
-    found = next((dtype for dtype in dtypes if dtype == text), None)
-    if text is not None and found is None:
-        raise InputError(f"{option} {text}: use one of {', '.join(dtypes)}")
-    return found
 
 
 def identity(query: str) -> str:
@@ -188,7 +178,8 @@ _NOT_IN_RECIPE |= {"query_text", "passage_text", "gpu_dtype", "weights_sha256"}
 
 def weight_checksums(spec: EncoderSpec) -> dict[str, str]:
     """Return the sha256 of each file that affects the vectors, by side and name; raises as ``EncoderSpec.folder`` does."""
-    return _side_checksums(spec, "passage") | ({} if _has_one_checkpoint(spec) else _side_checksums(spec, "query"))
+    has_one = spec.query_checkpoint == spec.passage_checkpoint
+    return _side_checksums(spec, "passage") | ({} if has_one else _side_checksums(spec, "query"))
 
 
 def changed_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]:
@@ -196,17 +187,13 @@ def changed_weights(spec: EncoderSpec, recorded: Mapping[str, str]) -> list[str]
 
     Files without a recorded checksum are ignored, because the same weights are published in several formats.
     """
-    current = _side_checksums(spec, "passage" if _has_one_checkpoint(spec) else "query")
+    current = _side_checksums(spec, "passage" if spec.query_checkpoint == spec.passage_checkpoint else "query")
     return [name for name, sha256 in current.items() if recorded.get(name, sha256) != sha256]
 
 
 def changed_settings(spec: EncoderSpec, recorded: Mapping[str, object]) -> list[str]:
     """Return the settings that differ from those recorded at embedding time, as text; imported vectors have none recorded."""
     return [f"{name} {recorded[name]!r}, not {value!r}" for name, value in spec.recipe().items() if recorded.get(name, value) != value]
-
-
-def _has_one_checkpoint(spec: EncoderSpec) -> bool:
-    return spec.query_checkpoint == spec.passage_checkpoint
 
 
 def _side_checksums(spec: EncoderSpec, side: Side) -> dict[str, str]:

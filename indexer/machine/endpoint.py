@@ -8,7 +8,6 @@ retry up to 30 seconds, and shortened at random by up to half.
 from __future__ import annotations
 
 import email.utils
-import json
 import os
 import random
 import threading
@@ -24,6 +23,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
 from urllib3.util import parse_url
 
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.progress import format_bytes
 
@@ -120,7 +120,7 @@ class Endpoint:
         try:
             response, answer = read_answer(self._pool, method, self.url + path, self._timeout_s, content)
             if response.status < 300:
-                return _parse(answer)
+                return parse_json(answer)
         except NewConnectionError as error:
             raise EndpointError(f"nobody listens at {self.url} ({_cause(error)}): start the server, or correct the address") from error
         except TimeoutError as error:
@@ -225,14 +225,6 @@ def error_message(answer: bytes) -> str:
             body = next((body[name] for name in ("error", "message", "detail") if body.get(name)), body)
     text = body if isinstance(body, str) else orjson.dumps(body).decode()
     return " ".join(text.split())[:_MAX_MESSAGE]
-
-
-def _parse(answer: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """Parse JSON, in which Python's servers write NaN and Infinity; raises ``ValueError``."""
-    try:
-        return orjson.loads(answer)
-    except ValueError:
-        return json.loads(answer)
 
 
 def _cause(error: HTTPError) -> str:

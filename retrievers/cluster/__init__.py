@@ -2,7 +2,7 @@
 
 sharded   a vector index over all shards        shard       the process of a shard
 replicas  the replicas of a shard               placement   assignment of processes to nodes
-service   ``idx serve --ray``: starts and replaces the processes
+service   ``idx serve --ray``: starts and replaces the processes    identity  of an index on all machines
 
 Ray is imported on first use.
 """

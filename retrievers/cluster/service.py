@@ -22,7 +22,6 @@ from typing import Any
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.catalog import IndexIdentity, check_identity, index_identity
 from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, load_ray
 from wikidx.indexer.encoders.spec import Dtype
 from wikidx.indexer.machine.threads import equal_ranges
@@ -34,6 +33,7 @@ from wikidx.retrievers.opening import OpenRetriever, open_query_encoder, open_re
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.settings import Settings
 
+from .identity import IndexIdentity, check_identity, index_identity
 from .placement import check_device, needs_gpus, place_replicas, usable_nodes
 from .replicas import Replica, ReplicatedShard, check_replicas
 from .shard import Description, ShardRange, index_key, start_actor

@@ -15,11 +15,11 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.build import open_vector_index, open_vectors
-from wikidx.indexer.catalog import IndexIdentity, check_identity
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pin_to_node
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.indexer.machine.threads import limit_threads, n_threads
+from wikidx.retrievers.cluster.identity import IndexIdentity, check_identity
 
 Answer = TypeVar("Answer")
 

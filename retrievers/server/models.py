@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from wikidx.corpora.validation import explain
-from wikidx.indexer.encoders.none import to_query
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.vector_queries import to_query
 
 from .settings import Settings
 

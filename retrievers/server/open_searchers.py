@@ -21,7 +21,6 @@ from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.none import TextRefused, vector_query
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.naming import parse_index_name
@@ -30,6 +29,7 @@ from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.searcher import LocalSearcher
+from wikidx.retrievers.vector_queries import TextRefused, vector_query
 
 from .settings import Settings
 

@@ -18,7 +18,6 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.encoders.none import GivenVectors, vector_query
 from wikidx.indexer.estimate import estimate_index
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.formats import find_embeddings
@@ -27,6 +26,7 @@ from wikidx.indexer.recall import measure_recall
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.settings import Settings
+from wikidx.retrievers.vector_queries import GivenVectors, vector_query
 
 N, DIM, K = 400, 24, 7
 VECTORS, QUERIES = clustered(N, DIM, 0), clustered(5, DIM, 1)

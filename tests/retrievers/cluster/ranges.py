@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Generic
 
 from wikidx.indexer.base import Hits, Scores
-from wikidx.indexer.catalog import index_identity
+from wikidx.retrievers.cluster.identity import index_identity
 from wikidx.retrievers.cluster.shard import Answer, OpenRange, ShardRange, ShardRescore, ShardSearch, TimedAnswer, index_key
 from wikidx.retrievers.cluster.sharded import ShardedIndex
 from wikidx.retrievers.errors import ShardUnavailable

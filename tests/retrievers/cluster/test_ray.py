@@ -36,11 +36,12 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_identity, index_ref
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, list_nodes
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher, UnsearchedRows
 from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.cluster.identity import index_identity
 from wikidx.retrievers.cluster.replicas import Replica
 from wikidx.retrievers.cluster.service import Layout, ShardService, describe
 from wikidx.retrievers.cluster.shard import ShardRange, start_actor
