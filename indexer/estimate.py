@@ -1,19 +1,30 @@
 """Estimates of a build: disk, memory and time of each step.
 
-They are computed from rates measured on two cores in 2026. The rate of an encoder is measured on this machine.
+They are computed from rates measured on two cores in 2026. The rate of an encoder is measured on this machine, on a sample of passages, and
+kept in the data home for later estimates.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import resource
+import socket
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.artifacts.durable import parse_json, write_durably
 from wikidx.corpora.artifacts.home import free_disk_bytes, home
+from wikidx.corpora.artifacts.manifest import package_versions
 from wikidx.corpora.estimate import CorpusEstimate, mean_bytes
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
@@ -23,10 +34,10 @@ from .catalog import IndexRef
 from .embedding.embed import resolve_resources
 from .embedding.options import EmbedOptions, Resources
 from .embedding.pipeline import PassageEncoder
-from .embedding.timing import Measurement, keep_measurement, kept_measurement, measure_encoder
 from .encoders.spec import EncoderSpec
 from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
+from .machine.threads import n_threads
 from .naming import encoder_spec
 from .published.addresses import PublishedVectors
 from .published.importing import ImportOptions
@@ -40,9 +51,24 @@ _RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being
 
 _TIMED_PASSAGES = 200  # size of the sample on which an encoder is timed
 _TIMED_CORPUS_PASSAGES = 5_000  # an encoder is timed only for a corpus of at least this size
+_WARM_UP_PASSAGES = 8
 _CHARACTERS_PER_TOKEN = 16  # more than real texts have
 
 logger = logging.getLogger(__name__)
+
+
+class Measurement(NamedTuple):
+    """Measurements of an encoder on a sample.
+
+    Attributes:
+        seconds_per_token: seconds per token that the encoder reads, on one device.
+        dim: components of a vector.
+        peak_bytes: peak memory of the process.
+    """
+
+    seconds_per_token: float
+    dim: int
+    peak_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +78,7 @@ class StepEstimate:
     Attributes:
         step: name of the index, or "passages".
         disk_bytes: size on disk.
-        memory_bytes: memory of the process; None: unknown, because the corpus is too small to time an encoder.
+        memory_bytes: memory of the process; None: unknown, because the encoder was not timed.
         time_s: duration; None: unknown for the same reason.
         n_truncated: number of passages that are longer than the encoder's maximum length. Only their beginning is embedded.
     """
@@ -75,7 +101,7 @@ def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOp
 
     The time is proportional to the number of tokens that the encoder reads. An earlier measurement on this machine is used again.
     Otherwise, the encoder is timed on passages of the corpus, or of the sample corpus if none is at hand. For a small corpus, the
-    encoder is not timed, nor is one that a server computes.
+    encoder is not timed, nor on a Ray cluster, nor one that a server computes.
 
     Raises:
         MissingExtraError: the encoder needs packages that are not installed.
@@ -86,8 +112,11 @@ def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOp
     passages = corpus.sample or list(islice(sample.passages(), _TIMED_PASSAGES))
     n_tokens, n_truncated = count_tokens(corpus, spec)
     measurement = kept_measurement(spec, resources)
-    if measurement is None and corpus.n_passages >= _TIMED_CORPUS_PASSAGES:
-        measurement = _measure(spec, resources, passages[:_TIMED_PASSAGES])
+    if measurement is None and resources.ray is None and corpus.n_passages >= _TIMED_CORPUS_PASSAGES:
+        timed = passages[:_TIMED_PASSAGES]
+        logger.info("timing '%s' on %d passages, for this estimate and later ones on this machine", spec.name, len(timed))
+        measurement = measure_encoder(PassageEncoder(spec, resources), timed)
+        keep_measurement(spec, resources, measurement)
     return scale_measurement(spec, resources, measurement, corpus.n_passages, n_tokens, n_truncated)
 
 
@@ -109,17 +138,55 @@ def _full_lengths(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.
     return Tokenizer(spec, "passage").full_lengths(passage._replace(text=passage.text[:n_characters]) for passage in passages)
 
 
-def _measure(spec: EncoderSpec, resources: Resources, passages: Sequence[Passage]) -> Measurement:
-    """Time an encoder. The measurement is kept, except on a cluster, whose nodes may change."""
-    if resources.ray is not None:
-        from .embedding.cluster.embedding import measure_on_ray
+def measure_encoder(encoder: PassageEncoder, passages: Sequence[Passage]) -> Measurement:
+    """Time an encoder on some passages after a warm-up.
 
-        logger.info("timing '%s' on %d passages, on a node of the cluster", spec.name, len(passages))
-        return measure_on_ray(spec, resources, passages)
-    logger.info("timing '%s' on %d passages, for this estimate and later ones on this machine", spec.name, len(passages))
-    measurement = measure_encoder(PassageEncoder(spec, resources), passages)
-    keep_measurement(spec, resources, measurement)
-    return measurement
+    On a GPU, other processes tokenise meanwhile, and the slower of both counts.
+    """
+    encoder.encode(passages if encoder.n_tokenizing else passages[:_WARM_UP_PASSAGES])  # on a GPU, each new shape takes long once
+    started = time.perf_counter()
+    n_tokens = encoder.count_tokens(passages)
+    tokenized = time.perf_counter()
+    vectors = encoder.encode(passages)
+    seconds, tokenizing_seconds = time.perf_counter() - tokenized, tokenized - started
+    if encoder.n_tokenizing:
+        seconds = max(seconds - tokenizing_seconds, tokenizing_seconds / encoder.n_tokenizing)
+    seconds_per_token = seconds / n_tokens
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Measurement(seconds_per_token, vectors.shape[1], peak_bytes)
+
+
+def kept_measurement(spec: EncoderSpec, resources: Resources) -> Measurement | None:
+    """Return an earlier measurement on this machine with the same checkpoint, resources and package versions; None if none is kept."""
+    try:
+        seconds_per_token, dim, peak_bytes = _read_timings()[_timing_key(spec, resources)]
+        return Measurement(float(seconds_per_token), int(dim), int(peak_bytes))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def keep_measurement(spec: EncoderSpec, resources: Resources, measurement: Measurement) -> None:
+    """Write a measurement to the data home, if the data home is writable."""
+    with contextlib.suppress(OSError):
+        home().mkdir(parents=True, exist_ok=True)
+        write_durably(_timings_path(), json.dumps(_read_timings() | {_timing_key(spec, resources): measurement}, indent=1).encode())
+
+
+def _timings_path() -> Path:
+    return home() / "timings.json"
+
+
+def _read_timings() -> dict[str, Any]:
+    try:
+        kept = parse_json(_timings_path().read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _timing_key(spec: EncoderSpec, resources: Resources) -> str:
+    versions = package_versions(("wikidx", "torch", "transformers"))
+    return json.dumps([spec.name, str(spec.folder("passage")), *resources, n_threads(), socket.gethostname(), versions])
 
 
 def scale_measurement(

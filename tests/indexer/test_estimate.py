@@ -17,10 +17,18 @@ from wikidx.corpora.artifacts.home import downloads_path
 from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage, SourceFile
-from wikidx.indexer.embedding import timing
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
-from wikidx.indexer.embedding.timing import Measurement, keep_measurement, kept_measurement
-from wikidx.indexer.estimate import StepEstimate, disk_shortage, estimate_import, estimate_vectors, scale_measurement
+from wikidx.indexer.estimate import (
+    Measurement,
+    StepEstimate,
+    disk_shortage,
+    estimate_import,
+    estimate_vectors,
+    keep_measurement,
+    kept_measurement,
+    measure_encoder,
+    scale_measurement,
+)
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.addresses import PublishedVectors
 from wikidx.indexer.published.importing import ImportOptions
@@ -59,8 +67,7 @@ def test_an_encoder_is_timed_once_and_its_rate_goes_by_tokens(monkeypatch: pytes
     # A passage here has 103 bytes; 2 ms to 2 s each is the range of today's machines.
     assert estimate.time_s is not None
     assert 0.002 < estimate.time_s / 1_000_000 < 2
-    monkeypatch.delattr(timing, "PassageEncoder")  # it is not timed again
-    monkeypatch.delattr(wikidx.indexer.estimate, "PassageEncoder")
+    monkeypatch.delattr(wikidx.indexer.estimate, "PassageEncoder")  # it is not timed again
     small = estimate_vectors(CorpusEstimate(1_000, 103, 0, passages), encoder_spec("minilm"), CPU)
     assert small.time_s == pytest.approx(estimate.time_s / 1_000)
     long = [Passage("1", "", "nile " * 100_000)]  # one passage, of which 256 tokens are read
@@ -96,7 +103,7 @@ def test_on_a_gpu_the_slower_of_tokenising_and_encoding_counts(
             return np.zeros((len(passages), 7))
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    found = timing.measure_encoder(Encoder(), passages)  # type: ignore[arg-type]
+    found = measure_encoder(Encoder(), passages)  # type: ignore[arg-type]
     assert found.seconds_per_token == pytest.approx(expected_s / 1_000)
     assert n_encoded == [n_warm, 20]
 

@@ -16,14 +16,12 @@ from typing import Any
 
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
-from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
 from wikidx.indexer.embedding.options import RayResources, Resources
 from wikidx.indexer.embedding.pipeline import Job, Report
-from wikidx.indexer.embedding.timing import Measurement
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
 
-from .encoder import Encoder, configure_node, time_sample
+from .encoder import Encoder, configure_node
 from .nodes import call_each_node, check_versions, list_nodes, load_ray
 
 logger = logging.getLogger(__name__)
@@ -32,7 +30,6 @@ TRIES = 3  # the job fails when this many encoders were lost while encoding the 
 
 _AHEAD = 2  # pending ranges per encoder: one is tokenised or transferred while another is encoded
 _POLL_S = 10.0  # seconds without an answer before a check that some node is large enough for an encoder
-_TIMED_S = 300.0  # limit for a node to become free, and to load and time an encoder
 _OUT_OF_MEMORY = ("OutOfMemory", "low on memory", "(OOM)")
 
 _checked = set[frozenset[str]]()  # sets of Ray's ids of nodes whose versions are equal
@@ -72,22 +69,6 @@ def embed_on_ray(job: Job, ranges: Sequence[range], report: Report, node_progres
             work.run()
         finally:
             work.stop()
-
-
-def measure_on_ray(spec: EncoderSpec, resources: Resources, passages: Sequence[Passage]) -> Measurement:
-    """Time an encoder on a node of the cluster; raises ``IdxError`` if this fails or takes longer than five minutes."""
-    ray, needed = load_ray(), _ray_resources(resources)
-    timing = ray.remote(num_cpus=needed.n_cpus, num_gpus=needed.n_gpus, max_retries=0)(time_sample)
-    reply = timing.remote(spec, resources, home(), list(passages))
-    if not ray.wait([reply], timeout=_TIMED_S)[0]:
-        ray.cancel(reply, force=True)
-        raise IdxError(
-            f"no node has timed an encoder within {_TIMED_S:g} s: other work may have taken the {needed.n_cpus} processors and "
-            f"{needed.n_gpus} GPUs that it needs ('ray status' tells): try again when there is room"
-        )
-    with ray_errors("timing an encoder on a node"):
-        measurement: Measurement = ray.get(reply)
-    return measurement
 
 
 class _RemoteEncoder:

@@ -12,13 +12,7 @@ from pathlib import Path
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.options import RayResources, Resources
-from wikidx.indexer.embedding.pipeline import (
-    PassageEncoder,
-    TokenizedRows,
-    encode_ranges,
-    explain_device_errors,
-)
-from wikidx.indexer.embedding.timing import Measurement, measure_encoder
+from wikidx.indexer.embedding.pipeline import TokenizedRows, encode_ranges, explain_device_errors
 from wikidx.indexer.encoders.batching import tokenizing_chunks
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
@@ -97,9 +91,3 @@ def configure_node(home: Path, resources: RayResources | None) -> None:
             import torch
 
             torch.set_num_threads(resources.n_cpus)
-
-
-def time_sample(spec: EncoderSpec, resources: Resources, home: Path, passages: Sequence[Passage]) -> Measurement:
-    """Time an encoder on some passages; raises as ``PassageEncoder`` does."""
-    configure_node(home, resources.ray)
-    return measure_encoder(PassageEncoder(spec, resources), passages)

@@ -194,7 +194,7 @@ def test_the_command_builds_on_a_cluster(
     options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
     (_, need) = json.loads(idx("build", *options, "--dry-run"))["estimates"]
     assert need["step"] == "minilm"
-    assert need["time_s"] > 0
+    assert need["time_s"] is None  # of a cluster
     assert not (home / "sample@16").exists()
     assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
     assert np.load(index_ref("sample@16", "minilm").path / VECTORS).shape == (16, 384)

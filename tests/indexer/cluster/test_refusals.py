@@ -22,7 +22,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.embedding import ProcessLost, check_cluster, measure_on_ray, ray_errors
+from wikidx.indexer.embedding.cluster.embedding import ProcessLost, check_cluster, ray_errors
 from wikidx.indexer.embedding.cluster.nodes import check_versions
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
@@ -66,35 +66,6 @@ def test_of_ranges_in_hand_together_the_one_that_ends_encoders_is_named(
 ) -> None:
     with pytest.raises(IdxError, match=r"3 encoders were lost over rows 1,500 to 1,749, the last one so: "):
         build_vectors("made", dataclasses.replace(tiny, passage_text=die_of_one), store, CLUSTER)
-
-
-def node_of_this() -> str:
-    """Return Ray's id for the node of this process."""
-    return str(ray.get_runtime_context().get_node_id())
-
-
-class Other:
-    """An actor of another program."""
-
-    def node(self) -> str:
-        """Return where it is."""
-        return node_of_this()
-
-
-def test_timing_on_a_cluster_that_is_busy_ends(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tiny: EncoderSpec,
-    made_passages: list[Passage],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_TIMED_S", 1.0)
-    others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(3)]
-    assert len(set(ray.get([other.node.remote() for other in others], timeout=120))) == 3
-    found = resolve_resources(CLUSTER, tiny)
-    with pytest.raises(IdxError, match="no node has timed an encoder within 1 s: other work may have taken the 1 processors and 0 GPUs"):
-        measure_on_ray(tiny, found, made_passages[:10])
-    for other in others:
-        ray.kill(other)
 
 
 def too_large(passage: Passage) -> str:
