@@ -20,14 +20,7 @@ from .catalog import index_ref
 from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
-from .estimate import (
-    StepEstimate,
-    disk_shortage,
-    estimate_import,
-    estimate_index,
-    estimate_store,
-    estimate_vectors,
-)
+from .estimate import StepEstimate, disk_shortage, estimate_import, estimate_index, estimate_store, estimate_vectors
 from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors

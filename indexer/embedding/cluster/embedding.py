@@ -17,7 +17,6 @@ from typing import Any
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.progress import Progress
-from wikidx.indexer.embedding.options import RayResources, Resources
 from wikidx.indexer.embedding.pipeline import Job, Report
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
 
@@ -89,7 +88,9 @@ class _ClusterJob:
     """The encoders of a job, and the ranges not yet assigned."""
 
     def __init__(self, job: Job, ranges: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
-        self._ray, self._job, self._store, self._resources = load_ray(), job, job.reopen(), _ray_resources(job.resources)
+        if job.resources.ray is None:
+            raise ValueError("the resources are this machine's, not a cluster's")
+        self._ray, self._job, self._store, self._resources = load_ray(), job, job.reopen(), job.resources.ray
         self._ranges, self._n_lost = deque(ranges), Counter[range]()
         self._report, self._node_progress = report, node_progress
         self._by_node, self._progress = Counter[str](), dict[str, Progress]()
@@ -175,12 +176,6 @@ class _ClusterJob:
                 f"none of the {len(nodes)} nodes that are left has {needed.n_cpus} processors and {needed.n_gpus} GPUs for an encoder: "
                 "start some and run the same command again; the finished vectors are kept"
             )
-
-
-def _ray_resources(resources: Resources) -> RayResources:
-    if resources.ray is None:
-        raise ValueError("the resources are this machine's, not a cluster's")
-    return resources.ray
 
 
 def _check_weights(spec: EncoderSpec) -> None:
