@@ -37,8 +37,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
 
     Args:
         corpus: name of a built corpus.
-        queries: a file of queries; see ``read_queries``. None: the questions of the sample corpus, or titles of
-            random passages of another corpus.
+        queries: a file of queries; see ``read_queries``. None: titles of random passages.
         step: see ``Step``.
 
     Raises:
@@ -51,7 +50,7 @@ def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent
     if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
     texts, origin = (
-        (list(dict.fromkeys(query.text for query in read_queries(queries))), str(queries)) if queries else _default_queries(corpus, store)
+        (list(dict.fromkeys(query.text for query in read_queries(queries))), str(queries)) if queries else _default_queries(store)
     )
     reports = dict[str, Any]()
     for encoder in dict.fromkeys(name.encoder for name in indexes):
@@ -150,12 +149,8 @@ def _queries_per_s(search: Callable[[Vectors], object], queries: Vectors) -> flo
             return n_done / seconds
 
 
-def _default_queries(corpus: str, store: PassageStore) -> tuple[list[str], str]:
+def _default_queries(store: PassageStore) -> tuple[list[str], str]:
     """Return default queries and a description of their origin."""
-    if corpus.partition("@")[0] == "sample":
-        from wikidx.corpora.known import sample
-
-        return [question.question for question in sample.questions()], "the sample corpus's questions"
     rows = np.random.default_rng(_SEED).permutation(len(store))[: 4 * _N_QUERIES]
     texts = (passage.title.strip() or " ".join(passage.text.split()[:12]) for passage in store.get_many(np.sort(rows)))
     return list(dict.fromkeys(filter(None, texts)))[:_N_QUERIES], "titles of passages drawn at random"

@@ -22,7 +22,7 @@ from wikidx.indexer.indexes.kinds import OpenOptions
 from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
-from .library import INDEX_FILE, faiss_errors, load_faiss, read_mapped
+from .library import INDEX_FILE, faiss_errors, load_faiss
 
 ID_BYTES = 8  # size of a row number; a list stores one with each code
 ONLY_CPU = Placement(("cpu",), "FAISS on the CPU, which alone has this kind: memory-mapped")
@@ -106,10 +106,13 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
     """Open and check the file of an index, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
-        ArtifactCorrupt: FAISS cannot read the file, or the index does not match its manifest.
+        ArtifactCorrupt: FAISS cannot read the file, or the index is untrained, or does not match its manifest.
         MissingExtraError: FAISS is not installed.
     """
-    index = read_mapped(path / INDEX_FILE, flags=flags)
+    with faiss_errors(path / INDEX_FILE):
+        index = load_faiss().read_index(str(path / INDEX_FILE), flags)
+    if not index.is_trained:
+        raise ArtifactCorrupt(f"{path / INDEX_FILE} holds an index that was never trained: build it again with --force")
     actual = (index.ntotal, index.d, index.metric_type)
     expected = (manifest.count("vectors"), manifest.count("dim"), load_faiss().METRIC_INNER_PRODUCT)
     if actual != expected:

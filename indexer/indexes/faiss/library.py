@@ -77,19 +77,6 @@ def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
     sync(path)
 
 
-def read_mapped(path: Path, *, flags: int) -> Any:  # noqa: ANN401
-    """Open the index in a file, mapped according to ``flags`` (FAISS's IO_FLAG_*).
-
-    Raises:
-        ArtifactCorrupt: the file contains no index, or an untrained one.
-    """
-    with faiss_errors(path):
-        index = load_faiss().read_index(str(path), flags)
-    if not index.is_trained:
-        raise ArtifactCorrupt(f"{path} holds an index that was never trained: build it again with --force")
-    return index
-
-
 @contextlib.contextmanager
 def faiss_errors(path: Path, *, is_intermediate: bool = False) -> Iterator[None]:
     """Translate FAISS's exceptions for a file into ``ArtifactCorrupt``, or ``StagingCorrupt`` for a file of an interrupted build."""
