@@ -100,7 +100,8 @@ def run_pipeline(job: Job, model: Model, ranges: Iterable[range], report: Report
 def encode_ranges(model: Model, targets: Iterable[TokenizedRows], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
     """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
     with ThreadPoolExecutor(1) as padding:
-        padded = map_ahead(lambda batch: padding.submit(_pad, model, batch), _split_batches(targets, batch_tokens), 2)
+        unpadded = ((target, numbers) for target in targets for numbers in batches(target.tokens.lengths(), batch_tokens))
+        padded = map_ahead(lambda batch: padding.submit(_pad, model, batch), unpadded, 2)
         yield from _collect_ranges(_encode_batches(model, padded), model.dim, report)
 
 
@@ -165,12 +166,6 @@ def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[Tokenize
         if chunk.rows.stop == chunk.target.stop:
             yield TokenizedRows(chunk.target, chunk.target, concatenate([chunk.tokens for chunk in chunks]))
             chunks.clear()
-
-
-def _split_batches(targets: Iterable[TokenizedRows], batch_tokens: int) -> Iterator[tuple[TokenizedRows, Rows]]:
-    for target in targets:
-        for numbers in batches(target.tokens.lengths(), batch_tokens):
-            yield target, numbers
 
 
 def _pad(model: Model, batch: tuple[TokenizedRows, Rows]) -> PaddedBatch:

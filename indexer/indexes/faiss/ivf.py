@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wikidx.corpora.artifacts.building import INTERMEDIATE
+from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.artifacts.manifest import Parameters
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.base import Vectors
@@ -24,7 +25,7 @@ from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
 
 from .gpu import open_ivf_anywhere
 from .inverted_lists import NO_LISTS_BYTES, Codes, Lists, ListShard, write_lists
-from .library import INDEX_FILE, check_half, deserialize, load_faiss, serialize, write_intermediate
+from .library import INDEX_FILE, check_half, faiss_errors, load_faiss, serialize
 
 FORMAT_VERSION = 2
 
@@ -82,8 +83,10 @@ def _write(build: IndexBuild[CorpusVectors], *, codec: Codec) -> Mapping[str, in
     folder.mkdir(exist_ok=True)
     trained = folder / _TRAINED
     if not trained.exists():
-        write_intermediate(trained, _train(build.source, build.parameters, codec))
-    index = deserialize(trained)
+        with atomic_write(trained) as file:
+            file.write(serialize(_train(build.source, build.parameters, codec)))
+    with faiss_errors(trained, is_intermediate=True):
+        index = load_faiss().deserialize_index(np.fromfile(trained, dtype=np.uint8))
     shards = list(_write_shards(build, index, codec))
     index.ntotal = len(build.source)
     with (build.staging / INDEX_FILE).open("wb") as file:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import atomic_write, sync
+from wikidx.corpora.artifacts.durable import sync
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.threads import limit_threads_after_fork
@@ -48,18 +48,6 @@ def serialize(index: Any) -> bytes:  # noqa: ANN401 - FAISS has no types
     """Return the content of FAISS's file for an index."""
     content: NDArray[np.uint8] = load_faiss().serialize_index(index)
     return content.tobytes()
-
-
-def deserialize(path: Path) -> Any:  # noqa: ANN401
-    """Return the index that ``write_intermediate`` wrote; raises ``StagingCorrupt`` if it is corrupt."""
-    with faiss_errors(path, is_intermediate=True):
-        return load_faiss().deserialize_index(np.fromfile(path, dtype=np.uint8))
-
-
-def write_intermediate(path: Path, index: Any) -> None:  # noqa: ANN401
-    """Write an index to a file from which an interrupted build can resume."""
-    with atomic_write(path) as file:
-        file.write(serialize(index))
 
 
 def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
