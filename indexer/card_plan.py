@@ -17,11 +17,10 @@ from wikidx.corpora.progress import format_bytes
 from .catalog import index_ref
 from .embedding.embed import resolve_resources
 from .embedding.options import EmbedOptions
-from .embedding.timing import Measurement
 from .encoders.model import LARGE
 from .encoders.network_size import DTYPE_BYTES, NetworkSize, published_size
 from .encoders.spec import Dtype, EncoderSpec
-from .estimate import StepEstimate, count_tokens, estimate_index, estimate_store, scale_measurement
+from .estimate import Measurement, StepEstimate, count_tokens, estimate_index, estimate_store, scale_measurement
 from .indexes.exact.placement import WORK_BYTES, VectorsSize
 from .indexes.faiss import gpu as faiss_gpu
 from .indexes.faiss.ivf import n_lists, n_subquantizers
