@@ -212,15 +212,25 @@ def _groups(detail: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _count_modules(tree: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return module -> number of questions in RA-ISF's tree that it answered; "unknown" is no answer, as for the method itself."""
+    """Return module -> number of questions in RA-ISF's tree that it answered; "unknown" is no answer, as for the method itself.
+
+    A synthesis without an answered sub-question, as of ``if_none_answered=synthesise``, is a fallback.
+    """
     modules, left = list[str](), [tree] if isinstance(tree.get("answered_from"), str) else []
     while left:
         node = left.pop()
-        is_answered = normalize_words(str(node.get("answer") or "")) not in ("", "unknown")
-        modules.append(_MODULES.get(str(node.get("answered_from")), _UNANSWERED) if is_answered else _UNANSWERED)
         children = node.get("sub_questions")
-        left += map(_mapping, children) if isinstance(children, list) else ()
+        sub_questions = list(map(_mapping, children)) if isinstance(children, list) else []
+        source = str(node.get("answered_from"))
+        if source == "synthesis" and not any(map(_is_answered, sub_questions)):
+            source = "fallback_closed_book"
+        modules.append(_MODULES.get(source, _UNANSWERED) if _is_answered(node) else _UNANSWERED)
+        left += sub_questions
     return Counter(modules)
+
+
+def _is_answered(node: Mapping[str, Any]) -> bool:
+    return normalize_words(str(node.get("answer") or "")) not in ("", "unknown")
 
 
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:

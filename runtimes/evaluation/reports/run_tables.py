@@ -102,8 +102,9 @@ def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     totals = [(run, sum(run.modules.values())) for run in runs if run.modules]
     rows: list[list[Cell]] = [[run.name, total, *(n / total for n in run.modules.values())] for run, total in totals]
     notes = [
-        "number of all questions and sub-questions, and the share that each module answered; fallback: the option if_none_answered; "
-        "unanswered: the answer is unknown, for instance beyond the depth limit; sub-questions per question: see Cost"
+        "number of all questions and sub-questions, and the share that each module answered; fallback: by the option if_none_answered, "
+        "without an answered sub-question; unanswered: the answer is unknown, for instance beyond the depth limit; sub-questions per "
+        "question: see Cost"
     ]
     columns = [Column("number"), *(Column(module, percent) for module in MODULES)]
     return [_table(runs, columns, rows, "Questions and sub-questions by RA-ISF's module, in %", notes)] if rows else []

@@ -55,22 +55,24 @@ TREES = [
     node("synthesis", node("passages"), node("synthesis", node("self_knowledge"), LIMIT, answer="Unknown.")),
     node("synthesis", LIMIT, node("passages", answer=""), node("fallback_closed_book")),
     {"answered_from": "passages", "sub_questions": ["no question"]},
+    node("synthesis", LIMIT, node("synthesis")),
+    node("synthesis", node("synthesis", LIMIT, answer="unknown")),
 ]
 
 
 def test_questions_and_sub_questions_are_counted_by_the_module_that_answered(tmp_path: Path) -> None:
-    """Four trees of 1, 5, 4 and 2 questions, the last one without answers, and a prediction of another method."""
+    """Trees of 1, 5, 4, 2, 3 and 3 questions, the fourth without answers, and a prediction of another method."""
     predictions = load_predictions(write(tmp_path, [*({"tree": tree} for tree in TREES), {}]))
     questions = tuple(Question(name, "?", ("x",)) for name in predictions.rows)
     run = score_run("run", predictions, RunQuestions(questions, "q", "q"), [METRICS["squad_em"]])
-    assert run.costs["sub_questions"][:4].tolist() == [0, 4, 3, 1]
-    assert np.isnan(run.costs["sub_questions"][4])
-    by_hand = {"self-knowledge": 2, "passage relevance": 1, "decomposition": 2, "fallback": 1, "unanswered": 6}
+    assert run.costs["sub_questions"][:6].tolist() == [0, 4, 3, 1, 2, 2]
+    assert np.isnan(run.costs["sub_questions"][6])
+    by_hand = {"self-knowledge": 2, "passage relevance": 1, "decomposition": 3, "fallback": 3, "unanswered": 9}
     assert run.modules == by_hand
 
     found = answers_json(run, Bootstrap())
-    assert found["modules"] == {module: {"n": n, "share": n / 12} for module, n in by_hand.items()}
-    assert (found["costs"]["sub_questions"]["mean"], found["costs"]["sub_questions"]["n"]) == (2.0, 4)
+    assert found["modules"] == {module: {"n": n, "share": n / 18} for module, n in by_hand.items()}
+    assert (found["costs"]["sub_questions"]["mean"], found["costs"]["sub_questions"]["n"]) == (2.0, 6)
     report = select_tables(answers_report(run, Bootstrap()), ["Questions and sub-questions by RA-ISF's module"])
-    assert ["12", "16.7", "8.3", "16.7", "8.3", "50.0"] in [line.split() for line in to_text(report).splitlines()]
-    assert to_csv(report).splitlines()[-1] == "12,16.66666667,8.333333333,16.66666667,8.333333333,50"
+    assert ["18", "11.1", "5.6", "16.7", "16.7", "50.0"] in [line.split() for line in to_text(report).splitlines()]
+    assert to_csv(report).splitlines()[-1] == "18,11.11111111,5.555555556,16.66666667,16.66666667,50"
