@@ -26,7 +26,7 @@ _RUN, _RESULT = "output", "retrieval_result"
 
 
 def given_passages(record: Record, question: str) -> tuple[GivenPassage, ...]:
-    """Return the passages of a question's record; the n-th without an id is called ``<question's id>:<n>``.
+    """Return the passages of a question's record; the n-th is called ``<question's id>:<n>`` if it has no id or that of an earlier one.
 
     Raises:
         InputError: the field is not a list of objects, or one has no text.
@@ -37,7 +37,14 @@ def given_passages(record: Record, question: str) -> tuple[GivenPassage, ...]:
     if name is None and isinstance(output, dict):
         name, fields = _RESULT, output
     found = objects_from(record, fields.get(name), name) if name else []
-    return tuple(_passage(record, item, f"{question}:{number}", f"{name}, {number}") for number, item in enumerate(found, 1))
+    passages = dict[str, GivenPassage]()
+    for number, item in enumerate(found, 1):
+        default_id = f"{question}:{number}"
+        given = _passage(record, item, default_id, f"{name}, {number}")
+        if given.passage.id in passages:  # such as the id of a document cut into several passages
+            given = given._replace(passage=given.passage._replace(id=default_id))
+        passages[given.passage.id] = given
+    return tuple(passages.values())
 
 
 def _passage(record: Record, item: Mapping[str, Any], default_id: str, where: str) -> GivenPassage:

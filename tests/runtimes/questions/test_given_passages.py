@@ -39,8 +39,8 @@ CASES: dict[str, tuple[dict[str, Any], tuple[GivenPassage, ...]]] = {
         {"question": "Where?", "answer": ["Egypt"], "ctxs": [{**NILE, "score": "good"}, {**NILE, "score": True}, {**NILE, "score": "nan"}]},
         (
             GivenPassage(Passage("7", "Nile", "A river.")),
-            GivenPassage(Passage("7", "Nile", "A river."), 1.0),
-            GivenPassage(Passage("7", "Nile", "A river.")),
+            GivenPassage(Passage("1:2", "Nile", "A river."), 1.0),
+            GivenPassage(Passage("1:3", "Nile", "A river.")),
         ),
     ),
 }
