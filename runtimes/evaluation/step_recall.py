@@ -34,8 +34,8 @@ class StepRecall(NamedTuple):
     """Recall of a run's searches.
 
     Attributes:
-        steps: name of a search -> metric "answer@k" -> float64 (questions,), for k up to the depth of the search. NaN: the question has no
-            such search, or no answer to look for. ``LAST`` is among the names.
+        steps: name of a search -> metric "answer@k" -> float64 (questions,), for k up to the least depth of the search. NaN: the question
+            has no such search, or no answer to look for. ``LAST`` is among the names.
         n_unknown: number of found passages whose texts are unknown; the searches that found them are left out.
     """
 
@@ -58,7 +58,7 @@ def step_recall(rows: Sequence[PredictionRow], questions: Sequence[Question], te
             unknown.update(name for name, is_hit in zip(step.ids, hits, strict=True) if is_hit is None)
             for name in (step.name, LAST):  # of the last searches the last one stays
                 found.setdefault(name, {})[position] = hits
-                depths[name] = max(depths.get(name, 0), step.k)
+                depths[name] = min(depths.get(name, step.k), step.k)
     except MissingExtraError:
         return StepRecall()
     named = {name: of for name, of in found.items() if not any(None in hits for hits in of.values())}

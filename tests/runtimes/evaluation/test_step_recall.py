@@ -70,7 +70,7 @@ def test_values_by_hand(tmp_path: Path) -> None:
         "first search": {"answer@1": [0, 0, 0], "answer@5": [1, 1, 0]},  # "bizet" in the fourth; "mercury" in the third, not in "Mercurys"
         "round 2": {"answer@1": [1, NAN, NAN]},
         "round 2, search 2": {"answer@1": [0, NAN, NAN]},
-        LAST: {"answer@1": [0, 0, 0], "answer@5": [0, 1, 0]},
+        LAST: {"answer@1": [0, 0, 0]},  # one of them returns two passages
     }
     assert list(recall.steps) == list(expected)
     for name, by_metric in expected.items():
