@@ -20,6 +20,7 @@ from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
+from wikidx.runtimes.methods.templates import prompt_hashes
 from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
 
 from .files import Cell, Experiment, folder_name
@@ -88,9 +89,7 @@ class Job(NamedTuple):
     @property
     def method(self) -> Method:
         """The method of the row, with the row's prompts."""
-        found: Method = find_method(self.cell.row.method or "")
-        prompts = self.cell.row.prompts
-        return with_prompts(found, read_prompt_set(found.name, prompts)) if prompts else found
+        return _method(self.cell)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -113,6 +112,12 @@ class Job(NamedTuple):
         return Finished(len(found), n_failed, Estimate(*map(math.fsum, zip(*(cost for _, cost in found.values()), strict=True))))
 
 
+def _method(cell: Cell) -> Method:
+    found: Method = find_method(cell.row.method or "")
+    prompts = cell.row.prompts
+    return with_prompts(found, read_prompt_set(found.name, prompts)) if prompts else found
+
+
 def run_name(cell: Cell, seed: int, folder: Path) -> str:
     """Return row and question set of a run, for display, and the seed if the row has several."""
     return f"{cell.row.name}, {cell.dataset}" + (f", seed {seed}" if folder.name.startswith("seed-") else "")
@@ -128,10 +133,13 @@ def run_folders(experiment: Experiment, out: Path) -> Iterator[tuple[Cell, int, 
 
 
 def describe_changes(cell: Cell, run_json: Mapping[str, Any]) -> str:
-    """Return how method and options of a row have changed since a run was made, from its ``run.json``; "" if they have not."""
-    settings, current = run_json.get("settings") or {}, {"method": cell.row.method, **cell.options}
+    """Return how method, options and prompts of a row have changed since a run was made, from its ``run.json``; "" if they have not."""
+    method = _method(cell)
+    settings, current = run_json.get("settings") or {}, {"method": method.name, **cell.options}
     recorded = {"method": settings.get("method"), **{name: option.get("value") for name, option in settings.get("options", {}).items()}}
-    return "; ".join(differences({name: recorded.get(name) for name in current}, current))
+    changes = differences({name: recorded.get(name) for name in current}, current)
+    has_its_prompts = settings.get("prompts") == prompt_hashes([method.name], method.prompts)
+    return "; ".join(changes if has_its_prompts else [*changes, "it has other prompts"])
 
 
 def plan_jobs(experiment: Experiment, out: Path, questions_from: Path | None, limit: int | None) -> list[Job]:

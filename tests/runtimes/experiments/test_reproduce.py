@@ -22,6 +22,7 @@ from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.experiments.jobs import locate, model_options_of, models_of
 from wikidx.runtimes.llms.base import Call, Deliver, Reply
 from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.methods.templates import packaged_prompts
 
 Script = Callable[..., str]
 
@@ -214,6 +215,15 @@ def test_a_run_of_a_row_that_has_changed_since_is_left_out(
     assert rows(out)[CLOSED_BOOK]["answered"] == "4 of 4"  # has no k
     assert rows(out)[RAG]["ours"] is None
     assert "was made before the row changed, k was 2 and is 3: remove it to run the row anew" in str(rows(out)[RAG]["remark"])
+
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "answer.txt").write_text(packaged_prompts("rag")["answer.txt"].replace("Passages:", "Texts:"))
+    (tmp_path / "mine.toml").write_text(FILE.replace('"rag"', f'"rag"\nprompts = "{tmp_path / "prompts"}"'), encoding="utf-8")
+    idx(*line, "--row", "backbone closed-book")
+    assert "was made before the row changed, it has other prompts: remove it" in str(rows(out)[RAG]["remark"])
+    shutil.rmtree(out / "retrieve-then-read")
+    idx(*line)
+    assert rows(out)[RAG]["answered"] == "4 of 4"
 
 
 @pytest.mark.usefixtures("sample_home")
