@@ -156,7 +156,10 @@ def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight:
 
 
 def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
-    """Return the plan of a job; without a search if its method can do without one."""
+    """Return the plan of a job; without a search if its method can do without one.
+
+    The user's options of searches are not for passages that the experiment's questions give.
+    """
     from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.experiments.jobs import model_options_of, models_of
 
@@ -167,14 +170,17 @@ def _plan(job: Job, experiment: Experiment, options: ModelOptions) -> Plan:
         "llm": models_of(roles, row.llm or options.llm or ()),
         "llm_option": model_options_of(roles, options.llm_option or ()),
     }
-    closed_book = PlanOptions(**{**values, "corpus": None, "retriever": None, "search": None, "reranker": None, "url": None})
+    closed_book = {**values, "corpus": None, "retriever": None, "search": None, "reranker": None, "url": None}
     try:
-        return make_plan(job.method, closed_book, dry_run=False, base=job.values)
+        return make_plan(job.method, PlanOptions(**closed_book), dry_run=False, base=job.values)
     except InputError:
-        values["retriever"] = options.retriever or questions.retriever or experiment.retriever
-        if values["retriever"] != GIVEN:
+        retriever = options.retriever or questions.retriever or experiment.retriever
+        if retriever != GIVEN:
             values["corpus"] = options.corpus or questions.corpus or experiment.corpus
             values["search"] = [*search, *(options.search or ())]
+        elif options.retriever is None:
+            values = closed_book
+        values["retriever"] = retriever
         return make_plan(job.method, PlanOptions(**values), dry_run=False, base=job.values, questions=job.questions)
 
 

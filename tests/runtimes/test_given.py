@@ -181,3 +181,26 @@ def test_an_experiment_reads_them(idx: Command, script: Script, file: Path) -> N
     report = json.loads((file.parent / "all" / "report.json").read_text())
     assert {result["row"]: result["ours"]["mean"] for result in report["results"]} == {"direct": 0.0, "RAG": 0.5}
     assert {run["method"]: run["retriever"] for run in report["runs"]} == {"direct": "", "rag": "given"}
+
+
+@pytest.mark.parametrize("option", ["--url", "--corpus", "--reranker", "--search"])
+def test_options_of_searches_are_for_the_other_question_sets_of_an_experiment(
+    option: str, idx: Command, script: Script, file: Path
+) -> None:
+    (file.parent / "mine.toml").write_text(EXPERIMENT, encoding="utf-8")
+    model, value = script({"match": "", "text": "iron"}), "depth=3" if option == "--search" else "http://127.0.0.1:1"
+    line = (
+        "reproduce",
+        file.parent / "mine.toml",
+        "--questions-from",
+        file.parent,
+        "--out",
+        file.parent / "all",
+        "--llm",
+        model,
+        option,
+        value,
+    )
+    idx(*line)
+    assert json.loads((file.parent / "all" / "rag" / "mine" / RUN).read_text())["settings"]["search"]["retriever"] == "given"
+    assert f"{option} says where" in idx(*line, "--retriever", "given", status=2)
