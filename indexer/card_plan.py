@@ -157,7 +157,7 @@ def _embedding(corpus: CorpusEstimate, spec: EncoderSpec, size: NetworkSize, car
 def _searching(name: str, vectors: VectorsSize, networks: Sequence[Demand], cards: Sequence[Card], card: CardType) -> Iterator[Stage]:
     """Yield the opening of an index with the networks beside it, and for exact search the search of batches, or their obstacle."""
     kind = parse_index_name(name).kind
-    load = _load(kind, vectors)
+    load = index_demand(kind, vectors)
     if load is None or not card.searches:
         why = "its kind is searched on processors" if card.searches else "AMD's GPUs are not used for searches"
         yield Stage(f"search {name}", None, None, 0, 0, f"{why}; 'idx check --recall' measures it")
@@ -182,7 +182,7 @@ def _searching(name: str, vectors: VectorsSize, networks: Sequence[Demand], card
         yield Stage(f"search {n_queries:,} at a time", max(reading, products) + scores, None, largest, 0, derived)
 
 
-def _load(kind: str, vectors: VectorsSize) -> Demand | None:
+def index_demand(kind: str, vectors: VectorsSize) -> Demand | None:
     """Return the memory of an index on GPUs; None if its kind is searched on processors only."""
     if not kind:
         return Demand("vectors", WORK_BYTES, vectors.n_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
@@ -19,8 +21,11 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from wikidx.corpora.errors import IdxError, InputError
-from wikidx.indexer.machine.devices import has_gpu_driver
+from wikidx.corpora.progress import format_bytes
+from wikidx.indexer.machine.devices import ask_all_gpus, may_use_gpus, resolve_gpus
+from wikidx.indexer.machine.placement import Card, Demand, place_processes
 from wikidx.indexer.machine.threads import n_threads
+from wikidx.retrievers.naming import RetrieverName
 
 from .open_searchers import SharedIdentities
 from .settings import Settings
@@ -40,33 +45,68 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
     An ``answerer`` needs a single process.
 
     Raises:
-        IdxError: a corpus or retriever cannot be opened, or several processes would share a GPU.
+        IdxError: a corpus or retriever cannot be opened, or several processes do not fit on the GPUs that are named.
     """
-    settings = share_device(settings)
     if settings.workers == 1:
         _run(settings, listener, SharedIdentities(settings), answerer)
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
-        _WorkerPool(settings, listener, folder).run()
+        _WorkerPool(settings, listener, folder, place_workers(settings)).run()
 
 
-def share_device(settings: Settings) -> Settings:
-    """Return settings with which several processes do not race for the memory of a GPU, which one process can use fully.
+def place_workers(settings: Settings) -> list[str]:
+    """Return the device of each of several processes, every one of which has all indexes, encoders and the reranker.
+
+    Processes share GPUs by the memory that they need. GPUs are asked by another process: after a use of CUDA, no process may be forked.
 
     Raises:
-        InputError: there are several processes, and a GPU is named.
+        InputError: a GPU is named, and the processes do not fit.
+        IdxError: an index, or a checkpoint, is missing.
     """
-    if settings.workers == 1 or settings.device in ("cpu", "mps"):
-        return settings
-    if settings.device != "auto":
-        raise InputError(
-            f"--workers {settings.workers} with --device {settings.device}: one process uses a GPU fully, and several would race for its "
-            "memory: leave --workers out, or use --device cpu"
-        )
-    if has_gpu_driver():
-        _LOG.info("on the CPU, because %d processes would race for a GPU's memory: leave --workers out to use it", settings.workers)
-    return dataclasses.replace(settings, device="cpu")
+    device, n_processes = settings.device, settings.workers
+    if not may_use_gpus(device):
+        return ["cpu" if device == "auto" else device] * n_processes
+    vectors, networks = _demands(settings)
+    if not (vectors or networks) or (device == "auto" and any(demand.divided_bytes and demand.name != "vectors" for demand in vectors)):
+        return ["cpu"] * n_processes  # not every FAISS can use a GPU
+    free = ask_all_gpus()
+    numbers = range(len(free)) if device == "auto" else resolve_gpus(device, len(free))
+    cards = [Card(number, free[number]) for number in numbers]
+    if chosen := place_processes(n_processes, vectors, networks, cards):
+        return [f"cuda:{number}" for number in chosen]
+    each = math.fsum(demand.n_bytes + demand.divided_bytes for demand in (*vectors, *networks))
+    fitting = next((n for n in range(n_processes - 1, 0, -1) if place_processes(n, vectors, networks, cards)), 0)
+    room = ", ".join(f"cuda:{card.number} has {format_bytes(card.free)} free" for card in cards) or "there is no GPU"
+    reason = f"each of {n_processes} processes needs {format_bytes(each)} of one GPU, and {room}"
+    if device != "auto":
+        advice = f"--workers {fitting}" if fitting else "leave --workers out"
+        raise InputError(f"--workers {n_processes} with --device {device}: {reason}: {advice}, or --device cpu")
+    _LOG.info("on the CPU: %s", reason)
+    return ["cpu"] * n_processes
+
+
+def _demands(settings: Settings) -> tuple[list[Demand], list[Demand]]:
+    """Return the memory that the vector indexes, and the networks, of a process need on a GPU."""
+    from wikidx.indexer.card_plan import index_demand
+    from wikidx.indexer.catalog import index_ref
+    from wikidx.indexer.encoders.transformer import query_demand
+    from wikidx.indexer.indexes.exact.placement import VectorsSize
+    from wikidx.indexer.naming import encoder_spec
+    from wikidx.retrievers.rerankers.opening import reranker_demand
+
+    named = [(corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs]
+    refs = [index_ref(corpus, part) for corpus, part in dict.fromkeys((corpus, part) for corpus, name in named for part in name.parts)]
+    vectors, networks = list[Demand](), list[Demand | None]()
+    for ref in (ref for ref in refs if ref.name.encoder):
+        manifest = ref.manifest(None)
+        size = VectorsSize(manifest.count("rows"), manifest.count("dim"), str(manifest.recipe.parameters.get("dtype")))
+        if demand := index_demand(ref.name.kind, size):
+            vectors.append(demand)
+        networks.append(query_demand(encoder_spec(ref.name.encoder), settings.query_dtype))
+    rerankers = {*(reranker for _, name in named for reranker in name.rerankers), *filter(None, [settings.reranker])}
+    networks += [reranker_demand(reranker) for reranker in sorted(rerankers)]
+    return vectors, [network for network in networks if network is not None]
 
 
 def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities, answerer: Answerer | None = None) -> None:
@@ -83,7 +123,8 @@ class _WorkerPool:
     because files have changed, the other processes continue.
     """
 
-    def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str) -> None:
+    def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str, devices: Sequence[str]) -> None:
+        self._devices = devices
         self._settings, self._listener, self._metrics_folder = settings, listener, metrics_folder
         self._shared = SharedIdentities(settings)
         self._context = multiprocessing.get_context("fork")
@@ -152,7 +193,7 @@ class _WorkerPool:
         threading.Thread(target=_exit_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
         try:
-            _run(self._settings, self._listener, self._shared)
+            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._shared)
         except IdxError as error:
             self._failures.put(str(error))
             sys.exit(_CANNOT_OPEN)

@@ -1,37 +1,74 @@
-"""Several server processes and a GPU: they would race for its memory."""
+"""Several server processes and GPUs: they divide what fits, or are refused in one line."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.build import build_index
 from wikidx.retrievers.server import workers
 from wikidx.retrievers.server.settings import Settings
 
+GB = 10**9
+NEEDED = 3.18 * GB + 0.38 * GB  # WORK_BYTES; MiniLM in float32, and 16,384 tokens of queries: worked out below
 
-def settings_of(n_workers: int, device: str) -> Settings:
-    return Settings(corpora=("sample",), retrievers=("bm25",), workers=n_workers, device=device)
+
+def settings_of(n_workers: int, device: str, retriever: str = "minilm") -> Settings:
+    return Settings(corpora=("made",), retrievers=(retriever,), workers=n_workers, device=device)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch, build: Callable[..., PassageStore]) -> list[int]:
+    """Free memory of named fakes of GPUs; a test changes it."""
+    store = build([Passage("1", "Fox", "The red fox."), Passage("2", "Whale", "The blue whale.")])
+    for name in ("bm25", "minilm"):
+        build_index("made", name, store)
+    free = list[int]()
+    monkeypatch.setattr(workers, "ask_all_gpus", lambda: free)
+    monkeypatch.setattr(workers, "may_use_gpus", lambda device: device not in ("cpu", "mps"))
+    return free
+
+
+def test_the_memory_of_a_process_by_hand(gpus: list[int]) -> None:
+    vectors, networks = workers._demands(settings_of(2, "auto"))
+    assert [demand.divided_bytes for demand in vectors] == [2 * 384 * 4]
+    # 22.56 million weights of 4 bytes, 16,384 tokens x (11 x 384 components of 4 bytes, and a mask of 256 bytes).
+    assert [demand.n_bytes for demand in networks] == [pytest.approx(4 * 22.56e6 + 16_384 * (11 * 384 * 4 + 256), rel=0.01)]
+    assert vectors[0].n_bytes + networks[0].n_bytes == pytest.approx(NEEDED, rel=0.01)
 
 
 @pytest.mark.parametrize(
-    ("n_workers", "device", "expected"), [(1, "auto", "auto"), (1, "cuda:1", "cuda:1"), (4, "cpu", "cpu"), (4, "auto", "cpu")]
+    ("free", "n_workers", "device", "expected"),
+    [
+        ([8 * GB], 2, "auto", ["cuda:0", "cuda:0"]),
+        ([8 * GB, 4 * GB], 3, "all", ["cuda:0", "cuda:0", "cuda:1"]),
+        ([8 * GB, 4 * GB], 1, "cuda:1", ["cuda:1"]),
+        ([4 * GB, 9 * GB], 2, "cuda:1", ["cuda:1", "cuda:1"]),
+        ([8 * GB], 3, "cpu", ["cpu", "cpu", "cpu"]),
+        ([], 2, "auto", ["cpu", "cpu"]),
+    ],
 )
-def test_several_processes_stay_on_the_cpu(n_workers: int, device: str, expected: str) -> None:
-    assert workers.share_device(settings_of(n_workers, device)) == settings_of(n_workers, expected)
+def test_processes_divide_the_gpus(free: list[int], n_workers: int, device: str, expected: list[str], gpus: list[int]) -> None:
+    gpus.extend(free)
+    assert workers.place_workers(settings_of(n_workers, device)) == expected
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0,1", "all"])
-def test_several_processes_on_a_gpu_are_refused(device: str) -> None:
-    with pytest.raises(InputError, match=f"--workers 4 with --device {device}: one process uses a GPU fully, .* use --device cpu"):
-        workers.share_device(settings_of(4, device))
-
-
-@pytest.mark.parametrize("has_driver", [False, True])
-def test_a_gpu_that_is_left_out_is_named(has_driver: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(workers, "has_gpu_driver", lambda: has_driver)
+def test_processes_that_do_not_fit_are_refused_or_stay_on_the_cpu(gpus: list[int], caplog: pytest.LogCaptureFixture) -> None:
+    gpus.append(8 * GB)
+    reason = "each of 3 processes needs 3.6 GB of one GPU, and cuda:0 has 8.0 GB free"
+    with pytest.raises(InputError) as raised:
+        workers.place_workers(settings_of(3, "cuda"))
+    assert str(raised.value) == f"--workers 3 with --device cuda: {reason}: --workers 2, or --device cpu"
     caplog.set_level(logging.INFO, "idx.server")
-    workers.share_device(settings_of(4, "auto"))
-    expected = ["on the CPU, because 4 processes would race for a GPU's memory: leave --workers out to use it"]
-    assert caplog.messages == (expected if has_driver else [])
+    assert workers.place_workers(settings_of(3, "auto")) == ["cpu"] * 3
+    assert caplog.messages == [f"on the CPU: {reason}"]
+
+
+def test_bm25_needs_no_gpu(gpus: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "ask_all_gpus", lambda: pytest.fail("asked"))
+    assert workers.place_workers(settings_of(4, "auto", "bm25")) == ["cpu"] * 4
