@@ -63,7 +63,7 @@ PARTS = (
     _part("machine", "machine:describe_machine", 120, {}, {}),
     *(
         _part(
-            f"exact search, {stored}",
+            f"exact search {stored}",
             "search:check_search",
             180,
             *({"stored": stored, "cases": cases} for cases in (_GPU_CASES, _CPU_CASES)),
@@ -78,14 +78,14 @@ PARTS = (
     _encoder("t5", _SMALL, _SMALL, has_backends=False),
     _encoder("minilm", {}, {}),
     _part(
-        "embedding, killed and resumed",
+        "embedding with a kill",
         "encoders:check_embedding",
         180,
         {"n_passages": 20_000, "n_compared": 500, "range_rows": 4_096, "n_processes": 2, "sizes": {}},
         {"n_passages": 300, "n_compared": 50, "range_rows": 64, "n_processes": 1, "sizes": _SMALL},
     ),
     _part(
-        "FAISS, ivf and ivfpq",
+        "FAISS",
         "indexes:check_faiss",
         120,
         {"n_rows": 200_000, "dim": 96, "n_queries": 256, "k": 100},
@@ -99,7 +99,7 @@ PARTS = (
         {"n_queries": 2, "n_passages": 12, "n_words": 30, "sizes": _SMALL},
     ),
     _part(
-        "language model, hf:",
+        "language model",
         "models:check_language_model",
         120,
         {"n_prompts": 32, "max_tokens": 64, "dtypes": _PRECISIONS, "sizes": _LLAMA},

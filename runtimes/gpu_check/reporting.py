@@ -24,7 +24,10 @@ def table_lines(outcome: Outcome, width: int) -> Iterator[str]:
     head = f"{status:<12}{part.name:<30}"
     if outcome.differences and outcome.status != "skipped":
         head += f"{_largest(outcome.differences[0]):>20}"
-    yield f"{head:<63}{outcome.seconds:>7.1f} s" if outcome.device else head.rstrip()
+    if outcome.status == "not run":
+        yield f"{head}{outcome.reason}"
+        return
+    yield f"{head:<63}{outcome.seconds:>7.1f} s"
     texts = [outcome.reason] if outcome.reason else []
     if outcome.status == "failed":
         failures = [record for record in outcome.differences if not record["passed"]]

@@ -87,7 +87,7 @@ def test_another_token_than_the_likeliest_is_noticed(tmp_path: Path, monkeypatch
         return [Reply((dataclasses.replace(gen, token_ids=(*gen.token_ids[:-1], gen.token_ids[-1] + 1)),)), *others]
 
     monkeypatch.setattr(TransformersEngine, "run", run_and_garble)
-    assert not any(record["passed"] for record in run_here(part_named("language model, hf:"), tmp_path))
+    assert not any(record["passed"] for record in run_here(part_named("language model"), tmp_path))
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="the refusal is injected on a CPU only")
@@ -97,7 +97,7 @@ def test_an_error_of_torch_that_gets_through_is_no_pass(tmp_path: Path, monkeypa
         run_here(part_named("memory refused"), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["encoder bert", "language model, hf:"])
+@pytest.mark.parametrize("name", ["encoder bert", "language model"])
 def test_what_idx_does_not_use_is_recorded_on_a_gpu_and_checked_by_nobody(name: str, tmp_path: Path) -> None:
     """The branches for a GPU, on the CPU, where torch has no attention of cuDNN."""
     part, records = part_named(name), list[Record]()
@@ -278,4 +278,4 @@ def test_lines_fit_and_the_text_of_an_issue_is_short() -> None:
     text = issue_text([card, *[bad] * 20])
     assert 1_000 < len(text.encode()) < ISSUE_BYTES
     assert "NVIDIA H100" in text
-    assert text.startswith("**idx check --gpu**\n\n1 of 21 parts passed on NVIDIA H100; FAILED: exact search, float16")
+    assert text.startswith("**idx check --gpu**\n\n1 of 21 parts passed on NVIDIA H100; FAILED: exact search float16")
