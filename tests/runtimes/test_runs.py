@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
-from wikidx.runtimes.execution import runs
+from wikidx.indexer.machine import devices
+from wikidx.runtimes.execution import resumable, runs
+from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.methods import find_method
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "options": {"k": {"value": 5}}, "seed": 0, "search": None}
 
@@ -144,3 +148,18 @@ def test_predictions_of_an_unknown_run_are_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="there is no run"):
         dict(read_predictions(tmp_path / "none"))
+
+
+def test_questions_in_flight_suit_the_first_of_several_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others hold vectors, and torch knows no device of several."""
+    asked = list[str]()
+
+    def resolve(device: str) -> str:
+        asked.append(device)
+        return device
+
+    monkeypatch.setattr(devices, "resolve_device", resolve)
+    method = find_method("direct")
+    plan = Plan(method=method, options=method.options(), llms=["hf:tiny"], device="cuda:1,0")
+    assert resumable._suitable_in_flight(plan, Services(llms={})) == resumable._IN_FLIGHT
+    assert asked == ["cuda:1"]

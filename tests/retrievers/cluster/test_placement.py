@@ -11,15 +11,19 @@ import pytest
 
 from tests.conftest import ROOT
 from wikidx.corpora.errors import InputError
+from wikidx.indexer.catalog import IndexIdentity
 from wikidx.indexer.embedding.cluster.nodes import Node
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.cluster import service
 from wikidx.retrievers.cluster.placement import check_device, needs_gpus, place_replicas
 from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
+from wikidx.retrievers.cluster.shard import ShardRange
 from wikidx.retrievers.errors import ShardUnavailable
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.server.batcher import SearchRequest, _search_batch
 from wikidx.retrievers.server.metrics import Metrics
+from wikidx.retrievers.server.settings import Settings
 
 A, B, C = Node("a", "10.0.0.1:1", 8, 4), Node("b", "10.0.0.2:1", 8, 1), Node("c", "10.0.0.3:1", 8, 0)
 
@@ -42,6 +46,25 @@ def test_gpus_are_given_once_and_those_of_what_is_served_not_at_all() -> None:
 @pytest.mark.parametrize(("device", "n", "expected"), [("auto", 5, True), ("auto", 6, False), ("cpu", 1, False), ("cuda", 5, True)])
 def test_gpus_are_used_if_there_are_enough(device: str, n: int, expected: bool) -> None:
     assert needs_gpus(device, [A, B, C], n) is expected
+
+
+@pytest.mark.parametrize(
+    ("device", "n_shards", "expected"), [("auto", 5, "auto"), ("cuda", 5, "cuda"), ("auto", 6, "cpu"), ("cpu", 1, "cpu")]
+)
+def test_a_shard_decides_by_the_device_that_was_asked_for(
+    device: str, n_shards: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With "auto" it stays on the processors where FAISS has no GPUs or the vectors do not fit. Ray's nodes and actors are replaced."""
+    started = list[tuple[str, float]]()
+
+    def start(shard_ranges: list[ShardRange], node: Node, *, n_gpus: float, **_: object) -> None:
+        started.extend((one.device, n_gpus) for one in shard_ranges)
+
+    monkeypatch.setattr(service, "usable_nodes", lambda: [A, B, C])
+    monkeypatch.setattr(service, "start_actor", start)
+    shards = service.ShardService(Settings(corpora=("made",), device=device), service.Layout(shards=n_shards), Metrics())
+    shards._start({("made", "minilm"): IndexIdentity("", "", "", n_rows=100)})
+    assert started == [(expected, float(expected != "cpu"))] * n_shards
 
 
 def test_gpus_that_are_not_there_and_those_with_numbers_are_refused() -> None:
