@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import ROOT
 from wikidx.corpora.errors import InputError
-from wikidx.indexer.catalog import IndexIdentity
 from wikidx.indexer.embedding.cluster.nodes import Node
 from wikidx.indexer.machine.threads import limit_threads, n_threads
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.cluster import service
+from wikidx.retrievers.cluster.identity import IndexIdentity
 from wikidx.retrievers.cluster.placement import check_device, needs_gpus, place_replicas
 from wikidx.retrievers.cluster.replicas import Replica, ReplicatedShard
 from wikidx.retrievers.cluster.shard import ShardRange
