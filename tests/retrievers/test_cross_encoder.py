@@ -344,7 +344,7 @@ def test_batches_on_a_gpu_have_few_widths_and_the_same_scores(tmp_path: Path, mo
 
 
 def test_the_first_of_several_gpus_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "resolve_device", lambda device: pytest.fail(f"on {device}"))
+    monkeypatch.setattr(checkpoint, "resolve_device", lambda device, demand: pytest.fail(f"on {device}"))
     monkeypatch.setattr(checkpoint, "locate", lambda *arguments: Path())
     for device, expected in (("cuda:1,0", "cuda:1"), ("all", "cuda")):
         with pytest.raises(pytest.fail.Exception, match=f"^on {expected}$"):

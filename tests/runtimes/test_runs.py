@@ -94,8 +94,8 @@ def test_other_settings_are_refused_and_all_of_them_named(tmp_path: Path) -> Non
         pass
     assert str(refused.value) == (
         f"{tmp_path} holds a run with other settings: options.k.value was 5 and is 6; "
-        'options.shots.value was not set and is 1; search.corpus was not set and is "sample": resume it with those, or take another '
-        "folder for --out"
+        'options.shots.value was not set and is 1; search.corpus was not set and is "sample": resume it with those, remove this '
+        "folder to make the run anew, or take another folder for --out"
     )
     assert {name: (tmp_path / name).read_bytes() for name in (RUN, PREDICTIONS)} == before
 
