@@ -53,7 +53,7 @@ class RefeedOptions(ReadingOptions):
         "output",
         "paper, open",
         "tokens whose NLL is averaged; output: as generated, with the end of text if the model returns it; text: the stripped text, scored "
-        "by a second call; answer: the answer in that text, scored by a second call",
+        "by a second call; answer: the answer in that text, scored by a second call; chat endpoints over HTTP cannot score a text",
     )
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
     max_tokens: int | None = option(None, "ours", "maximum number of tokens of an answer; none: 256; long: 300; dialogue: 50", minimum=1)
