@@ -3,9 +3,13 @@
 float16 vectors are multiplied in float16, with float32 scores. For this, a float32 query is split into two float16 terms, which together
 have the query's 22 leading bits. The first terms rank the rows; the best rows, more than asked for, are scored again in float32. A score
 by the first term errs by at most a known bound: if the worst of these rows could still be among the k best, more could, and the query is
-ranked again by both terms. If the first terms represent all queries exactly, their scores are final.
+ranked again by both terms. If the first terms represent all queries exactly, as those for float32 vectors do, this is not needed. The rows
+are scored again all the same: cuBLAS adds up in another order for another number of rows or queries, and equal vectors should have equal
+scores.
 
-A GPU computes the product of the next tile, in a stream of its own, while the best scores of a tile are picked, which waits for the host.
+The best scores of a tile are listed by a kernel of Triton, and nothing waits for the host (``gpu_stream``). Where Triton is missing, or
+more scores are above the threshold than there is room for, torch picks them (``gpu_best``): the next product is launched before, in a
+stream of its own, but the host has to wait for each tile.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
+from .gpu_stream import Select, StreamedTopK, find_select, room, streamed_ranges
 from .placement import MAX_KEYS, TILE_SCORES
 
 _MAX_QUERIES = 1_024
@@ -118,7 +123,12 @@ class _LaunchedTile(NamedTuple):
 
 
 class DeviceShard:
-    """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped."""
+    """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped.
+
+    Attributes:
+        vectors: the vectors of the rows.
+        select: kernel that lists scores above a threshold; None: torch picks the best.
+    """
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
         self.vectors = vectors
@@ -126,6 +136,7 @@ class DeviceShard:
         self._device = vectors.device
         self._missing_there = torch.from_numpy(missing).to(self._device)  # a copy during a search would wait for the product under way
         self._stream = torch.cuda.Stream(self._device) if vectors.is_cuda else None  # type: ignore[no-untyped-call]
+        self.select: Select | None = find_select(str(self._device)) if vectors.is_cuda else None
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32).max() for rows in torch.split(vectors, _COPIED_ROWS)]
         self._largest_norm = torch.stack(norms).max()
 
@@ -134,12 +145,9 @@ class DeviceShard:
         """Return the k best rows of the shard for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
         with _gpu_errors(str(self._device)):
             terms = self.split_queries(queries)
-            if terms.second is None:
-                keys = self._rank([terms.first], terms.scales, k)
-            else:
-                keys, is_exact = self._rank_and_rescore(terms, k)
-                if len(again := (~is_exact).nonzero().flatten()):
-                    keys[again] = self._rank([terms.first[again], terms.second[again]], terms.scales[again], k)
+            keys, is_exact = self._rank_and_rescore(terms, k)
+            if terms.second is not None and len(again := (~is_exact).nonzero().flatten()):
+                keys[again] = self._rank([terms.first[again], terms.second[again]], terms.scales[again], k)
             found: Keys = keys.cpu().numpy()
             return found
 
@@ -180,11 +188,24 @@ class DeviceShard:
 
     def _rank(self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int) -> torch.Tensor:
         """Return the k best rows for each query as keys, shape (Q, k), by the sums of the scores of the terms, each (Q, dim)."""
+        if self.select is not None:
+            streamed = StreamedTopK(k, scales, self.select)
+            for start, scores in self.streamed_tiles(terms, k):
+                streamed.offer(scores, self._first_row + start)
+                del scores  # before the next tile is computed
+            if (keys := streamed.keys()) is not None:
+                return keys
         best = TopK(k, scales)
         for start, scores in self.tiles(terms):
             best.offer(scores, self._first_row + start)
             del scores  # before the tile after the next is computed
         return best.keys()
+
+    def streamed_tiles(self, terms: Sequence[torch.Tensor], k: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield as ``tiles`` does the tiles for a ``StreamedTopK``; those of a GPU are computed when it comes to them."""
+        most_rows = _round_to_blocks(min(_MAX_PRODUCT // self.vectors.shape[1], _TILE_SCORES // len(terms[0])))
+        for start, stop in streamed_ranges(len(self.vectors), room(k, len(terms[0])), most_rows):
+            yield start, self._scores(terms, start, stop)
 
     def tiles(self, terms: Sequence[torch.Tensor]) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the first row of each tile, counted in the shard, and the tile's scores, given terms of the queries, each (Q, dim).
@@ -217,10 +238,10 @@ class DeviceShard:
         The memory of earlier tiles is then free to be used again, although they were picked from in another stream.
         """
         if self._stream is None:
-            return _LaunchedTile(start, self._scores(terms, start, stop))
+            return _LaunchedTile(start, self._padded_scores(terms, start, stop))
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
-            return _LaunchedTile(start, self._scores(terms, start, stop), self._stream.record_event())
+            return _LaunchedTile(start, self._padded_scores(terms, start, stop), self._stream.record_event())
 
     def _await(self, tile: _LaunchedTile) -> torch.Tensor:
         """Return the scores of a tile. Work that the current stream is given from now on waits for them."""
@@ -229,11 +250,14 @@ class DeviceShard:
         return tile.scores
 
     def _scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
-        """Return the unscaled scores of some rows, float32 (Q, rows padded to whole blocks); -inf for padding and missing rows."""
+        """Return the unscaled scores of some rows, float32 (Q, rows); -inf for missing rows."""
         scores = _product(terms, self.vectors[start:stop])
         low, high = np.searchsorted(self._missing, (start, stop))
-        if low < high:
-            scores.index_fill_(1, self._missing_there[low:high] - start, -torch.inf)
+        return scores.index_fill_(1, self._missing_there[low:high] - start, -torch.inf) if low < high else scores
+
+    def _padded_scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
+        """Return the scores of some rows, padded by -inf to whole blocks."""
+        scores = self._scores(terms, start, stop)
         n_more = -scores.shape[1] % BLOCK
         return torch.nn.functional.pad(scores, (0, n_more), value=-torch.inf) if n_more else scores
 
