@@ -23,11 +23,12 @@ from .task import Task
 if TYPE_CHECKING:
     import torch
 
-_PACKAGES = ("wikidx", "torch", "transformers", "tokenizers", "faiss-gpu", "faiss-cpu", "numpy")
+_PACKAGES = ("wikidx", "torch", "transformers", "tokenizers", "triton", "faiss-gpu", "faiss-cpu", "numpy")
 _ASKED = "driver_version,power.limit,ecc.mode.current,mig.mode.current"
 _PAGE_ROWS = 1 << 20
 _GPU_SIZES, _CPU_SIZES = (2 << 30, 8192), (64 << 20, 512)  # bytes that are copied, and rows of the matrices
 _SIGNS = ("CUDA", "CUDNN", "TF32", "CUBLAS", "OMP_NUM", "MKL_NUM")
+_CONTAINERS = ("NV_", "NVIDIA_REQUIRE_")  # versions of packages, and lists of drivers, in NVIDIA's containers: kilobytes
 
 
 def find_gpu(task: Task) -> None:
@@ -49,7 +50,7 @@ def describe_machine(task: Task) -> None:
         },
     )
     task.record("versions", _versions() | {"commit": _commit() or "no checkout"})
-    task.record("environment", {name: value for name, value in sorted(os.environ.items()) if any(sign in name for sign in _SIGNS)})
+    task.record("environment", _environment())
     before = _kernels()
     choose_kernels()
     task.record("kernels", {"torch has": before, "idx leaves": _kernels()})
@@ -129,6 +130,12 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment variables that may change what a GPU computes."""
+    chosen = {name: value for name, value in sorted(os.environ.items()) if any(sign in name for sign in _SIGNS)}
+    return {name: value for name, value in chosen.items() if not name.startswith(_CONTAINERS)}
 
 
 def _commit() -> str:

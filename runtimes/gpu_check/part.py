@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from .task import Record, SkippedPart, Task
+from .task import RECORDS, Record, SkippedPart, Task
 
-RECORDS = "records"  # file in the part's folder
 _POLL_S = 1.0
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from .part import RECORDS
-from .task import Record
+from .task import RECORDS, Record  # not from .part, which its own process runs, and would then import before
 
 Status = Literal["passed", "failed", "skipped", "out of time", "interrupted", "not run"]
 Kind = Literal["machine", "correctness", "speed"]

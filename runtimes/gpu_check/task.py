@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+RECORDS = "records"  # file of a part's results, in its folder
 Record = Mapping[str, Any]
 """A line of a part's results: a difference, figures, or a note; see ``Task``."""
 

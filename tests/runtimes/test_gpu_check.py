@@ -112,6 +112,32 @@ def test_what_idx_does_not_use_is_recorded_on_a_gpu_and_checked_by_nobody(name: 
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
+@pytest.mark.parametrize(
+    ("message", "is_noted"), [("Invalid backend", True), ("No available kernel. Aborting", True), ("CUDA error: misaligned address", False)]
+)
+def test_attention_that_torch_does_not_have_is_no_failure(
+    message: str, is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise RuntimeError(message)
+
+    part, records = part_named("encoder bert"), list[Record]()
+    sizes = dict(part.on_cpu) | {"backends": ["flash"], "dtypes": ["float32"]}
+    monkeypatch.setattr("wikidx.runtimes.gpu_check.encoders._encode_masked", refuse)
+    with nullcontext() if is_noted else pytest.raises(RuntimeError, match="misaligned"):
+        pkgutil.resolve_name(part.function)(Task("cpu", tmp_path, part.limit_s, records.append), **sizes)
+    assert any("note" in record for record in records) == is_noted
+
+
+def test_the_environment_of_a_container_is_not_reported_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_REQUIRE_CUDA", "cuda>=13.0 brand=tesla" * 100)
+    monkeypatch.setenv("NV_CUDNN_VERSION", "9.14")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    environment = machine._environment()
+    assert environment["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert not {"NVIDIA_REQUIRE_CUDA", "NV_CUDNN_VERSION"} & set(environment)
+
+
 class FakeEvent:
     """An event of a GPU that takes its time from the clock."""
 
