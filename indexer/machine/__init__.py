@@ -5,5 +5,6 @@ threads  number of threads, equal ranges    compiled  ``kernel``: compiled inner
 devices  device names and free memory       placement vectors and networks on GPUs, by the memory that they need
 failures  messages to the user for device errors
 endpoint requests to a model's HTTP endpoint, with retries
+chunks   comparisons of 64 numbers at a time
 cards    figures of types of GPU             timed_http  HTTP connections with a time limit on the whole answer
 """

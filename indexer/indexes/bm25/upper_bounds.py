@@ -13,13 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
 from wikidx.indexer.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 
-_CHUNK = 64  # rows of a chunk, which share one block maximum
+_SAMPLED_FROM = 16  # blocks from which a sample of them is worth its time, ...
+_SAMPLED_K = 64  # ... and k
+_NEW_CANDIDATES = 16  # least number of new candidates for which the threshold is raised
 _GROUPS = 4096  # groups of rows in a block, whose maxima raise the threshold if k is large
-_FEW_CHUNKS = 1 / 4  # share of a block's chunks below which looking up frequent impacts of single rows is faster than adding them to all
+_FEW_CHUNKS = 1 / 2  # share of a block's chunks below which looking up frequent impacts of single rows is faster than adding them to all
 
 
 class Terms(NamedTuple):
@@ -99,12 +102,38 @@ def advance(postings: Postings, terms: Terms, cursors: Cursors, block: int) -> N
 
 @kernel
 def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """Return all rows that may be among the k best. ``upper_bounds`` is working memory, (BLOCK_ROWS,), all 0 before and after."""
-    n_rows, quantized = len(postings.lengths), _quantize_weights(terms)
-    cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
+    """Return all rows that may be among the k best. ``upper_bounds`` is working memory, (BLOCK_ROWS,), all 0 before and after.
+
+    In a large corpus, a sample of its blocks gives a first guess of the threshold. If it was too high, which the candidates show, the
+    search is repeated without it.
+    """
+    quantized, n_blocks, guess = _quantize_weights(terms), -(-len(postings.lengths) // BLOCK_ROWS), 1
+    step = max(_SAMPLED_FROM // 2, n_blocks // _SAMPLED_FROM)
+    if k >= _SAMPLED_K and n_blocks >= _SAMPLED_FROM:
+        expected = k / step  # of the k best, in the sample
+        _, guess = _scan(postings, terms, quantized, int(expected + 3 * np.sqrt(expected) + 3), step, 1, upper_bounds)
+    candidates, threshold = _scan(postings, terms, quantized, k, 1, guess, upper_bounds)
+    if threshold < guess:
+        candidates, threshold = _scan(postings, terms, quantized, k, 1, 1, upper_bounds)
+    rows: NDArray[np.int64] = candidates.rows
+    return rows
+
+
+@kernel
+def _scan(  # noqa: PLR0913
+    postings: Postings, terms: Terms, quantized: QuantizedWeights, k: int, step: int, guess: int, upper_bounds: NDArray[np.uint16]
+) -> tuple[Candidates, int]:
+    """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
+    n_rows, cursors = len(postings.lengths), start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
     frequent = np.flatnonzero(terms.frequent >= 0)
-    candidates, n_candidates, n_at_last_cut, threshold = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)), 0, 0, 1
-    for first_row in range(0, n_rows, BLOCK_ROWS):
+    candidates, n_candidates, n_at_last_cut, n_new, threshold = (
+        Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)),
+        0,
+        0,
+        0,
+        guess,
+    )
+    for first_row in range(0, n_rows, step * BLOCK_ROWS):
         advance(postings, terms, cursors, first_row // BLOCK_ROWS)
         pending = quantized.weights[frequent].sum()  # maximum that the frequent terms can still add to a bound
         if pending + quantized.weights[cursors.sizes > 0].sum() < threshold:
@@ -113,31 +142,31 @@ def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: ND
         for t in range(len(terms.numbers)):
             start, stop = cursors.positions[t], cursors.positions[t] + cursors.sizes[t]
             _add_segment(postings.rows[start:stop], postings.impacts[start:stop], quantized.weights[t], block)
-        maxima = _block_maxima(block)
-        if pending > 0 and np.count_nonzero(maxima >= threshold - pending) > _FEW_CHUNKS * len(maxima):
+        if pending > 0 and _count_chunks(upper_bounds, len(block), threshold - pending) > _FEW_CHUNKS * len(block) / CHUNK:
             for i in frequent:
                 start = terms.frequent[i] * n_rows + first_row
                 _add_frequent(postings.frequent_impacts[start : start + len(block)], quantized.weights[i], block)
-            maxima, pending = _block_maxima(block), 0
-        if pending == 0:
-            threshold = _raise_threshold_by_block(threshold, block, maxima, k, quantized)
-        candidates, n_new = _keep(block, maxima, first_row, max(1, threshold - pending), candidates, n_candidates)
-        block[:] = 0
+            pending = 0
+        if pending == 0 and (threshold == 1 or n_new > k):
+            threshold = _raise_threshold_by_block(threshold, block, k, quantized)
+        n_before = n_candidates
+        candidates, n_candidates = _take(upper_bounds, len(block), first_row, max(1, threshold - pending), candidates, n_candidates)
+        n_new = n_candidates - n_before
         if pending > 0:
             for i in frequent:
                 start = terms.frequent[i] * n_rows
                 _look_up_frequent(
                     postings.frequent_impacts[start : start + n_rows],
                     quantized.weights[i],
-                    candidates.rows[n_candidates:n_new],
-                    candidates.upper_bounds[n_candidates:n_new],
+                    candidates.rows[n_before:n_candidates],
+                    candidates.upper_bounds[n_before:n_candidates],
                 )
-        n_candidates = n_new
-        if n_candidates > max(k + k // 2, n_at_last_cut + n_at_last_cut // 2):  # rare: avoids quadratic time for many equal bounds
+        if n_candidates > max(k + max(k // 4, _NEW_CANDIDATES), n_at_last_cut + n_at_last_cut // 4):
             threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
             n_candidates = n_at_last_cut = _drop_below(threshold, candidates, n_candidates)
-    threshold = _raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, quantized)
-    return candidates.rows[: _drop_below(threshold, candidates, n_candidates)]
+    natural = _raise_threshold(1, candidates.upper_bounds[:n_candidates], k, quantized)
+    n_candidates = _drop_below(max(threshold, natural), candidates, n_candidates)
+    return Candidates(candidates.rows[:n_candidates], candidates.upper_bounds[:n_candidates]), natural
 
 
 @kernel
@@ -170,10 +199,10 @@ def _look_up_frequent(impacts: NDArray[np.uint8], weight: int, rows: NDArray[np.
 @kernel
 def _block_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """Return the block maximum of every chunk."""
-    maxima = np.empty((len(upper_bounds) + _CHUNK - 1) // _CHUNK, dtype=np.uint16)
+    maxima = np.empty((len(upper_bounds) + CHUNK - 1) // CHUNK, dtype=np.uint16)
     for chunk in range(len(maxima)):
         maximum = np.uint16(0)
-        part = upper_bounds[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+        part = upper_bounds[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(len(part)):
             maximum = max(maximum, part[i])
         maxima[chunk] = maximum
@@ -192,37 +221,73 @@ def _group_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 
 @kernel
-def _keep(
-    upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], first_row: int, lowest: int, candidates: Candidates, n_candidates: int
+def _count_chunks(upper_bounds: NDArray[np.uint16], n_rows: int, lowest: int) -> int:
+    """Return the number of chunks of the first ``n_rows`` rows with a bound of at least ``lowest``."""
+    limit, n = np.uint16(max(0, lowest)), 0
+    for start in range(0, n_rows, CHUNK):
+        n += 1 if reach(upper_bounds, start, limit) else 0
+    return n
+
+
+@kernel
+def _take(
+    upper_bounds: NDArray[np.uint16], n_rows: int, first_row: int, lowest: int, candidates: Candidates, n_candidates: int
 ) -> tuple[Candidates, int]:
-    """Append the rows of a block whose bounds are at least ``lowest`` to the candidates; return the candidates and their number."""
-    limit = np.uint16(lowest)
-    capacity = n_candidates + _CHUNK * np.count_nonzero(maxima >= limit)
-    if capacity > len(candidates.rows):
-        larger = Candidates(np.empty(2 * capacity, np.int64), np.empty(2 * capacity, np.uint16))
-        larger.rows[:n_candidates], larger.upper_bounds[:n_candidates] = (
-            candidates.rows[:n_candidates],
-            candidates.upper_bounds[:n_candidates],
-        )
-        candidates = larger
-    rows, values = candidates.rows, candidates.upper_bounds
-    for chunk in range(len(maxima)):
-        if maxima[chunk] >= limit:
-            for i in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(upper_bounds))):
-                if upper_bounds[i] >= limit:
-                    rows[n_candidates], values[n_candidates] = first_row + i, upper_bounds[i]
-                    n_candidates += 1
+    """Append the first ``n_rows`` rows whose bounds are at least ``lowest`` to the candidates, and clear all bounds.
+
+    Returns:
+        The candidates and their number.
+    """
+    row, n_candidates = _take_from(upper_bounds, 0, n_rows, first_row, lowest, candidates, n_candidates)
+    while row < n_rows:
+        candidates = _enlarge(candidates, n_candidates)
+        row, n_candidates = _take_from(upper_bounds, row, n_rows, first_row, lowest, candidates, n_candidates)
     return candidates, n_candidates
 
 
 @kernel
-def _raise_threshold_by_block(
-    threshold: int, upper_bounds: NDArray[np.uint16], maxima: NDArray[np.uint16], k: int, quantized: QuantizedWeights
-) -> int:
-    """Return the threshold, raised by the bounds of a block if its block maxima allow this."""
-    if np.count_nonzero(maxima >= np.uint16(threshold)) <= min(k, len(maxima) // 2):
-        return threshold
-    new_threshold: int = _raise_threshold(threshold, maxima if k <= len(maxima) // 8 else _group_maxima(upper_bounds), k, quantized)
+def _take_from(  # noqa: PLR0913
+    upper_bounds: NDArray[np.uint16],
+    start: int,
+    n_rows: int,
+    first_row: int,
+    lowest: int,
+    candidates: Candidates,
+    n_candidates: int,
+) -> tuple[int, int]:
+    """Do as ``_take``, from row ``start`` on, while there is room; return the row that comes next, and the number of candidates."""
+    limit, rows, bounds, room = np.uint16(lowest), candidates.rows, candidates.upper_bounds, len(candidates.rows) - CHUNK
+    while start < n_rows and n_candidates <= room:
+        reached = reach(upper_bounds, start, limit)
+        while reached != 0:
+            row = start + lowest_bit(reached)
+            rows[n_candidates], bounds[n_candidates] = first_row + row, upper_bounds[row]
+            n_candidates += 1
+            reached &= reached - np.uint64(1)
+        clear(upper_bounds, start)
+        start += CHUNK
+    return start, n_candidates
+
+
+@kernel
+def _enlarge(candidates: Candidates, n_candidates: int) -> Candidates:
+    """Return candidates with room for twice as many; the first ``n_candidates`` are kept."""
+    n = 2 * len(candidates.rows)
+    larger = Candidates(np.empty(n, np.int64), np.empty(n, np.uint16))
+    larger.rows[:n_candidates], larger.upper_bounds[:n_candidates] = (
+        candidates.rows[:n_candidates],
+        candidates.upper_bounds[:n_candidates],
+    )
+    return larger
+
+
+@kernel
+def _raise_threshold_by_block(threshold: int, upper_bounds: NDArray[np.uint16], k: int, quantized: QuantizedWeights) -> int:
+    """Return the threshold, raised by the maxima of distinct rows of a block if these allow this."""
+    maxima = _block_maxima(upper_bounds)
+    if k > len(maxima) // 8:
+        maxima = _group_maxima(upper_bounds)
+    new_threshold: int = _raise_threshold(threshold, maxima, k, quantized)
     return new_threshold
 
 

@@ -1,0 +1,96 @@
+"""Search by bounds over many blocks, against the scores of all rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, DTYPES, Postings
+from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, search_query
+from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
+from wikidx.indexer.indexes.bm25.upper_bounds import Terms
+from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
+from wikidx.indexer.machine.compiled import kernel
+
+N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample
+N_ROWS = (N_BLOCKS - 1) * BLOCK_ROWS + 12_345
+SAMPLED = np.concatenate([np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + 12_000) for block in (0, 8, 16)])
+LENGTH = 10
+K = 64
+
+
+def postings_of(tfs: list[dict[int, int]], frequent: NDArray[np.uint8]) -> Postings:
+    """An index of a term for each dictionary from row to tf, and of a frequent one with these tf, all rows ten terms long."""
+    inverse = inverse_norms(0.9, 0.4, LENGTH)[LENGTH]
+    arrays: dict[str, list[int]] = {name: [] for name in DTYPES}
+    arrays["posting_starts"], arrays["segment_starts"] = [0], [0]
+    for tf_of_row in tfs:
+        rows = np.array(sorted(tf_of_row))
+        arrays["rows"] += (rows % BLOCK_ROWS).tolist()
+        arrays["impacts"] += [impact(tf_of_row[row], inverse) for row in rows.tolist()]
+        blocks, sizes = np.unique(rows // BLOCK_ROWS, return_counts=True)
+        arrays["segment_blocks"] += blocks.tolist()
+        arrays["segment_sizes"] += (sizes - 1).tolist()
+        arrays["posting_starts"].append(len(arrays["rows"]))
+        arrays["segment_starts"].append(len(arrays["segment_blocks"]))
+    found = Postings(**{name: np.array(values, dtype=DTYPES[name]) for name, values in arrays.items()})
+    impacts = np.array([0, *(impact(tf, inverse) for tf in range(1, 4))], np.uint8)[frequent]
+    return found._replace(lengths=np.full(N_ROWS, LENGTH, np.uint8), frequent_impacts=impacts)
+
+
+def best(postings: Postings, terms: Terms, k: int, max_filtered_terms: int) -> tuple[list[int], list[float]]:
+    tables = SearchTables(postings, denominators(inverse_norms(0.9, 0.4, LENGTH)), max_filtered_terms)
+    memory = WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
+    rows, scores = np.full(k, -1, np.int64), np.full(k, -np.inf, np.float32)
+    search_query(tables, terms, memory, rows, scores)
+    assert not memory.upper_bounds.any()
+    return rows.tolist(), scores.tolist()
+
+
+@pytest.mark.parametrize("n_best_in_sample", [0, 40, K, 300])  # 40: the guess is above the k-th score, which only the end shows
+@pytest.mark.parametrize("k", [10, K, 1000])
+def test_the_best_of_many_blocks_are_those_of_all_scores(n_best_in_sample: int, k: int) -> None:
+    rng = np.random.default_rng(n_best_in_sample)
+    tfs = [
+        dict(zip(rng.choice(N_ROWS, n, replace=False).tolist(), rng.integers(1, 4, n).tolist(), strict=True)) for n in (500, 4000, 90_000)
+    ]
+    for row in rng.choice(SAMPLED, n_best_in_sample, replace=False).tolist():
+        for tf_of_row in tfs:
+            tf_of_row[row] = int(rng.integers(4, 9))
+    postings = postings_of(tfs, rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8))
+    terms = Terms(np.array([0, 1, 2, 2]), np.array([-1, -1, -1, 0]), np.array([7, 5, 2, 1], np.float32))
+    assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+
+
+@kernel
+def compiled_reach(values: NDArray[np.uint16], start: int, limit: np.uint16) -> np.uint64:
+    return reach(values, start, limit)
+
+
+@kernel
+def compiled_clear(values: NDArray[np.uint16], start: int) -> None:
+    clear(values, start)
+
+
+@kernel
+def compiled_lowest_bit(bits: np.uint64) -> np.int64:
+    return lowest_bit(bits)
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 32_767, 32_768, 65_535]), min_size=CHUNK, max_size=CHUNK), st.integers(0, 5), st.integers(0, 65_535)
+)
+def test_comparisons_of_chunks_are_those_of_their_values(numbers: list[int], start: int, limit: int) -> None:
+    values = np.array([7] * start + numbers + [7] * 3, np.uint16)
+    bits = sum(1 << i for i, number in enumerate(numbers) if number >= limit)
+    for reached in (np.uint64(function(values, start, np.uint16(limit))) for function in (compiled_reach, reach)):
+        assert int(reached) == bits
+        if bits:
+            assert lowest_bit(reached) == compiled_lowest_bit(reached) == f"{bits:b}"[::-1].index("1")
+    for function in (clear, compiled_clear):
+        cleared = values.copy()
+        function(cleared, start)
+        assert cleared.tolist() == [7] * start + [0] * CHUNK + [7] * 3
