@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines.kinds import NAME, Kind
+from benchmarks.engines.kinds import NAME, Kind, pad_hits
 from wikidx.corpora.build import open_store
-from wikidx.indexer.base import NO_ROW, Hits
+from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.lucene.build import contents
 from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
 from wikidx.indexer.indexes.lucene.reader import K1, B
@@ -57,11 +57,8 @@ class PyseriniEngine:
 
     def hits(self, n: int, k: int) -> Hits:
         """Return the results of ``batch``."""
-        rows, scores = np.full((n, k), NO_ROW, dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
-        for line, found in enumerate(self.batch(slice(n), k)):
-            rows[line, : len(found)] = [int(docid) for docid, _ in found]
-            scores[line, : len(found)] = [score for _, score in found]
-        return Hits(rows, scores)
+        found = self.batch(slice(n), k)
+        return pad_hits([([int(docid) for docid, _ in hits], [score for _, score in hits]) for hits in found], k)
 
 
 def _read(hits: Iterable[Any]) -> RawHits:
