@@ -16,6 +16,7 @@ from ready query vectors to passages
     exact                     this project's exact search
     faiss, faiss-best         FAISS's flat index with its defaults, and with its best settings
     semantic-search           sentence-transformers' ``semantic_search``
+    hnswlib, usearch          graphs, whose search is approximate
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ ENGINES = {
     "exact": "benchmarks.engines.own_dense:EXACT",
     "sentence-transformers": "benchmarks.engines.torch_search:SENTENCE_TRANSFORMERS",
     "semantic-search": "benchmarks.engines.torch_search:SEMANTIC_SEARCH",
+    "hnswlib": "benchmarks.engines.graphs:HNSWLIB",
+    "usearch": "benchmarks.engines.graphs:USEARCH",
     "faiss": "benchmarks.engines.faiss_flat:FAISS",
     "faiss-best": "benchmarks.engines.faiss_flat:FAISS_BEST",
 }

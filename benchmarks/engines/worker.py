@@ -85,6 +85,11 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
     def batch(self, n: int, k: int, size: int = 0) -> Timing:
         """Search for the first n questions, in batches of the given size; 0: in one batch."""
         return Timing(*self._send("batch", n, k, size or n))
