@@ -7,7 +7,7 @@ idf differs from Lucene's by a 1 in the logarithm, and its lengths are not round
 For each depth the fastest algorithm of those that return the k best is taken, found by trial, which is not timed. Analysis of the
 questions is not timed either, in its favour. Its time includes the docid and the score of every hit.
 
-The package requires PyTerrier and an old TBB; installed as ``pip install --no-deps pyterrier-pisa "tbb<=2020.3.254"`` this is enough.
+The package requires PyTerrier, of which nothing is used here, and an old TBB: install both alone, as the message of ``_check`` says.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ import numpy as np
 
 from benchmarks.engines.kinds import Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.corpora.errors import InputError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.lucene.reader import K1, B
 
 _FOLDER, _QUANTIZED_FOLDER, _LISTS = "pisa", "pisa-quantized", "pisa-lists"
+_INSTALL = "pip install --no-deps pyterrier-pisa 'tbb<=2020.3.254'"
 _ENCODING = "block_simdbp"  # the package's default
 _EXHAUSTIVE = "ranked_or"
 _ALGORITHMS = ("maxscore", "block_max_wand", "block_max_maxscore", "wand", _EXHAUSTIVE)
@@ -200,7 +201,7 @@ def _package() -> Any:  # noqa: ANN401 - a module without types
 
 def _check() -> None:
     if _module_path() is None:
-        raise MissingExtraError("pyterrier_pisa", "bench")
+        raise InputError(f"PISA is not installed: {_INSTALL}")
 
 
 PISA = Kind(build=_build, open=partial(PisaEngine, _FOLDER), load=_package, check=_check)

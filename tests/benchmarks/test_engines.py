@@ -15,7 +15,7 @@ import pytest
 from benchmarks.bm25.quality import share_of_equal_scores
 from benchmarks.engines.kinds import find_kind, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.corpora.errors import IdxError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
 
@@ -77,7 +77,7 @@ def opened(name: str, folder: Path, questions: Sequence[str]) -> Any:  # noqa: A
     kind = find_kind(name)
     try:
         kind.check()
-    except MissingExtraError as error:
+    except IdxError as error:
         pytest.skip(str(error))
     assert any(kind.build(folder, 1).iterdir())
     engine = kind.open(folder, 1)
