@@ -16,7 +16,8 @@ search has been run once before. A slow engine gets only the first of the shuffl
 
 Results are compared with Lucene's raw scores (``lucene``). "same set": the share of questions with Lucene's k rows, except for rows that
 share the k-th score; "same rows": the share of all rows; "score difference": the largest relative one; "exact": the share of questions
-whose k scores an exhaustive search with the engine's own scores gives too. Without ``lucene`` the reference is ``bm25``, then ``pyserini``.
+whose k scores an exhaustive search with the engine's own scores gives too; Pyserini takes a millionth off each tied score, so that many
+ties count as a difference. Without ``lucene`` the reference is ``bm25``, then ``pyserini``.
 "questions/processor s" counts the time of all of a process's threads.
 
 Corpora, indexes and the figures of their builds are stored in ``--work``: after a change of an engine name it with ``--rebuild``. A small

@@ -20,8 +20,9 @@ serve       ``idx serve`` with 1, 16 and 64 clients
 limits      build, open and serve with RLIMIT_DATA, which leaves mapped files out, of 1, 2 and 4 GB: finished, or refused in which words
 vectors     made vectors of 64 components: exact search, int8 and ivfpq; see ``benchmarks.vector_indexes``
 
-"deviation" is that of a measured figure from its estimate. Times are those of a machine without other work; seconds of processors count
-all threads. The folder of a size is that of ``benchmarks.bm25 --synthetic N`` in the same ``--work``, which finds the index built.
+A run at a small ``--n`` before fills numba's cache; otherwise the first figures include its compilation. "deviation" is that of a measured
+figure from its estimate. Times are those of a machine without other work; seconds of processors count all threads. The folder of a size is
+that of ``benchmarks.bm25 --synthetic N`` in the same ``--work``, which finds the index built.
 """
 
 from __future__ import annotations

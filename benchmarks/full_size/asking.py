@@ -19,7 +19,6 @@ from benchmarks.engines.worker import Worker
 from benchmarks.full_size.building import IDX, Figures, limited, outcome
 from benchmarks.monitoring import memory_use
 from benchmarks.scale.steps import drop_from_page_cache
-from wikidx.corpora.errors import IdxError
 from wikidx.retrievers.wire import SEARCH
 
 _ENGINE = "bm25"
@@ -68,24 +67,25 @@ def serve_limited(folder: Path, question: str, limit: int) -> Figures:
         try:
             for line in process.stderr or ():
                 said.append(line)
-                if "http://" in line:
-                    _ask(next(word for word in line.split() if word.startswith("http://")), question)
+                if "http://" in line and _ask(process, next(word for word in line.split() if word.startswith("http://")), question):
                     return {"outcome": "finished", "own": memory_use(process.pid).own}
-        except (OSError, IdxError) as error:
+        except OSError as error:
             return {"outcome": f"failed: {error}"}
         finally:
             process.terminate()
     return {"outcome": outcome(process.wait(), "".join(said))}
 
 
-def _ask(url: str, question: str) -> None:
-    """Ask once the server is ready.
+def _ask(process: subprocess.Popen[str], url: str, question: str) -> bool:
+    """Ask once the server is ready; return whether that was answered, False if the server has ended.
 
     Raises:
-        IdxError: it is not ready in ten minutes.
+        OSError: there was no answer, or the server was not ready in ten minutes.
     """
     body = json.dumps({"queries": [question] * 64, "k": 100}).encode()
     for _ in _until(_PATIENCE_S):
+        if process.poll() is not None:
+            return False
         try:
             urllib.request.urlopen(url + "/ready", timeout=60).close()
         except OSError:
@@ -93,8 +93,8 @@ def _ask(url: str, question: str) -> None:
         request = urllib.request.Request(url + SEARCH, body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             answer.read()
-        return
-    raise IdxError("the server was never ready")
+        return True
+    raise TimeoutError("the server was never ready")
 
 
 def _until(seconds: float) -> Iterator[None]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.full_size.__main__ import deviation_rows
+from benchmarks.full_size.asking import open_limited, serve_limited
 from benchmarks.full_size.building import (
     ARTIFACTS,
     ArtifactFigures,
@@ -99,6 +100,14 @@ def test_an_interrupted_build_ends_with_the_same_contents(passages: Path, tmp_pa
     assert {name.split("/")[0] for name in compared["different"]} <= {"passages"}  # pages of the database lie in another order
     with pytest.raises(IdxError, match="was not interrupted in 'passages'"):
         build_interrupted(passages, tmp_path / "other", expected)  # it is built
+
+
+@pytest.mark.slow  # half a minute
+def test_a_command_with_too_little_memory_ends(passages: Path, tmp_path: Path) -> None:
+    build(passages, tmp_path / "home")
+    for limit, is_enough in ((10**9, True), (10**8, False)):
+        for ask in (open_limited, serve_limited):
+            assert (ask(tmp_path, "w1 w2", limit)["outcome"] == "finished") == is_enough
 
 
 @pytest.mark.slow  # ten seconds
