@@ -5,10 +5,10 @@
     python -m benchmarks.vector_indexes --vectors-from V.npy --queries-from Q.npy   # an encoder's vectors, and those of queries
 
 Vectors are synthetic, if none are given: a thousand centres with noise, which lists and graphs can separate as they do real ones. Each step
-runs in its own
-process. "peak RSS" is the build's peak memory, including reclaimable pages of mapped files; "own" is the memory (RssAnon) that opening and
-searching added to the process. "recall@10" is the share of exact search's first ten rows that the kind returns at its defaults, for
-synthetic queries in batches of 32, whose speed is given by time and by processor time. The kind "exact" is exact search itself.
+runs in its own process. "peak RSS" is the build's peak memory, including reclaimable pages of mapped files; "own" is the memory (RssAnon)
+that opening and searching added to the process. "recall@10" is the share of exact search's first ten rows that the kind returns at its
+defaults, for synthetic queries in batches of 32, whose speed is given by time and by processor time; "p50" is the time of one alone. The
+kind "exact" is exact search itself.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Figure, environment, print_table
+from benchmarks.engines.kinds import peak_bytes
+from benchmarks.report import Figure, environment, print_table, seconds_of
 from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import StoreOptions, build_store, open_store
@@ -42,7 +44,7 @@ from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 EXACT = "exact"
 _NAME, _ENCODER = "measured", "minilm"  # nothing is encoded: only the encoder's name is used
 _CENTRES, _NOISE = 1000, 0.9
-_QUERIES, _K, _BATCH = 512, 10, 32
+_QUERIES, _K, _BATCH, _ALONE = 512, 10, 32, 100
 
 
 def made_vectors(n: int, dim: int, seed: int) -> Vectors:
@@ -89,7 +91,7 @@ def measure_build(kind: str) -> dict[str, Figure]:
         "dim": manifest.count("dim"),
         "kind": kind,
         "build s": seconds,
-        "peak RSS MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak RSS MB": peak_bytes() / 1e6,
         "disk MB": n_bytes / 1e6,
     }
 
@@ -110,10 +112,11 @@ def measure_search(kind: str, queries_from: str | None = None) -> dict[str, Figu
     for batch in _batches(queries):
         index.search(batch, _K)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
+    alone = [seconds_of(partial(index.search, queries[number : number + 1], _K)) for number in range(_ALONE)]
     own = _own_megabytes() - before
     exact = open_vector_index(_NAME, _ENCODER, store).search(queries, _K).rows
     same = [len(set(mine) & set(best)) for mine, best in zip(found.tolist(), exact.tolist(), strict=True)]
-    speeds = {"queries/s": len(queries) / seconds, "queries/CPU s": len(queries) / cpu_seconds}
+    speeds = {"queries/s": len(queries) / seconds, "queries/CPU s": len(queries) / cpu_seconds, "p50 ms": 1e3 * statistics.median(alone)}
     return {"open s": opened, "own MB": own, **speeds, f"recall@{_K}": sum(same) / exact.size}
 
 
@@ -148,12 +151,14 @@ def main() -> None:
     parser.add_argument("--queries-from", metavar="FILE.npy")
     parser.add_argument("--kinds", nargs="+", default=[EXACT, *(kind for kind in VECTOR_INDEXES if kind != "hnsw")])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--kept", action="store_true", help=argparse.SUPPRESS)  # the data home has the passages
     parser.add_argument("--step", choices=["vectors", "build", "search"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     given = ["--queries-from", options.queries_from] if options.queries_from else []
     if options.step == "vectors":
         vectors = np.load(options.vectors_from, mmap_mode="r") if options.vectors_from else None
-        put_vectors(_NAME, put_passages(options.vectors if vectors is None else len(vectors)), _ENCODER, options.dim, vectors)
+        store = open_store(_NAME) if options.kept else put_passages(options.vectors if vectors is None else len(vectors))
+        put_vectors(_NAME, store, _ENCODER, options.dim, vectors)
     elif options.step == "build":
         sys.stdout.write(json.dumps(measure_build(*options.kinds)))
     elif options.step:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.engines.rounds import Setting, Workers
 from wikidx.indexer.base import Hits
 
-REFERENCE = "lucene"  # Lucene's raw scores, at any depth
+REFERENCES = ("lucene", "bm25", "pyserini")  # engines with Lucene's scores, at any depth; the first one has them raw
+_RELATIVE, _ABSOLUTE = 1e-5, 5.1e-5  # Pyserini rounds to 4 decimals
 
 
 class Agreement(NamedTuple):
@@ -24,11 +25,14 @@ class Agreement(NamedTuple):
         same_sets: share of the questions with the reference's k rows; rows tied at its k-th score may differ.
         same_rows: share of the reference's k rows that the engine returns, over all questions.
         score_difference: largest relative difference between the two scores of a row that both return.
+        exact: share of the questions whose k scores are those of a search that leaves nothing out: the engine's own exhaustive one; for
+            engines with Lucene's scores, another one of these. None if there is neither.
     """
 
     same_sets: float
     same_rows: float
     score_difference: float
+    exact: float | None = None
 
 
 def search_with_ties(search: Callable[[int], Hits], k: int) -> Hits:
@@ -62,16 +66,31 @@ def agreement(found: Hits, reference: Hits, k: int) -> Agreement:
     return Agreement(n_same_sets / max(1, len(reference.rows)), n_shared / max(1, n_wanted), difference)
 
 
+def share_of_equal_scores(found: Hits, expected: Hits) -> float:
+    """Return the share of the questions whose scores are equal, whichever rows have them; missing ones count as -inf."""
+    mine, wanted = (-np.sort(-hits.scores, axis=1) for hits in (found, expected))
+    mine, wanted = (
+        np.pad(part, ((0, 0), (0, max(mine.shape[1], wanted.shape[1]) - part.shape[1])), constant_values=-np.inf) for part in (mine, wanted)
+    )
+    return float(np.isclose(mine, wanted, rtol=_RELATIVE, atol=_ABSOLUTE).all(axis=1).mean())
+
+
 def agreements(workers: Workers, ks: Sequence[int], n: int) -> dict[Setting, Agreement]:
-    """Compare each worker's results for the first n questions with the reference; empty if the reference is not among them."""
-    reference = next((worker for (engine, _), worker in workers.items() if engine == REFERENCE), None)
-    if reference is None:
+    """Compare each worker's results for the first n questions with the reference; empty if no reference is among them."""
+    of_engine = {engine: worker for (engine, _), worker in workers.items()}
+    references = {engine: of_engine[engine] for engine in REFERENCES if engine in of_engine}
+    if not references:
         return {}
+    reference = next(iter(references.values()))
     found: dict[Setting, Agreement] = {}
     for k in ks:
-        best = search_with_ties(lambda depth: reference.hits(n, depth), k)
+        best = search_with_ties(lambda depth, k=k: reference.hits(n, depth), k)  # type: ignore[misc]
+        others = {engine: worker.hits(n, k) for engine, worker in references.items()}
         for (engine, threads), worker in workers.items():
-            found[Setting(engine, threads, k)] = agreement(worker.hits(n, k), best, k)
+            mine = worker.hits(n, k)
+            whole = next((hits for other, hits in others.items() if other != engine), None) if engine in others else worker.exhaustive(n, k)
+            exact = None if whole is None else share_of_equal_scores(mine, whole)
+            found[Setting(engine, threads, k)] = agreement(mine, best, k)._replace(exact=exact)
     return found
 
 

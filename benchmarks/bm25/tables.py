@@ -89,16 +89,18 @@ def batch_rows(result: Results) -> Iterator[Row]:
             "engine": setting.engine,
             "questions/s, best": max(batch.per_second),
             "median": batch.median,
+            "questions/processor s": statistics.median(batch.per_processor_second or [0.0]),
             f"{OURS} is × faster": _ratio(ours.per_second, batch.per_second) if ours else "",
             f"× {min_threads} thread": _ratio(batch.per_second, result.batches[setting._replace(threads=min_threads)].per_second),
             "same set %": 100 * agreed.same_sets if agreed else "",
             "same rows %": 100 * agreed.same_rows if agreed else "",
             "score difference": agreed.score_difference if agreed else "",
+            "exact %": 100 * agreed.exact if agreed and agreed.exact is not None else "",
         }
 
 
 def single_rows(result: Results) -> Iterator[Row]:
-    """Yield a row for each k and engine: the time of one question."""
+    """Yield a row for each k and engine: the time of one question, and how many a second of processor time answers."""
     for setting, single in result.singles.items():
         ours = result.singles.get(setting._replace(engine=OURS))
         yield {
@@ -106,6 +108,8 @@ def single_rows(result: Results) -> Iterator[Row]:
             "engine": setting.engine,
             "p50 ms": 1e3 * statistics.median(single.p50),
             "p95 ms": 1e3 * statistics.median(single.p95),
+            "p99 ms": 1e3 * statistics.median(single.p99),
+            "questions/processor s": statistics.median(single.per_processor_second),
             f"{OURS} is × faster (p50)": _ratio(single.p50, ours.p50) if ours else "",
         }
 

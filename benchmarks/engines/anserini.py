@@ -11,15 +11,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.engines.kinds import NAME, Kind
-from wikidx.corpora.build import open_store
-from wikidx.indexer.base import NO_ROW, Hits
-from wikidx.indexer.indexes.lucene.build import contents
+from benchmarks.engines.kinds import Kind, pad_hits
+from benchmarks.engines.terms import passage_texts
+from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
 from wikidx.indexer.indexes.lucene.reader import K1, B
 from wikidx.indexer.machine.memory import memory_bytes
@@ -57,11 +55,8 @@ class PyseriniEngine:
 
     def hits(self, n: int, k: int) -> Hits:
         """Return the results of ``batch``."""
-        rows, scores = np.full((n, k), NO_ROW, dtype=np.int64), np.full((n, k), -np.inf, dtype=np.float32)
-        for line, found in enumerate(self.batch(slice(n), k)):
-            rows[line, : len(found)] = [int(docid) for docid, _ in found]
-            scores[line, : len(found)] = [score for _, score in found]
-        return Hits(rows, scores)
+        found = self.batch(slice(n), k)
+        return pad_hits([([int(docid) for docid, _ in hits], [score for _, score in hits]) for hits in found], k)
 
 
 def _read(hits: Iterable[Any]) -> RawHits:
@@ -82,28 +77,28 @@ def _import_searcher() -> Any:  # noqa: ANN401 - a module without types
 
 
 def _prepare(folder: Path) -> None:
-    """Write the passages in Anserini's format, with the rows as ids."""
+    """Write the passages in Anserini's format, with the rows as ids, in turn to each file."""
     target = folder / _TEXTS
     if target.exists():
         return
     unfinished = folder / f"{_TEXTS}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
-    store = open_store(NAME)
-    bounds = np.linspace(0, len(store), _N_FILES + 1).astype(np.int64).tolist()
-    for first, end in zip(bounds, bounds[1:], strict=False):
-        with (unfinished / f"{first:08d}.jsonl").open("w", encoding="ascii") as file:
-            for row, passage in enumerate(store.read(first, end), first):
-                file.write(json.dumps({"id": str(row), "contents": contents(passage)}) + "\n")
+    with ExitStack() as opened:
+        files = [opened.enter_context((unfinished / f"{number:02d}.jsonl").open("w", encoding="ascii")) for number in range(_N_FILES)]
+        for row, text in enumerate(passage_texts(folder)):
+            files[row % _N_FILES].write(json.dumps({"id": str(row), "contents": text}) + "\n")
     unfinished.rename(target)
 
 
 def _build(folder: Path, threads: int) -> Path:
+    """Index the texts, which are removed."""
     index = folder / _INDEX
     shutil.rmtree(index, ignore_errors=True)
     arguments = ["-collection", "JsonCollection", "-input", str(folder / _TEXTS), "-generator", "DefaultLuceneDocumentGenerator"]
     arguments += ["-index", str(index), "-threads", str(threads)]
     run_java("io.anserini.index.IndexCollection", arguments, heap_bytes=memory_bytes() // 4, on_line=lambda line: None)
+    shutil.rmtree(folder / _TEXTS)
     return index
 
 

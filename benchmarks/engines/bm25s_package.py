@@ -68,6 +68,8 @@ class BM25SEngine:
         """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k))
 
+    exhaustive = hits  # there is no other search
+
 
 class BM25SStringsEngine:
     """An index searched with questions."""
@@ -92,6 +94,8 @@ class BM25SStringsEngine:
     def hits(self, n: int, k: int) -> Hits:
         """Return the results of ``batch``."""
         return _hits(self.batch(slice(n), k))
+
+    exhaustive = hits  # there is no other search
 
 
 def _hits(found: RawHits) -> Hits:

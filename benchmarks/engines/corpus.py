@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.engines.build import build
 from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.engines.worker import Worker
+from benchmarks.gar import gar_groups
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import InputError
@@ -99,13 +100,23 @@ def write_questions(source: Path, target: Path) -> int:
     if not source.exists():
         raise InputError(f"no questions at {source}: name a file with --questions")
     with open_bytes(source) as lines:
-        questions = [json.loads(line)["question"] for line in lines]
-    questions = [question for question in questions if english(question)]
-    if not questions:
+        found = shuffled_questions(json.loads(line)["question"] for line in lines)
+    if not found:
         raise InputError(f"{source} has no question with a term in it")
-    random.Random(0).shuffle(questions)  # so that the first n are representative
-    target.write_text(json.dumps(questions))
-    return len(questions)
+    target.write_text(json.dumps(found))
+    return len(found)
+
+
+def shuffled_questions(questions: Iterable[str]) -> list[str]:
+    """Return the questions with a term, shuffled, so that the first n are representative."""
+    found = [question for question in questions if english(question)]
+    random.Random(0).shuffle(found)
+    return found
+
+
+def nq_questions() -> list[str]:
+    """Return NQ's test questions, which are short, shuffled."""
+    return shuffled_questions(group[0] for group in gar_groups(data_folder() / "gar"))
 
 
 def _wiki_intro() -> list[Passage]:

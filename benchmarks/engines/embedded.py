@@ -18,7 +18,7 @@ from wikidx.indexer.base import Vectors
 
 ENCODER = "minilm"
 VECTORS = "vectors"  # the folder of the passages' vectors for peers
-_PASSAGES, _QUESTIONS, _MADE = "passages.npy", "question-vectors.npy", "embedded.json"
+VECTORS_FILE, QUESTIONS_FILE, _MADE = "passages.npy", "question-vectors.npy", "embedded.json"
 
 
 def embed(folder: Path, questions: Path) -> None:
@@ -28,7 +28,7 @@ def embed(folder: Path, questions: Path) -> None:
     from wikidx.indexer.catalog import index_ref
     from wikidx.indexer.embedding.options import EmbedOptions
     from wikidx.indexer.naming import encoder_spec
-    from wikidx.indexer.vectors.file import VECTORS as VECTORS_FILE
+    from wikidx.indexer.vectors.file import VECTORS as OWN_FILE
 
     use_data_home(folder)
     spec, store = encoder_spec(ENCODER), open_store(NAME)
@@ -40,21 +40,21 @@ def embed(folder: Path, questions: Path) -> None:
 
     build_vectors(NAME, spec, store, EmbedOptions(device="cpu"))
     (folder / VECTORS).mkdir(exist_ok=True)
-    vectors = np.load(index_ref(NAME, ENCODER).path / VECTORS_FILE, mmap_mode="r")
-    np.save(folder / VECTORS / _PASSAGES, vectors.astype(np.float32))
-    np.save(folder / _QUESTIONS, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
+    vectors = np.load(index_ref(NAME, ENCODER).path / OWN_FILE, mmap_mode="r")
+    np.save(folder / VECTORS / VECTORS_FILE, vectors.astype(np.float32))
+    np.save(folder / QUESTIONS_FILE, TransformerEncoder(spec, "cpu").encode_queries(json.loads(questions.read_bytes())))
     (folder / _MADE).write_text(json.dumps(inputs))
 
 
 def passage_vectors(folder: Path) -> Vectors:
     """Return the passages' vectors, float32 of shape (passages, dim)."""
-    vectors: Vectors = np.load(folder / VECTORS / _PASSAGES)
+    vectors: Vectors = np.load(folder / VECTORS / VECTORS_FILE)
     return vectors
 
 
 def question_vectors(folder: Path) -> Vectors:
     """Return the questions' vectors, float32 of shape (questions, dim)."""
-    vectors: Vectors = np.load(folder / _QUESTIONS)
+    vectors: Vectors = np.load(folder / QUESTIONS_FILE)
     return vectors
 
 

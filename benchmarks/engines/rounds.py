@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.engines.worker import Worker
+from benchmarks.engines.worker import Timing, Worker
 
 _FEWEST_ALONE = 100
+_CLOCK_S = 1e-6  # resolution of the processors' clock
 
 
 class Setting(NamedTuple):
@@ -41,24 +42,39 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Questions per second in each round, in batches of n questions."""
+    """Questions per second, and per second of the processors, in each round, in batches of n questions."""
 
     n: int
-    per_second: list[float]
+    per_second: list[float] = field(default_factory=list)
+    per_processor_second: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
         """Median over the rounds."""
         return statistics.median(self.per_second)
 
+    def add(self, timing: Timing) -> None:
+        """Add a round."""
+        self.per_second.append(self.n / timing.s)
+        self.per_processor_second.append(self.n / max(timing.processor_s, _CLOCK_S))
+
 
 @dataclass(frozen=True, slots=True)
 class Singles:
-    """Seconds for one of n questions alone: the median and the 95th percentile of each round."""
+    """Seconds for one of n questions alone, percentiles of each round, and questions per second of the processors."""
 
     n: int
-    p50: list[float]
-    p95: list[float]
+    p50: list[float] = field(default_factory=list)
+    p95: list[float] = field(default_factory=list)
+    p99: list[float] = field(default_factory=list)
+    per_processor_second: list[float] = field(default_factory=list)
+
+    def add(self, timings: Sequence[Timing]) -> None:
+        """Add a round."""
+        seconds = [timing.s for timing in timings]
+        for percentile, kept in ((50, self.p50), (95, self.p95), (99, self.p99)):
+            kept.append(float(np.percentile(seconds, percentile)))
+        self.per_processor_second.append(len(timings) / max(sum(timing.processor_s for timing in timings), _CLOCK_S))
 
 
 Workers = Mapping[tuple[str, int], Worker]  # by engine and threads
@@ -72,13 +88,13 @@ def batches(workers: Workers, ks: Sequence[int], plan: Plan) -> dict[Setting, Ba
         for k in ks:
             if (engine, k) not in n_of:
                 n_of[engine, k] = _batch_size(worker, k, plan)
-            found[Setting(engine, threads, k)] = Batches(n_of[engine, k], [])
+            found[Setting(engine, threads, k)] = Batches(n_of[engine, k])
             worker.batch(n_of[engine, k], k)  # warms up
     for _ in range(plan.rounds):
         for k in ks:
             for (engine, threads), worker in workers.items():
                 batch = found[Setting(engine, threads, k)]
-                batch.per_second.append(batch.n / worker.batch(batch.n, k))
+                batch.add(worker.batch(batch.n, k))
     return found
 
 
@@ -88,38 +104,36 @@ def measure_by_size(workers: Workers, k: int, sizes: Sequence[int], plan: Plan) 
     for (engine, _), worker in workers.items():
         for size in sizes:
             worker.batch(size, k)  # also sets things up
-            n = _fit_count(size / worker.batch(size, k), size, plan)
-            found[engine, size] = Batches(max(size, n - n % size), [])
+            n = _fit_count(size / worker.batch(size, k).s, size, plan)
+            found[engine, size] = Batches(max(size, n - n % size))
     for _ in range(plan.rounds):
         for size in sizes:
             for (engine, _), worker in workers.items():
                 batch = found[engine, size]
-                batch.per_second.append(batch.n / worker.batch(batch.n, k, size))
+                batch.add(worker.batch(batch.n, k, size))
     return found
 
 
 def singles(workers: Workers, ks: Sequence[int], plan: Plan, threads: int) -> dict[Setting, Singles]:
     """Measure single questions, with the workers of this many threads."""
     selected = {Setting(engine, n, k): worker for k in ks for (engine, n), worker in workers.items() if n == threads}
-    timings = {setting: Singles(_single_count(worker, setting.k, plan), [], []) for setting, worker in selected.items()}
+    timings = {setting: Singles(_single_count(worker, setting.k, plan)) for setting, worker in selected.items()}
     for _ in range(plan.rounds):
         for setting, worker in selected.items():
-            seconds = worker.singles(timings[setting].n, setting.k)
-            for percentile, kept in ((50, timings[setting].p50), (95, timings[setting].p95)):
-                kept.append(float(np.percentile(seconds, percentile)))
+            timings[setting].add(worker.singles(timings[setting].n, setting.k))
     return timings
 
 
 def _batch_size(worker: Worker, k: int, plan: Plan) -> int:
     few = min(plan.min_questions, plan.n_questions)
     worker.batch(few, k)  # the first one also sets things up
-    return _fit_count(few / worker.batch(few, k), few, plan)
+    return _fit_count(few / worker.batch(few, k).s, few, plan)
 
 
 def _single_count(worker: Worker, k: int, plan: Plan) -> int:
     few = min(_FEWEST_ALONE, plan.n_questions)
     worker.singles(few, k)
-    return _fit_count(few / sum(worker.singles(few, k)), few, plan)
+    return _fit_count(few / sum(timing.s for timing in worker.singles(few, k)), few, plan)
 
 
 def _fit_count(per_second: float, min_questions: int, plan: Plan) -> int:

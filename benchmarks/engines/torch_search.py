@@ -7,22 +7,18 @@ size of ``encode`` and the query chunk of ``semantic_search`` are the fastest of
 from __future__ import annotations
 
 import importlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.engines.embedded import VECTORS, checkpoint, passage_vectors, question_vectors, require
-from benchmarks.engines.kinds import Kind
-from wikidx.indexer.base import NO_ROW, Hits
+from benchmarks.engines.kinds import Kind, fastest, pad_hits
+from wikidx.indexer.base import Hits
 
 _ENCODED = (8, 16, 32, 64, 128)  # questions per batch; 32 is the default
 _SEARCHED = (100, 500, 5_000)  # queries per batch; 100 is the default
 _TRIED = 256  # questions
-_TRIES = 2
 
 RawHits = list[list[dict[str, Any]]]
 
@@ -104,23 +100,8 @@ class SemanticSearchEngine:
         return _hits(self.batch(slice(n), k), k)
 
 
-def fastest(sizes: Sequence[int], work: Callable[[int], object]) -> int:
-    """Return the size with the shortest time."""
-
-    def seconds(size: int) -> float:
-        started = time.perf_counter()
-        work(size)
-        return time.perf_counter() - started
-
-    return min(sizes, key=lambda size: min(seconds(size) for _ in range(_TRIES)))
-
-
 def _hits(found: RawHits, k: int) -> Hits:
-    rows, scores = np.full((len(found), k), NO_ROW, dtype=np.int64), np.full((len(found), k), -np.inf, dtype=np.float32)
-    for line, of_question in enumerate(found):
-        rows[line, : len(of_question)] = [hit["corpus_id"] for hit in of_question]
-        scores[line, : len(of_question)] = [hit["score"] for hit in of_question]
-    return Hits(rows, scores)
+    return pad_hits([([hit["corpus_id"] for hit in hits], [hit["score"] for hit in hits]) for hits in found], k)
 
 
 def _vectors_folder(folder: Path, _threads: int) -> Path:

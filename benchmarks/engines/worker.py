@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class StartupTimes:
         return self.ready_s + self.first_search_s
 
 
+class Timing(NamedTuple):
+    """Duration of some searches: seconds, and seconds of the processors, those of all threads of the process."""
+
+    s: float
+    processor_s: float
+
+
 class Worker:
     """A process with an open engine."""
 
@@ -78,20 +85,27 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
 
-    def batch(self, n: int, k: int, size: int = 0) -> float:
-        """Return the seconds for the first n questions, in batches of the given size; 0: in one batch."""
-        seconds: float = self._send("batch", n, k, size or n)
-        return seconds
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
 
-    def singles(self, n: int, k: int) -> list[float]:
-        """Return the seconds for each of the first n questions alone."""
-        seconds: list[float] = self._send("singles", n, k)
-        return seconds
+    def batch(self, n: int, k: int, size: int = 0) -> Timing:
+        """Search for the first n questions, in batches of the given size; 0: in one batch."""
+        return Timing(*self._send("batch", n, k, size or n))
+
+    def singles(self, n: int, k: int) -> list[Timing]:
+        """Search for each of the first n questions alone."""
+        return [Timing(*timing) for timing in self._send("singles", n, k)]
 
     def hits(self, n: int, k: int) -> Hits:
         """Return the results of the first n questions in one batch."""
-        rows, scores = self._send("hits", n, k)
-        return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
+        return _as_hits(self._send("hits", n, k))
+
+    def exhaustive(self, n: int, k: int) -> Hits | None:
+        """Return the results of a search for the same scores that leaves nothing out; None if the engine has no such search."""
+        found = self._send("exhaustive", n, k)
+        return None if found is None else _as_hits(found)
 
     def peak_bytes(self) -> int:
         """Return the peak memory of the process so far."""
@@ -118,25 +132,31 @@ class Worker:
             self._process.communicate()
 
 
+def _as_hits(answer: tuple[list[list[int]], list[list[float]]]) -> Hits:
+    rows, scores = answer
+    return Hits(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32))
+
+
 def _handle(engine: Engine, request: str, n: int = 0, k: int = 0, size: int = 0) -> object:
     """Process a request."""
     if request == "peak":
         return peak_bytes()
-    if request == "hits":
-        hits = engine.hits(n, k)
-        return hits.rows.tolist(), hits.scores.tolist()
+    if request in ("hits", "exhaustive"):
+        search = getattr(engine, request, None)
+        return None if search is None else [part.tolist() for part in search(n, k)]
     if request == "batch":
-        return sum(_seconds(partial(engine.batch, slice(first, min(n, first + size)), k)) for first in range(0, n, size))
-    return [_seconds(partial(engine.single, number, k)) for number in range(n)]
+        timings = [_time(partial(engine.batch, slice(first, min(n, first + size)), k)) for first in range(0, n, size)]
+        return [sum(column) for column in zip(*timings, strict=True)]
+    return [_time(partial(engine.single, number, k)) for number in range(n)]
 
 
-def _seconds(search: Callable[[], object]) -> float:
+def _time(search: Callable[[], object]) -> Timing:
     """Return the time of a search, without the time to free its results."""
-    started = time.perf_counter()
+    started, started_processors = time.perf_counter(), time.process_time()
     found = search()
-    seconds = time.perf_counter() - started
+    timing = Timing(time.perf_counter() - started, time.process_time() - started_processors)
     del found
-    return seconds
+    return timing
 
 
 def _open_engine(name: str, folder: Path, threads: int, questions: Path) -> tuple[Engine, StartupTimes]:
@@ -151,7 +171,7 @@ def _open_engine(name: str, folder: Path, threads: int, questions: Path) -> tupl
     ready_s = time.time() - _process_start()
     rss_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     engine.set_questions(json.loads(questions.read_bytes()))
-    return engine, StartupTimes(ready_s, open_s, rss_bytes, _seconds(lambda: engine.single(0, _FIRST_K)))
+    return engine, StartupTimes(ready_s, open_s, rss_bytes, _time(lambda: engine.single(0, _FIRST_K)).s)
 
 
 def _process_start() -> float:

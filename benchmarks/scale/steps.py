@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.monitoring import folder_bytes, run_monitored
@@ -23,7 +24,7 @@ _IDX = ("-c", "from wikidx.runtimes.cli import main; main()")
 _KEPT = "figures.json"
 EMBED = "embed"
 
-Figures = dict[str, float]
+Figures = dict[str, Any]  # numbers, and where a benchmark says so, words
 
 
 @dataclass(frozen=True, slots=True)
