@@ -7,7 +7,7 @@ corpus      Corpus: files, reader, number of passages    build       builds and 
 resolving   name or file -> Corpus                       estimate    size of a corpus before it is built
 errors      the IdxError tree                            registry    name -> "module:attribute"
 progress    progress callbacks of long operations        validation  option dataclasses, validated by pydantic
-progress_display  progress bars and lines on standard error
+progress_display  progress bars and lines on standard error   machine/  compiled inner loops
 """
 
 from .errors import IdxError

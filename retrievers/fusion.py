@@ -67,14 +67,29 @@ def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
 
 def _to_lists(hits: Hits, n_rows: int) -> Lists:
     rows, scores = np.ascontiguousarray(hits.rows), np.ascontiguousarray(hits.scores)
-    with interpreted(rows.size):
-        counts = kernels.count_results(rows, scores)
-    if counts.size and counts.min() < 0:
-        raise IdxError(f"a search gave query {int(np.argmin(counts))} a score that is not a finite number")
+    counts = _count_results(rows, scores)
     if rows.size and rows.max() >= n_rows:
         raise IdxError(f"a search gave row {rows.max()}, there are {n_rows}: its index belongs to other passages")
     starts = np.arange(len(rows), dtype=np.int64) * rows.shape[1]
     return Lists(rows.reshape(-1), scores.reshape(-1), starts, starts + counts)
+
+
+def _count_results(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the number of results of each query; both inputs have shape (Q, k), and a list ends before a row of -1 or a score of -inf.
+
+    Raises:
+        IdxError: a score is not finite.
+    """
+    counts = np.full(len(rows), rows.shape[1], dtype=np.int64)
+    is_finite = np.isfinite(scores)
+    if is_finite.all() and (rows >= 0).all():  # most searches
+        return counts
+    has_ended = (rows < 0) | (scores == -np.inf)
+    counts[:] = np.where(has_ended.any(axis=1), has_ended.argmax(axis=1), counts)
+    is_wrong = (~is_finite & (np.arange(rows.shape[1]) < counts[:, None])).any(axis=1)
+    if is_wrong.any():
+        raise IdxError(f"a search gave query {int(np.argmax(is_wrong))} a score that is not a finite number")
+    return counts
 
 
 def make_targets(groups: Sequence[Sequence[int]]) -> Targets:

@@ -246,22 +246,6 @@ def _score_of(number: np.uint64) -> np.float32:
 
 
 @kernel
-def count_results(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the number of results of each query, int64 (Q,); -1 if a score is NaN or +inf. Both inputs have shape (Q, k)."""
-    counts = np.zeros(len(rows), np.int64)
-    for line in range(len(rows)):
-        for p in range(rows.shape[1]):
-            score = scores[line, p]
-            if rows[line, p] < 0 or score == -np.inf:
-                break
-            if not np.isfinite(score):
-                counts[line] = -1
-                break
-            counts[line] += 1
-    return counts
-
-
-@kernel
 def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
     """Return the lists of a target that contain each of its best rows, with the rows' ranks and scores.
 

@@ -16,9 +16,9 @@ import pytest
 
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.machine import compiled
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.machine import compiled
 
 ROOT = Path(__file__).parent.parent
 

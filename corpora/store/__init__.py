@@ -3,6 +3,7 @@
 layout   files and tables of a store                     writer  records -> store
 batches  many compressed passages in one LMDB value      reader  store -> passages
 names    rows by id and by title                         checks  checksums of arrays and of LMDB's own pages
+vocabulary  passage <-> frame                            phrases kernels: texts as numbers of frequent phrases
 """
 
 from .layout import FORMAT_VERSION, KIND

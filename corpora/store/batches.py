@@ -1,4 +1,4 @@
-"""Batches of passages: many frames, each one compressed passage, in one LMDB value.
+"""Batches of passages: many frames, each one passage, in one LMDB value.
 
 A batch begins with the offsets (u32, little-endian) of the start of each frame and of the end of the last frame. The frames follow.
 Batching keeps LMDB's tree small. Opening a store reads the tree once to locate the batches; the offsets then locate the frames.
@@ -6,21 +6,21 @@ Batching keeps LMDB's tree small. Opening a store reads the tree once to locate 
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import struct
 from collections.abc import Sequence
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
-from .layout import DICTIONARY, ROW, Database, Decompress, Frames, corruption_errors, decompressor, unpack
+from . import vocabulary
+from .layout import ROW, VOCABULARY, Database, corruption_errors
+from .vocabulary import Vocabulary
 
 _OFFSET = struct.Struct("<I")
-_FRAME = struct.Struct("<II")
-_LARGEST = 1 << 40  # upper limit of returned sizes, because the size in a corrupt frame may not fit into int64
 
 
 def join(frames: Sequence[bytes]) -> bytes:
@@ -38,7 +38,7 @@ class Batches:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._dictionary = database.read_about(DICTIONARY) or b""
+        self._vocabulary = Vocabulary(database.read_about(VOCABULARY) or b"")
         with corruption_errors(database.path):
             self._transaction = database.environment.begin(buffers=True)  # keeps the values valid
             pairs = list(self._transaction.cursor(database.passages))
@@ -46,32 +46,36 @@ class Batches:
             self._first_rows = np.array([ROW.unpack(key)[0] for key, _ in pairs], dtype=np.int64)
             n_last = _OFFSET.unpack_from(self.values[-1])[0] // _OFFSET.size - 1 if pairs else 0
             self.n_passages = int(self._first_rows[-1]) + n_last if pairs else 0
+        starts = np.array([np.frombuffer(value, np.uint8).ctypes.data for value in self.values], dtype=np.int64)
+        first, sizes = int(starts.min(initial=1 << 62)), np.array([len(value) for value in self.values], dtype=np.int64)
+        self._starts, self._ends = starts - first, starts - first + sizes
+        # One array over all values and the pages between them: LMDB maps the file as a whole.
+        n_bytes = int(self._ends.max(initial=0))
+        self._content = np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(first)) if pairs else np.empty(0, np.uint8)
+        self._offsets = np.ndarray(max(0, n_bytes - 3), "<u4", self._content.data, strides=(1,))
 
     def close(self) -> None:
         """End the transaction that keeps the values valid."""
         self._transaction.abort()
 
-    def decompressor(self) -> Decompress:
-        """Return a function that decompresses frames; each thread needs its own."""
-        return decompressor(self._dictionary)
-
-    def passages(self, rows: NDArray[np.int64], decompress: Decompress) -> list[Passage]:
+    def passages(self, rows: NDArray[np.int64]) -> list[Passage]:
         """Return the passages of existing rows, in the order of ``rows``; raises ``ArtifactCorrupt``."""
         with corruption_errors(self.database.path):
-            return list(map(unpack, decompress(self._frames(rows)), rows.tolist()))
+            return self._vocabulary.decode(self._content, self._locate(rows), rows)
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the decompressed size of each row's frame in bytes; raises ``ArtifactCorrupt``."""
+        """Return about how many bytes each row's frame holds; raises ``ArtifactCorrupt``."""
         with corruption_errors(self.database.path):
-            sizes = map(zstandard.frame_content_size, self._frames(rows))
-            return np.array([min(size, _LARGEST) for size in sizes], dtype=np.int64)
+            return vocabulary.sizes(self._content, self._locate(rows))
 
-    def _frames(self, rows: NDArray[np.int64]) -> Frames:
+    def _locate(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the start and the end of each row's frame in the content, (n, 2); -1 if the batch is corrupt."""
         numbers = np.searchsorted(self._first_rows, rows, side="right") - 1
-        offsets = _OFFSET.size * (rows - self._first_rows[numbers])
-        frames: Frames = []
-        for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True):
-            value = self.values[number]
-            start, end = _FRAME.unpack_from(value, offset)
-            frames.append(value[start:end])
+        starts, stops = self._starts[numbers], self._ends[numbers]
+        entries = starts + _OFFSET.size * (rows - self._first_rows[numbers])
+        is_sound = entries + 2 * _OFFSET.size <= stops
+        entries[~is_sound] = 0
+        frames = np.stack([starts + self._offsets[entries], starts + self._offsets[entries + _OFFSET.size]], axis=1)
+        is_sound &= (frames[:, 0] <= frames[:, 1]) & (frames[:, 1] <= stops)
+        frames[~is_sound] = -1
         return frames

@@ -1,7 +1,7 @@
 """Layout of a store on disk, and the LMDB environment of a store, which a process may open only once.
 
-Each passage is compressed to one zstd frame, with a dictionary trained on the first passages of the corpus. Single rows are cheap to read,
-and take less than half of their original size. The files:
+Each passage is one frame, written with phrases that are frequent in the first passages of the corpus (see ``vocabulary``). Single rows are
+cheap to read, and take less than half of their original size. The files:
 
     passages.lmdb  the tables ``passages`` and ``about``
     text_keys.u64  the text key of each row (see ``corpora.passage.text_key``), little-endian uint64
@@ -12,7 +12,7 @@ and take less than half of their original size. The files:
 The tables of ``passages.lmdb``:
 
     passages  row of a batch's first passage (u32, big-endian) -> the batch (see ``batches``)
-    about     "dictionary"  -> the zstd dictionary, empty for a tiny corpus
+    about     "vocabulary"  -> the phrases, empty for a tiny corpus
               "repeated"    -> pairs of record numbers: a record that repeats an id, and the first record with this id
 """
 
@@ -22,7 +22,7 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,10 +30,9 @@ import lmdb
 import zstandard
 
 from wikidx.corpora.errors import ArtifactCorrupt, StorageError
-from wikidx.corpora.passage import Passage
 
 KIND = "passages"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DATABASE = "passages.lmdb"
 TEXT_KEYS = "text_keys.u64"
 IDS = "ids.u64"
@@ -42,16 +41,10 @@ MAX_ID_BYTES = 511
 
 ROW = struct.Struct(">I")
 PAIR = struct.Struct(">II")
-ROW_IN_FRAME = struct.Struct("<I")
-DICTIONARY = b"dictionary"
+VOCABULARY = b"vocabulary"
 REPEATED = b"repeated"
 _LENGTHS = struct.Struct("<III")
-_ROW_AND_LENGTHS = struct.Struct("<IIII")
 _FIRST_MAP_BYTES = 256 << 20
-_COMPRESSION_LEVEL = 3  # level 6 saves 4 % of the size and is three times slower (284 k passages of wiki_intro)
-
-Frames = list[bytes | bytearray | memoryview]
-Decompress = Callable[[Frames], list[bytes]]
 
 
 @contextmanager
@@ -143,47 +136,3 @@ def pack(id_: bytes, title: bytes, text: bytes) -> bytes:
     The fingerprint of a corpus is the sha256 of these bytes, concatenated for all passages in row order.
     """
     return _LENGTHS.pack(len(id_), len(title), len(text)) + id_ + title + text
-
-
-def unpack(raw: bytes, row: int) -> Passage:
-    """Return the passage in a decompressed frame, which is the row (u32, little-endian), then the bytes from ``pack``.
-
-    Raises:
-        struct.error: the frame is too short, or belongs to another row.
-        UnicodeDecodeError: a field is not UTF-8.
-    """
-    stored_row, n_id, n_title, _ = _ROW_AND_LENGTHS.unpack_from(raw)
-    if stored_row != row:
-        raise struct.error(f"row {stored_row} is where row {row} should be")
-    title_start = _ROW_AND_LENGTHS.size + n_id
-    text_start = title_start + n_title
-    # tuple.__new__ avoids the Python call in Passage(*fields), which takes 15 % of get_many.
-    return tuple.__new__(
-        Passage, (raw[_ROW_AND_LENGTHS.size : title_start].decode(), raw[title_start:text_start].decode(), raw[text_start:].decode())
-    )
-
-
-def compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
-    """Return a compressor with the store's settings; each thread needs its own."""
-    prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-    if prepared:
-        prepared.precompute_compress(level=_COMPRESSION_LEVEL)
-    return zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, dict_data=prepared, write_checksum=True)
-
-
-def decompressor(dictionary: bytes) -> Decompress:
-    """Return a function that decompresses frames; each thread needs its own."""
-    prepared = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-    decompress_all = zstandard.ZstdDecompressor(dict_data=prepared).multi_decompress_to_buffer
-
-    def decompress(frames: Frames) -> list[bytes]:
-        """Decompress all frames in one call, so that the GIL is released and reacquired only once."""
-        if not frames:
-            return []
-        try:
-            contents = decompress_all(frames)
-            return [contents[number].tobytes() for number in range(len(contents))]
-        except ValueError as error:  # a frame's header is corrupt
-            raise zstandard.ZstdError(str(error)) from error
-
-    return decompress

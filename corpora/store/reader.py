@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from wikidx.corpora.passage import Passage
 
 from .batches import Batches
 from .checks import Checks
-from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, Decompress, shared_database
+from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, shared_database
 from .names import Rows, find_candidates
 
 TextKeys = NDArray[np.uint64]
@@ -43,7 +42,6 @@ class PassageStore:
         self._n_passages = n_passages
         self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
         self._verified = set[str]()
-        self._local = threading.local()  # zstd contexts are not thread-safe
         self._checks = Checks(folder / DATABASE)
         self._checks.check_pages()  # before LMDB reads a page
         self._batches = Batches(shared_database(folder / DATABASE))
@@ -78,7 +76,7 @@ class PassageStore:
             raise TypeError(f"rows are {array.dtype}, not integers")
         if array.size and not (array.min() >= 0 and array.max() < self._n_passages):
             raise ValueError(f"rows from {array.min()} to {array.max()} are requested, the store has 0 to {self._n_passages - 1}")
-        return self._batches.passages(array.astype(np.int64), self._decompressor())
+        return self._batches.passages(array.astype(np.int64))
 
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
         """Yield the passages from row ``start`` to before row ``stop`` (None: the end) in bounded memory; raises as ``get_many`` does."""
@@ -125,9 +123,3 @@ class PassageStore:
         if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
             raise ArtifactCorrupt(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
         return np.memmap(path, dtype="<u8", mode="r").view(np.ndarray) if self._n_passages else np.empty(0, dtype="<u8")
-
-    def _decompressor(self) -> Decompress:
-        decompress: Decompress | None = getattr(self._local, "decompress", None)
-        if decompress is None:
-            self._local.decompress = decompress = self._batches.decompressor()
-        return decompress

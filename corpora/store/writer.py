@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple
 
 import lmdb
 import numpy as np
-import zstandard
 
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, StorageError
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
@@ -23,40 +22,38 @@ from .batches import Batches, join
 from .checks import write_checks
 from .layout import (
     DATABASE,
-    DICTIONARY,
     IDS,
     MAX_ID_BYTES,
     PAIR,
     REPEATED,
     ROW,
-    ROW_IN_FRAME,
     TEXT_KEYS,
     TITLES,
+    VOCABULARY,
     Database,
-    compressor,
     pack,
 )
 from .names import Words, colliding_rows, sort, word
+from .vocabulary import Vocabulary, to_stream, train
 
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # size limit of a batch, which only whole articles reach
 _FULL_DISK_BYTES = 64 << 20  # a batch may need this much: a write that fails with less free space is reported as a full disk
-_DICTIONARY_BYTES = 256 << 10  # compression ratio: 2 to 8 % worse with 112 KiB, 1 % better with 1 MiB (284 k passages of wiki_intro)
 _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
-_DICTIONARY_SAMPLES = 8192  # twice as many samples improve the compression ratio by 1 %, in twice the time
 
 
 class _Record(NamedTuple):
-    """A valid passage; ``packed`` is the result of ``layout.pack``."""
+    """A valid passage; ``packed`` is the result of ``layout.pack``, ``stream`` that of ``vocabulary.to_stream``."""
 
     row: int
     packed: bytes
+    stream: bytes
     text_key: int
 
 
 class _Batch(NamedTuple):
-    """Records that are not stored yet, and the zstd frame of each."""
+    """Records that are not stored yet, and the frame of each."""
 
     records: list[_Record]
     frames: Sequence[bytes]
@@ -86,7 +83,8 @@ class StoreWriter:
             raise StagingCorrupt(str(error)) from error
         try:
             self._n_durable = _n_passages(self._database)
-            self._dictionary = self._database.read_about(DICTIONARY)
+            saved = self._database.read_about(VOCABULARY)
+            self._vocabulary = None if saved is None else Vocabulary(saved)
             self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
         except ArtifactCorrupt as error:
@@ -172,12 +170,13 @@ class StoreWriter:
             self._n_passages += 1
             ids.append(word(id_, row))
             titles.append(word(title, row))
-            yield _Record(row, pack(id_, title, text), text_key(passage.text) if row >= self._n_durable else 0)
+            stream = to_stream(id_, title, text) if row >= self._n_durable else b""
+            yield _Record(row, pack(id_, title, text), stream, text_key(passage.text) if row >= self._n_durable else 0)
         self._ids.write(np.array(ids, dtype="<u8").tobytes())
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
 
     def _compress(self, records: list[_Record]) -> _Batch:
-        """Compress the records that are not stored yet; the first batch trains the dictionary.
+        """Compress the records that are not stored yet; the first batch trains the vocabulary.
 
         This method runs in the compressor thread. It should consist of long calls that release the GIL: many short calls would only compete
         with the reading thread for the GIL.
@@ -186,22 +185,21 @@ class StoreWriter:
         new = [record for record in records if record.row >= self._n_durable]
         if not new:
             return _Batch([], [])
-        packed: list[bytes | bytearray | memoryview] = [ROW_IN_FRAME.pack(record.row) + record.packed for record in new]
-        if self._dictionary is None:
-            self._dictionary = _train_dictionary(packed)
-        frames = compressor(self._dictionary).multi_compress_to_buffer(packed)
-        return _Batch(new, cast(Sequence[bytes], [frames[i] for i in range(len(new))]))
+        streams = [record.stream for record in new]
+        if self._vocabulary is None:
+            self._vocabulary = train(streams)
+        return _Batch(new, self._vocabulary.encode(streams, [record.row for record in new]))
 
     def _store(self, batch: _Batch) -> int:
         """Store a batch, and return the number of passages on disk.
 
-        The dictionary and the text keys are written before the LMDB transaction with the passages. A resumed build continues after the last
+        The vocabulary and the text keys are written before the LMDB transaction with the passages. A resumed build continues after the last
         committed transaction.
         """
         if batch.records:
-            dictionary = self._dictionary or b""
+            vocabulary = b"" if self._vocabulary is None else self._vocabulary.save()
             if self._n_durable == 0:
-                self._transact(lambda txn: txn.put(DICTIONARY, dictionary, db=self._database.about))
+                self._transact(lambda txn: txn.put(VOCABULARY, vocabulary, db=self._database.about))
             self._text_keys.write(np.array([record.text_key for record in batch.records], dtype="<u8").tobytes())
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
@@ -247,16 +245,6 @@ def _disk_reason(error: lmdb.Error, path: str) -> str:
     return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
 
-def _train_dictionary(samples: list[bytes | bytearray | memoryview]) -> bytes:
-    """Return a dictionary trained on the first samples; an empty one if the samples are too few or too small."""
-    samples = samples[:_DICTIONARY_SAMPLES]
-    n_bytes = min(_DICTIONARY_BYTES, sum(map(len, samples)) // 16)
-    try:
-        return zstandard.train_dictionary(n_bytes, samples).as_bytes()
-    except zstandard.ZstdError:
-        return b""
-
-
 def _batch_records(records: Iterable[LocatedPassage]) -> Iterator[list[LocatedPassage]]:
     """Yield the records in lists of limited length and size; the division depends only on the records."""
     batch: list[LocatedPassage] = []
@@ -293,12 +281,11 @@ def _n_passages(database: Database) -> int:
 
 def _find_repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
     """Yield pairs of record numbers, from 1: a record that repeats an id, and the first record with this id."""
-    decompress = batches.decompressor()
     for rows in colliding_rows(words):
         first_rows: dict[str, int] = {}
         for start in range(0, len(rows), _READ_ROWS):
             chunk = rows[start : start + _READ_ROWS]
-            for row, passage in zip(chunk.tolist(), batches.passages(chunk, decompress), strict=True):
+            for row, passage in zip(chunk.tolist(), batches.passages(chunk), strict=True):
                 first = first_rows.setdefault(passage.id, row)
                 if first != row:
                     yield row + 1, first + 1

@@ -1,24 +1,28 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import multiprocessing
 import os
 import signal
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.conftest import corpus_of
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest, store_path
 from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMissing, InputError
-from wikidx.corpora.passage import Passage, text_key
-from wikidx.corpora.store import PassageStore
-from wikidx.corpora.store.layout import ROW_IN_FRAME, corruption_errors, pack, unpack
+from wikidx.corpora.passage import LocatedPassage, OnBad, Passage, text_key
+from wikidx.corpora.store import PassageStore, phrases
+from wikidx.corpora.store.layout import corruption_errors
+from wikidx.corpora.store.vocabulary import Vocabulary, sizes, to_stream, train, unescape
 
 Build = Callable[..., PassageStore]
 
@@ -76,10 +80,97 @@ def test_names_of_equal_checksums_are_distinguished(build: Build) -> None:
 
 
 def test_a_frame_of_another_row_is_an_error() -> None:
-    frame = ROW_IN_FRAME.pack(1) + pack(b"id", b"title", b"text")
-    assert unpack(frame, 1) == Passage("id", "title", "text")
+    (frame,) = Vocabulary(b"").encode([to_stream(b"id", b"title", b"text")], [1])
+    assert unescape(frame, 1) == Passage("id", "title", "text")
     with pytest.raises(ArtifactCorrupt, match="a store is corrupt .*row 1 is where row 0 should be"), corruption_errors(Path("a store")):
-        unpack(frame, 0)
+        unescape(frame, 0)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return train([to_stream(str(n).encode(), b"Title", TEXT.encode()) for n in range(500)], least_bytes=0)
+
+
+TEXT = "The quick brown fox jumps over the lazy dog, and the dog, being lazy, lets it. " * 3
+
+
+def _frames(vocabulary: Vocabulary, texts: list[str], first_row: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    streams = [to_stream(b"id", "Ähre".encode() * n, text.encode()) for n, text in enumerate(texts)]
+    frames = vocabulary.encode(streams, list(range(first_row, first_row + len(texts))))
+    ends = np.cumsum([0, *map(len, frames)], dtype=np.int64)
+    bounds = np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64)
+    return np.frombuffer(bytearray(b"".join(frames) + bytes(8)), np.uint8), bounds
+
+
+def test_phrases_and_zstd_give_back_what_was_written(vocabulary: Vocabulary) -> None:
+    texts = [TEXT, "", TEXT[7:], "日本語" * 40, "x" * 9_000, os.urandom(300).hex(), "\U0001f600"]
+    for known in (vocabulary, Vocabulary(vocabulary.save()), Vocabulary(b"")):
+        content, frames = _frames(known, texts)
+        read = known.decode(content, frames, np.arange(len(texts)))
+        assert read == [Passage("id", "Ähre" * n, text) for n, text in enumerate(texts)]
+        assert known.decode(content, frames[:0], np.arange(0)) == []
+        assert np.all(sizes(content, frames) > 0)
+    content, frames = _frames(vocabulary, [TEXT])
+    assert frames[0, 1] < len(TEXT) / 4
+
+
+def test_every_changed_bit_of_a_frame_is_an_error(vocabulary: Vocabulary) -> None:
+    """Whatever becomes of the numbers: a lone one more or less, another row, another phrase."""
+    content, frames = _frames(vocabulary, [TEXT], first_row=5)
+    row = np.array([5])
+    assert vocabulary.decode(content, frames, row)[0].text == TEXT
+    for place in range(8 * int(frames[0, 1])):
+        content[place // 8] ^= 1 << place % 8
+        with pytest.raises(ArtifactCorrupt), corruption_errors(Path("a store")):
+            vocabulary.decode(content, frames, row)
+        content[place // 8] ^= 1 << place % 8
+    end = int(frames[0, 1])
+    for bounds, of_row in (((0, end - 2), row), ((0, end - 1), row), ((0, 0), row), ((-1, -1), row), ((0, end), row + 1)):
+        with pytest.raises(ArtifactCorrupt), corruption_errors(Path("a store")):
+            vocabulary.decode(content, np.array([bounds], dtype=np.int64), of_row)
+
+
+def test_a_store_with_phrases_is_resumed_and_its_changed_bytes_are_found(
+    home: Path, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 700)
+    monkeypatch.setattr("wikidx.corpora.store.writer.train", lambda streams: train(streams, least_bytes=0))
+
+    whole = corpus_of(made_passages)
+
+    def half(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
+        yield from itertools.islice(whole.read(files, on_bad), 2000)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_store(dataclasses.replace(whole, read=half), StoreOptions())
+    build_store(whole, StoreOptions())
+    store = open_store("made")
+    assert list(store.read()) == made_passages
+    assert store.rows_of(["1", "nope"]).tolist() == [0, -1]
+    file = store_path("made") / "passages.lmdb"
+    content = bytearray(file.read_bytes())
+    for value in store._batches.values:
+        place = content.find(bytes(value[-64:])) + 32
+        content[place] ^= 8
+        file.unlink()  # the open store keeps its own
+        file.write_bytes(content)
+        with pytest.raises(ArtifactCorrupt):
+            list(open_store("made").read())
+        content[place] ^= 8
+    assert list(store.read(5, 8)) == made_passages[5:8]
+
+
+def test_machine_code_and_python_write_and_read_the_same(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [TEXT, TEXT[50:], "Something else"]
+    content, frames = _frames(vocabulary, texts)
+    read = vocabulary.decode(content, frames, np.arange(3))
+    for name in ("encode", "decode", "checksums"):
+        monkeypatch.setattr(phrases, name, getattr(phrases, name).interpreted)
+    with np.errstate(over="ignore"):
+        again, _ = _frames(vocabulary, texts)
+        assert again.tobytes() == content.tobytes()
+        assert vocabulary.decode(content, frames, np.arange(3)) == read
 
 
 @pytest.mark.parametrize("name", ["passages.lmdb", "checks.json", "text_keys.u64", "ids.u64", "titles.u64"])

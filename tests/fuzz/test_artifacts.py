@@ -19,7 +19,7 @@ from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store.layout import ROW_IN_FRAME, pack, unpack
+from wikidx.corpora.store.vocabulary import Vocabulary, to_stream, unescape
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.runtimes.cli.listing import _describe_origin, _list_artifacts
@@ -120,13 +120,13 @@ def test_damaged_postings(built: Path, data: st.DataObject) -> None:
 
 
 @examples()
-@given(raw=mutations(ROW_IN_FRAME.pack(7) + pack(b"1", "é".encode(), b"text")))
+@given(raw=mutations(Vocabulary(b"").encode([to_stream(b"1", "é".encode(), b"text")], [7])[0]))
 def test_passages_of_any_bytes(raw: bytes) -> None:
     from wikidx.corpora.store.layout import corruption_errors
 
     def read() -> Passage:
         with corruption_errors(Path("made")):
-            return unpack(raw, 7)
+            return unescape(raw, 7)
 
     found = read_or_refuse(read, "made")
     assert found is None or all(isinstance(part, str) for part in found)

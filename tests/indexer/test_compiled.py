@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import wikidx.indexer.machine.compiled
-from wikidx.indexer.machine import compiled
-from wikidx.indexer.machine.compiled import compile_always, interpreted, kernel
+import wikidx.corpora.machine.compiled
+from wikidx.corpora.machine import compiled
+from wikidx.corpora.machine.compiled import compile_always, interpreted, kernel
 
-CALLED = "from wikidx.indexer.machine.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
+CALLED = "from wikidx.corpora.machine.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
 CALLER = """
-from wikidx.indexer.machine.called import inner
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.corpora.machine.called import inner
+from wikidx.corpora.machine.compiled import kernel
 
 
 @kernel
@@ -31,18 +31,18 @@ def outer(x):
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package ``wikidx.indexer.machine`` of two kernels, one calling the other in another file."""
-    package = tmp_path / "wikidx" / "indexer" / "machine"
+    """A package ``wikidx.corpora.machine`` of two kernels, one calling the other in another file."""
+    package = tmp_path / "wikidx" / "corpora" / "machine"
     package.mkdir(parents=True)
     for folder in (package, *package.parents[:2]):
         (folder / "__init__.py").touch()
-    shutil.copy(wikidx.indexer.machine.compiled.__file__, package / "compiled.py")
+    shutil.copy(wikidx.corpora.machine.compiled.__file__, package / "compiled.py")
     (package / "caller.py").write_text(CALLER)
     return package
 
 
 def outer_of_10(package: Path) -> str:
-    code = "from wikidx.indexer.machine.caller import outer; print(outer(10), sum(outer.compiled.stats.cache_hits.values()))"
+    code = "from wikidx.corpora.machine.caller import outer; print(outer(10), sum(outer.compiled.stats.cache_hits.values()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=package.parents[2], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -59,25 +59,25 @@ def test_a_changed_callee_in_another_file_is_compiled_anew_and_an_unchanged_one_
 def test_a_change_in_a_file_that_kernels_do_not_use_compiles_nothing_again(package: Path) -> None:
     (package / "called.py").write_text(CALLED.format(1))
     assert [outer_of_10(package), outer_of_10(package)] == ["11 0", "11 1"]
-    (package / "another.py").write_text("import wikidx.indexer.machine.caller\n")
+    (package / "another.py").write_text("import wikidx.corpora.machine.caller\n")
     assert outer_of_10(package) == "11 1"
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "import wikidx.indexer.machine.called",
-        "from wikidx.indexer.machine import called",
+        "import wikidx.corpora.machine.called",
+        "from wikidx.corpora.machine import called",
         "from . import called",
         "from .called import (\n    inner,\n)",
-        "from wikidx.indexer.machine import (\n    called,\n)",
+        "from wikidx.corpora.machine import (\n    called,\n)",
     ],
 )
 def test_every_form_of_import_is_followed(package: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (package / "called.py").touch()
     (package / "caller.py").write_text(statement + "\n")
-    monkeypatch.setattr(wikidx.indexer.machine.compiled, "ROOT", package.parents[2])
-    assert package / "called.py" in wikidx.indexer.machine.compiled._sources(package / "caller.py")
+    monkeypatch.setattr(wikidx.corpora.machine.compiled, "ROOT", package.parents[2])
+    assert package / "called.py" in wikidx.corpora.machine.compiled._sources(package / "caller.py")
 
 
 HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)

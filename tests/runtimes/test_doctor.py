@@ -11,7 +11,7 @@ import numba
 import pytest
 
 from tests.runtimes.command_line import Command
-from wikidx.indexer.machine import compiled
+from wikidx.corpora.machine import compiled
 from wikidx.runtimes.cli import doctor
 
 

@@ -1,0 +1,199 @@
+"""Frames: each is one passage, written with the frequent phrases of its corpus (see ``phrases``) or, if that is shorter, by zstd.
+
+A frame is a checksum (u32, little-endian) and the numbers of its phrases (u16, little-endian); or the row (u32), the number 65535, and a
+frame of zstd, which has a checksum of its own. Either holds the lengths of id and title (seven bits a byte, the lowest first), then id,
+title and text in UTF-8. The checksum is one of row and numbers, so that no frame passes for that of another row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from wikidx.corpora.passage import Passage
+
+_ROW = struct.Struct("<I")
+_ESCAPED_HEADER = struct.Struct("<IH")
+_PADDING = bytes(16)
+_COMPRESSION_LEVEL = 3
+_SAMPLE_BYTES = 16 << 20
+_LEAST_BYTES = 4 << 20  # a corpus with fewer has no phrases: zstd alone needs no compiled loops
+_FREQUENT = 5  # of 16,384 passages of wiki_intro: 256 bytes a passage; with 8, 271
+_GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compared with zstd
+_LARGEST = 1 << 32  # of a corrupt frame, the size may be any number
+_PARTS = 3  # a frame holds about three times its own bytes
+
+
+def to_stream(id_: bytes, title: bytes, text: bytes) -> bytes:
+    """Return the bytes that a frame holds."""
+    return _to_length(len(id_)) + _to_length(len(title)) + id_ + title + text
+
+
+def _to_length(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+class Vocabulary:
+    """The phrases of a store; safe for threads.
+
+    Args:
+        saved: what ``save`` returned; empty: no phrases, every frame is one of zstd.
+    """
+
+    def __init__(self, saved: bytes) -> None:
+        self._saved = saved
+        self._lengths, self._words = np.zeros(1 << 16, dtype=np.uint8), np.zeros((1 << 16, 2), dtype="<u8")
+        if saved:
+            (n_phrases,) = _ROW.unpack_from(saved)
+            self._lengths[:n_phrases] = np.frombuffer(saved, np.uint8, n_phrases, _ROW.size)
+            within = np.arange(16) < self._lengths[:, None]
+            self._words.view(np.uint8)[within] = np.frombuffer(saved, np.uint8, offset=_ROW.size + n_phrases)
+        self._phrases: object = None
+
+    def save(self) -> bytes:
+        """Return the vocabulary as bytes: the number of phrases (u32, little-endian), the length of each (u8), and all their bytes."""
+        return self._saved
+
+    def encode(self, streams: Sequence[bytes], rows: Sequence[int]) -> list[bytes]:
+        """Return the frames of the streams of these rows."""
+        compress = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True).compress
+        written = self._write(streams, rows) if self._saved else [b""] * len(streams)
+        frames = []
+        for stream, row, frame in zip(streams, rows, written, strict=True):
+            if not frame or _GOOD_RATIO * len(frame) > len(stream):
+                escaped = _ESCAPED_HEADER.pack(row, 0xFFFF) + compress(stream)
+                frame = escaped if not frame or len(escaped) < len(frame) else frame  # noqa: PLW2901
+            frames.append(frame)
+        return frames
+
+    def _write(self, streams: Sequence[bytes], rows: Sequence[int]) -> list[bytes]:
+        """Return the frames with phrases."""
+        from . import phrases as kernels  # numba takes half a second, which not every command needs
+
+        if self._phrases is None:
+            self._phrases = _index(self._words, self._lengths)
+        text, ends = _join(streams)
+        numbers, number_ends = np.empty(int(ends[-1]) + 8, dtype=np.uint16), np.empty(len(ends), dtype=np.int64)
+        kernels.encode(self._phrases, kernels.bytes_of(text), ends, numbers, number_ends)
+        stops, sums = 2 * number_ends, np.empty(len(ends), dtype=np.uint32)
+        starts = np.concatenate([[0], stops[:-1]])
+        kernels.checksums(kernels.bytes_of(numbers.view(np.uint8)), starts, stops, np.array(rows, dtype=np.int64), sums)
+        content = numbers.tobytes()
+        return [
+            _ROW.pack(sum_) + content[start:stop] for sum_, start, stop in zip(sums.tolist(), starts.tolist(), stops.tolist(), strict=True)
+        ]
+
+    def decode(self, content: NDArray[np.uint8], frames: NDArray[np.int64], rows: NDArray[np.int64]) -> list[Passage]:
+        """Return the passages of frames.
+
+        Args:
+            content: an array with the frames.
+            frames: the start and the end of each frame in it, (n, 2); -1 if they are unknown.
+            rows: the row of each frame.
+
+        Raises:
+            struct.error, UnicodeDecodeError, zstandard.ZstdError: a frame is corrupt.
+        """
+        if not self._saved:
+            each = zip(frames.tolist(), rows.tolist(), strict=True)
+            return [unescape(content[max(0, start) : max(0, end)].tobytes(), row) for (start, end), row in each]
+        if not len(rows):
+            return []
+        from wikidx.corpora.machine.compiled import interpreted
+
+        from . import phrases as kernels
+
+        n_bytes = int((frames[:, 1] - frames[:, 0]).sum())
+        out, fields = np.empty(8 * n_bytes + 16, dtype=np.uint8), np.zeros((len(rows), 4), dtype=np.int64)
+        with interpreted(n_bytes):
+            n_written = kernels.decode(kernels.bytes_of(content), frames, rows, self._words, self._lengths, kernels.bytes_of(out), fields)
+        text, passages, new = out[:n_written].tobytes(), list[Passage](), tuple.__new__
+        for number, (start, title_start, text_start, end) in enumerate(fields.tolist()):
+            if end >= 0:
+                # tuple.__new__ avoids the Python call in Passage(*fields).
+                of_passage = text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()
+                passages.append(new(Passage, of_passage))
+            elif end == kernels.ESCAPED:
+                passages.append(unescape(content[slice(*frames[number])].tobytes(), int(rows[number])))
+            else:
+                raise struct.error(f"the frame of row {rows[number]} does not match its checksum")
+        return passages
+
+
+def sizes(content: NDArray[np.uint8], frames: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return about how many bytes each frame holds; raises as ``Vocabulary.decode`` does."""
+    estimates = _PARTS * (frames[:, 1] - frames[:, 0])
+    for number, (start, end) in enumerate(frames.tolist()):
+        head = content[start : min(end, start + 32)].tobytes()
+        if head[4:6] == b"\xff\xff":
+            estimates[number] = min(zstandard.frame_content_size(head[6:]), _LARGEST)
+    return estimates
+
+
+def train(streams: Sequence[bytes], least_bytes: int = _LEAST_BYTES) -> Vocabulary:
+    """Return a vocabulary of phrases that are frequent in the samples; without phrases if the samples have fewer bytes."""
+    text, ends = _join(streams)
+    ends = ends[ends <= _SAMPLE_BYTES]
+    if not len(ends) or ends[-1] < least_bytes:
+        return Vocabulary(b"")
+    from . import phrases as kernels
+
+    words, lengths = np.zeros((1 << 16, 2), dtype="<u8"), np.zeros(1 << 16, dtype=np.uint8)
+    words[:256, 0], lengths[:256] = np.arange(256), 1
+    n_phrases = kernels.train(_index(words, lengths), kernels.bytes_of(text), ends, _FREQUENT)
+    within = np.arange(16) < lengths[:, None]
+    return Vocabulary(_ROW.pack(n_phrases) + lengths[:n_phrases].tobytes() + words.view(np.uint8)[within].tobytes())
+
+
+def _index(words: NDArray[np.uint64], lengths: NDArray[np.uint8]) -> object:
+    """Return the phrases with a hash table that finds them."""
+    from . import phrases as kernels
+
+    slots, longest = np.full(kernels.N_SLOTS, -1, dtype=np.int32), np.zeros(1 << 16, dtype=np.uint8)
+    phrases = kernels.Phrases(words, lengths, slots, longest)
+    kernels.insert_all(phrases, np.count_nonzero(lengths))
+    return phrases
+
+
+def _join(streams: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the streams one after the other, with room to read beyond the last, and the end of each."""
+    text = np.frombuffer(bytearray(b"".join([*streams, _PADDING])), dtype=np.uint8)
+    return text, np.cumsum([len(stream) for stream in streams], dtype=np.int64)
+
+
+def unescape(frame: bytes, row: int) -> Passage:
+    """Return the passage in a frame of zstd.
+
+    Raises:
+        struct.error: the frame belongs to another row, or is too short.
+        UnicodeDecodeError, zstandard.ZstdError: the frame is corrupt.
+    """
+    stored_row, _ = _ESCAPED_HEADER.unpack_from(frame)
+    if stored_row != row:
+        raise struct.error(f"row {stored_row} is where row {row} should be")
+    content = frame[_ESCAPED_HEADER.size :]
+    if zstandard.frame_content_size(content) > _LARGEST:
+        raise struct.error(f"row {row} has too many bytes")
+    stream = zstandard.decompress(content)
+    n_id, at = _read_length(stream, 0)
+    n_title, at = _read_length(stream, at)
+    title_start, text_start = at + n_id, at + n_id + n_title
+    return Passage(stream[at:title_start].decode(), stream[title_start:text_start].decode(), stream[text_start:].decode())
+
+
+def _read_length(stream: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(stream):
+        byte = stream[at]
+        value, at, shift = value | (byte & 127) << shift, at + 1, shift + 7
+        if byte <= 127:
+            break
+    return value, at
