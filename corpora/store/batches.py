@@ -64,7 +64,7 @@ class Batches:
             return self._vocabulary.decode(self._content, self._locate(rows), rows)
 
     def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return about how many bytes each row's frame holds; raises ``ArtifactCorrupt``."""
+        """Return how many bytes each row's frame holds at most; raises ``ArtifactCorrupt``."""
         with corruption_errors(self.database.path):
             return vocabulary.sizes(self._content, self._locate(rows))
 

@@ -25,7 +25,7 @@ _LEAST_BYTES = 4 << 20  # a corpus with fewer has no phrases: zstd alone needs n
 _FREQUENT = 5  # of 16,384 passages of wiki_intro: 256 bytes a passage; with 8, 271
 _GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compared with zstd
 _LARGEST = 1 << 32  # of a corrupt frame, the size may be any number
-_PARTS = 3  # a frame holds about three times its own bytes
+_BYTES_PER_BYTE = 8  # a number of two bytes is that of up to 16
 
 
 def to_stream(id_: bytes, title: bytes, text: bytes) -> bytes:
@@ -129,8 +129,8 @@ class Vocabulary:
 
 
 def sizes(content: NDArray[np.uint8], frames: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return about how many bytes each frame holds; raises as ``Vocabulary.decode`` does."""
-    estimates = _PARTS * (frames[:, 1] - frames[:, 0])
+    """Return how many bytes each frame holds at most; raises as ``Vocabulary.decode`` does."""
+    estimates = _BYTES_PER_BYTE * (frames[:, 1] - frames[:, 0])
     for number, (start, end) in enumerate(frames.tolist()):
         head = content[start : min(end, start + 32)].tobytes()
         if head[4:6] == b"\xff\xff":
