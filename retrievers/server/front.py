@@ -27,6 +27,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 CLIENT_GONE = 499  # nginx's status for a client that has disconnected
+GONE = "gone"  # in the state of a request: a future that is done when the client has disconnected
 JSON = "application/json"
 HEALTH = "/health"
 ALIVE = b'{"alive":true}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from wikidx.retrievers.errors import InvalidRequest
 
-from .front import error_response
+from .front import GONE, error_response
 
 _LINGER_S = 2.0  # time in which a client can finish sending and read the refusal
 
@@ -27,6 +28,21 @@ class Protocol(HttpToolsProtocol):
         """Parse input; after a refusal, drop it."""
         if not self._is_refused:
             super().data_received(data)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection: all its requests know of its end, so that none needs a task of its own that waits for it."""
+        super().connection_made(transport)
+        self._gone = self.loop.create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        super().connection_lost(exc)
+        self._gone.set_result(None)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        self.scope["state"][GONE] = self._gone
+        super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a malformed request; uvicorn calls this method at the first wrong byte."""

@@ -20,14 +20,13 @@ from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_j
 
 from .batcher import Groups, SearchRequest
 from .catalog import Catalog
-from .front import JSON
+from .front import GONE, JSON
 from .limits import check_size
 from .models import SearchBody, retrieval_model, search_model, validate_body
 from .settings import Settings
 
 T = TypeVar("T")
 
-_FIRST_WAIT_S = 0.1  # delay of the check for a disconnect, which takes longer than most searches
 _CHUNK_BYTES = 256 << 10  # larger responses are sent in chunks of about this size
 _CHUNK_MATCHES = 2_000  # provenance entries encoded in one step
 _DEFAULT_BODY = SearchBody(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
@@ -114,25 +113,17 @@ async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float
         ClientDisconnect: the client disconnected.
         DeadlineExceeded: the deadline passed.
     """
+    gone: asyncio.Future[None] | None = getattr(request.state, GONE, None)
     try:
-        await asyncio.wait({answer}, timeout=min(timeout_s, _FIRST_WAIT_S))
-        if not answer.done():
-            await _wait_with_client(request, answer, timeout_s - _FIRST_WAIT_S)
-        if not answer.done():
-            raise DeadlineExceeded(f"there was no answer within {timeout_s:g} s")
-        return answer.result()
+        awaited: set[asyncio.Future[Any]] = {answer} if gone is None else {answer, gone}
+        await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        if gone is not None and gone.done():
+            raise ClientDisconnect
+        raise DeadlineExceeded(f"there was no answer within {timeout_s:g} s")
     finally:
         answer.cancel()
-
-
-async def _wait_with_client(request: Request, answer: asyncio.Future[T], timeout_s: float) -> None:
-    """Wait for an answer; raises ``ClientDisconnect`` when the client disconnects first."""
-    disconnect = asyncio.ensure_future(request.receive())  # after the body, the next message is the disconnect
-    events: set[asyncio.Future[Any]] = {answer, disconnect}
-    await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    if disconnect.done() and not answer.done():
-        raise ClientDisconnect
-    disconnect.cancel()
 
 
 async def _to_response(request: Request, chunks: Iterator[bytes], *, in_thread: bool = False) -> Response:
