@@ -1,14 +1,16 @@
 """Frames: each is one passage, written with the frequent phrases of its corpus (see ``phrases``) or, if that is shorter, by zstd.
 
 A frame is a checksum (u32, little-endian) and the numbers of its phrases (u16, little-endian); or the row (u32), the number 65535, and a
-frame of zstd, which has a checksum of its own. Either holds the lengths of id and title (seven bits a byte, the lowest first), then id,
-title and text in UTF-8. The checksum is one of row and numbers, so that no frame passes for that of another row.
+frame of zstd, which has a checksum of its own; or, in a small corpus, the checksum (crc32), the number 65534, and the bytes as they are.
+Each holds the lengths of id and title (seven bits a byte, the lowest first), then id,
+title and text in UTF-8. The checksum is one of row and content, so that no frame passes for that of another row.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,11 +20,12 @@ from numpy.typing import NDArray
 from wikidx.corpora.passage import Passage
 
 _ROW = struct.Struct("<I")
-_ESCAPED_HEADER = struct.Struct("<IH")
+_HEADER = struct.Struct("<IH")
 _PADDING = bytes(16)
 _COMPRESSION_LEVEL = 3
 _SAMPLE_BYTES = 16 << 20
-_LEAST_BYTES = 4 << 20  # a corpus with fewer has no phrases: zstd alone needs no compiled loops
+_RAW, _ZSTD = 0xFFFE, 0xFFFF
+_LEAST_BYTES = 1 << 20  # a corpus with fewer has no phrases, and is stored as it is: that needs no compiled loops
 _FREQUENT = 5  # of 16,384 passages of wiki_intro: 256 bytes a passage; with 8, 271
 _GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compared with zstd
 _LARGEST = 1 << 32  # of a corrupt frame, the size may be any number
@@ -47,7 +50,7 @@ class Vocabulary:
     """The phrases of a store; safe for threads.
 
     Args:
-        saved: what ``save`` returned; empty: no phrases, every frame is one of zstd.
+        saved: what ``save`` returned; empty: no phrases, passages are stored as they are.
     """
 
     def __init__(self, saved: bytes) -> None:
@@ -67,14 +70,13 @@ class Vocabulary:
 
     def encode(self, streams: Sequence[bytes], rows: Sequence[int]) -> list[bytes]:
         """Return the frames of the streams of these rows."""
+        if not self._saved:
+            return [_HEADER.pack(zlib.crc32(stream, row), _RAW) + stream for stream, row in zip(streams, rows, strict=True)]
         compress = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True).compress
-        written = self._write(streams, rows) if self._saved else [b""] * len(streams)
         frames = []
-        for stream, row, frame in zip(streams, rows, written, strict=True):
-            if not frame or _GOOD_RATIO * len(frame) > len(stream):
-                escaped = _ESCAPED_HEADER.pack(row, 0xFFFF) + compress(stream)
-                frame = escaped if not frame or len(escaped) < len(frame) else frame  # noqa: PLW2901
-            frames.append(frame)
+        for stream, row, frame in zip(streams, rows, self._write(streams, rows), strict=True):
+            is_long = _GOOD_RATIO * len(frame) > len(stream)
+            frames.append(min(frame, _HEADER.pack(row, _ZSTD) + compress(stream), key=len) if is_long else frame)
         return frames
 
     def _write(self, streams: Sequence[bytes], rows: Sequence[int]) -> list[bytes]:
@@ -106,8 +108,8 @@ class Vocabulary:
             struct.error, UnicodeDecodeError, zstandard.ZstdError: a frame is corrupt.
         """
         if not self._saved:
-            each = zip(frames.tolist(), rows.tolist(), strict=True)
-            return [unescape(content[max(0, start) : max(0, end)].tobytes(), row) for (start, end), row in each]
+            view = content.data  # its parts are made faster than those of an array
+            return [unescape(view[start:end], row) for (start, end), row in zip(frames.tolist(), rows.tolist(), strict=True)]
         if not len(rows):
             return []
         from wikidx.corpora.machine.compiled import interpreted
@@ -125,7 +127,7 @@ class Vocabulary:
                 of_passage = text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()
                 passages.append(new(Passage, of_passage))
             elif end == kernels.ESCAPED:
-                passages.append(unescape(content[slice(*frames[number])].tobytes(), int(rows[number])))
+                passages.append(unescape(content.data[slice(*frames[number])], int(rows[number])))
             else:
                 raise struct.error(f"the frame of row {rows[number]} does not match its checksum")
         return passages
@@ -145,7 +147,9 @@ def sizes(content: NDArray[np.uint8], frames: NDArray[np.int64]) -> NDArray[np.i
     estimates = _BYTES_PER_BYTE * (frames[:, 1] - frames[:, 0])
     for number, (start, end) in enumerate(frames.tolist()):
         head = content[start : min(end, start + 32)].tobytes()
-        if head[4:6] == b"\xff\xff":
+        if head[4:6] == b"\xfe\xff":
+            estimates[number] = end - start
+        elif head[4:6] == b"\xff\xff":
             estimates[number] = min(zstandard.frame_content_size(head[6:]), _LARGEST)
     return estimates
 
@@ -181,24 +185,30 @@ def _join(streams: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64
     return text, np.cumsum([len(stream) for stream in streams], dtype=np.int64)
 
 
-def unescape(frame: bytes, row: int) -> Passage:
-    """Return the passage in a frame of zstd.
+def unescape(frame: bytes | memoryview, row: int) -> Passage:
+    """Return the passage in a frame without phrases.
 
     Raises:
         struct.error: the frame belongs to another row, or is too short.
         UnicodeDecodeError, zstandard.ZstdError: the frame is corrupt.
     """
-    stored_row, _ = _ESCAPED_HEADER.unpack_from(frame)
-    if stored_row != row:
-        raise struct.error(f"row {stored_row} is where row {row} should be")
-    content = frame[_ESCAPED_HEADER.size :]
-    if zstandard.frame_content_size(content) > _LARGEST:
-        raise struct.error(f"row {row} has too many bytes")
-    stream = zstandard.decompress(content)
-    n_id, at = _read_length(stream, 0)
-    n_title, at = _read_length(stream, at)
+    row_or_sum, kind = _HEADER.unpack_from(frame)
+    content = bytes(frame[_HEADER.size :])
+    if kind == _RAW:
+        stream = content
+        if row_or_sum != zlib.crc32(stream, row):
+            raise struct.error(f"the frame of row {row} does not match its checksum")
+    elif row_or_sum != row or zstandard.frame_content_size(content) > _LARGEST:
+        raise struct.error(f"row {row_or_sum} is where row {row} should be")
+    else:
+        stream = zstandard.decompress(content)
+    if len(stream) > 1 and stream[0] < 128 and stream[1] < 128:  # nearly all
+        n_id, n_title, at = stream[0], stream[1], 2
+    else:
+        n_id, at = _read_length(stream, 0)
+        n_title, at = _read_length(stream, at)
     title_start, text_start = at + n_id, at + n_id + n_title
-    return Passage(stream[at:title_start].decode(), stream[title_start:text_start].decode(), stream[text_start:].decode())
+    return tuple.__new__(Passage, (stream[at:title_start].decode(), stream[title_start:text_start].decode(), stream[text_start:].decode()))
 
 
 def _read_length(stream: bytes, at: int) -> tuple[int, int]:

@@ -82,7 +82,7 @@ def test_names_of_equal_checksums_are_distinguished(build: Build) -> None:
 def test_a_frame_of_another_row_is_an_error() -> None:
     (frame,) = Vocabulary(b"").encode([to_stream(b"id", b"title", b"text")], [1])
     assert unescape(frame, 1) == Passage("id", "title", "text")
-    with pytest.raises(ArtifactCorrupt, match="a store is corrupt .*row 1 is where row 0 should be"), corruption_errors(Path("a store")):
+    with pytest.raises(ArtifactCorrupt, match="a store is corrupt .*the frame of row 0 does not match"), corruption_errors(Path("a store")):
         unescape(frame, 0)
 
 
