@@ -100,7 +100,8 @@ def flat(content: bytes) -> list[list[float]] | None:
     if len(content) < HEADER.size:
         return None
     kind, dim, n, _, _, _, _, n_numbers = HEADER.unpack_from(content)
-    if kind not in (b"IxFI", b"IxF2", b"IxFl") or dim < 1 or n < 0 or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
+    is_flat = kind in (b"IxFI", b"IxF2", b"IxFl") and 1 <= dim <= 1 << 16 and n >= 0  # larger dimensions are refused
+    if not is_flat or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
         return None
     return np.frombuffer(content, "<f4", n_numbers, HEADER.size).astype(float).reshape(n, dim).tolist()
 
