@@ -44,7 +44,7 @@ from .published.importing import ImportOptions
 from .vectors.file import GPU_RANGE_ROWS
 
 _STORE_PASSAGES_PER_S = 40_000
-_STORE_BYTES = (0.47, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
+_STORE_BYTES = (0.45, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
 _IMPORT_BYTES_PER_S = 150e6  # bytes read and written
 _TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
 _RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being written
@@ -93,7 +93,7 @@ class StepEstimate:
 def estimate_store(n_passages: int, passage_bytes: float) -> StepEstimate:
     """Return the estimate for a store of ``n_passages`` passages with a mean of ``passage_bytes`` bytes."""
     share, array_bytes = _STORE_BYTES
-    return StepEstimate("passages", n_passages * (share * passage_bytes + array_bytes), 0.5e9, n_passages / _STORE_PASSAGES_PER_S)
+    return StepEstimate("passages", n_passages * (share * passage_bytes + array_bytes), 0.25e9, n_passages / _STORE_PASSAGES_PER_S)
 
 
 def estimate_vectors(corpus: CorpusEstimate, spec: EncoderSpec, options: EmbedOptions) -> StepEstimate:

@@ -37,7 +37,7 @@ from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 
 BYTES_PER_TEXT_BYTE = 1.6  # memory for inverting a block, per byte of its text; measured on 20,000 articles of 20 kB
-_TEXT_PER_STORED_BYTE = 2.2
+_TEXT_PER_STORED_BYTE = 2.5
 
 
 class InvertedBlock(NamedTuple):
