@@ -6,7 +6,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import weakref
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
+from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
 from wikidx.indexer.base import Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu_stream  # noqa: E402
@@ -139,16 +139,7 @@ def test_tiles_end_where_merges_take_place() -> None:
 
 @pytest.mark.usefixtures("little_room")
 def test_one_tile_of_scores_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    shard, compute, n_alive = streaming(np.ones((3_000, DIM), dtype=np.float16)), DeviceShard._scores, list[int]()
-    tiles = weakref.WeakSet[Any]()
-
-    def watch(*arguments: Any) -> Any:  # noqa: ANN401 - torch may be absent
-        n_alive.append(len(tiles))
-        scores = compute(*arguments)
-        tiles.add(scores)
-        return scores
-
-    monkeypatch.setattr(DeviceShard, "_scores", watch)
+    shard, n_alive = streaming(np.ones((3_000, DIM), dtype=np.float16)), count_living_tiles(monkeypatch)
     shard.search(np.ones((2, DIM), dtype=np.float32), 5)
     assert set(n_alive) == {0}
     assert len(n_alive) > 10

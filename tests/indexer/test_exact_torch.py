@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
+from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
 from wikidx.corpora.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
@@ -199,16 +199,7 @@ def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> Non
 
 
 def test_a_tile_is_released_before_the_one_after_the_next_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shard, compute, n_alive = shard_of("float16"), DeviceShard._scores, list[int]()
-    tiles = weakref.WeakSet[Any]()
-
-    def watch(*arguments: Any) -> Any:  # noqa: ANN401 - torch may be absent
-        n_alive.append(len(tiles))
-        scores = compute(*arguments)
-        tiles.add(scores)
-        return scores
-
-    monkeypatch.setattr(DeviceShard, "_scores", watch)
+    shard, n_alive = shard_of("float16"), count_living_tiles(monkeypatch)
     monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
     shard.search(np.random.default_rng(1).normal(size=(2, 24)).astype(np.float32), 5)
     assert n_alive == [0, 1, 1]
