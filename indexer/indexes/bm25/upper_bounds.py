@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.machine.compiled import kernel
 from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
-from wikidx.indexer.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 
-_SAMPLED_FROM = 16  # blocks from which a sample of them is worth its time, ...
-_SAMPLED_K = 64  # ... and k
+_SAMPLED_FROM = 16  # number of blocks from which a sample of them saves time
+_SAMPLED_K = 64  # k from which it does
 _NEW_CANDIDATES = 16  # least number of new candidates for which the threshold is raised
 _GROUPS = 4096  # groups of rows in a block, whose maxima raise the threshold if k is large
 _FEW_CHUNKS = 1 / 2  # share of a block's chunks below which looking up frequent impacts of single rows is faster than adding them to all
@@ -126,13 +126,8 @@ def _scan(  # noqa: PLR0913
     """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
     n_rows, cursors = len(postings.lengths), start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
     frequent = np.flatnonzero(terms.frequent >= 0)
-    candidates, n_candidates, n_at_last_cut, n_new, threshold = (
-        Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16)),
-        0,
-        0,
-        0,
-        guess,
-    )
+    candidates = Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16))
+    n_candidates, n_at_last_cut, n_new, threshold = 0, 0, 0, guess
     for first_row in range(0, n_rows, step * BLOCK_ROWS):
         advance(postings, terms, cursors, first_row // BLOCK_ROWS)
         pending = quantized.weights[frequent].sum()  # maximum that the frequent terms can still add to a bound
@@ -284,9 +279,8 @@ def _enlarge(candidates: Candidates, n_candidates: int) -> Candidates:
 @kernel
 def _raise_threshold_by_block(threshold: int, upper_bounds: NDArray[np.uint16], k: int, quantized: QuantizedWeights) -> int:
     """Return the threshold, raised by the maxima of distinct rows of a block if these allow this."""
-    maxima = _block_maxima(upper_bounds)
-    if k > len(maxima) // 8:
-        maxima = _group_maxima(upper_bounds)
+    has_few_chunks = k > len(upper_bounds) // CHUNK // 8
+    maxima = _group_maxima(upper_bounds) if has_few_chunks else _block_maxima(upper_bounds)
     new_threshold: int = _raise_threshold(threshold, maxima, k, quantized)
     return new_threshold
 
