@@ -38,8 +38,8 @@ class Batches:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._vocabulary = Vocabulary(database.read_about(VOCABULARY) or b"")
         with corruption_errors(database.path):
+            self._vocabulary = Vocabulary(database.read_about(VOCABULARY) or b"")
             self._transaction = database.environment.begin(buffers=True)  # keeps the values valid
             pairs = list(self._transaction.cursor(database.passages))
             self.values: list[memoryview] = [value for _, value in pairs]

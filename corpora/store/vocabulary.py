@@ -1,9 +1,13 @@
 """Frames: each is one passage, written with the frequent phrases of its corpus (see ``phrases``) or, if that is shorter, by zstd.
 
-A frame is a checksum (u32, little-endian) and the numbers of its phrases (u16, little-endian); or the row (u32), the number 65535, and a
-frame of zstd, which has a checksum of its own; or, in a small corpus, the checksum (crc32), the number 65534, and the bytes as they are.
-Each holds the lengths of id and title (seven bits a byte, the lowest first), then id,
-title and text in UTF-8. The checksum is one of row and content, so that no frame passes for that of another row.
+Numbers are little-endian. A frame is one of
+
+    u32 checksum, then the number of each phrase (u16)
+    u32 row, u16 65535, then a frame of zstd, which has a checksum of its own
+    u32 crc32, u16 65534, then the bytes as they are, in a small corpus
+
+Its bytes are the lengths of id and title (seven bits a byte, the lowest first), then id, title and text in UTF-8. Both checksums cover the
+row as well as the content, so that no frame passes for that of another row.
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ class Vocabulary:
 
     Args:
         saved: what ``save`` returned; empty: no phrases, passages are stored as they are.
+
+    Raises:
+        struct.error: ``saved`` is corrupt.
     """
 
     def __init__(self, saved: bytes) -> None:
@@ -58,9 +65,13 @@ class Vocabulary:
         self._lengths, self._words = np.zeros(1 << 16, dtype=np.uint8), np.zeros((1 << 16, 2), dtype="<u8")
         if saved:
             (n_phrases,) = _ROW.unpack_from(saved)
-            self._lengths[:n_phrases] = np.frombuffer(saved, np.uint8, n_phrases, _ROW.size)
-            within = np.arange(16) < self._lengths[:, None]
-            self._words.view(np.uint8)[within] = np.frombuffer(saved, np.uint8, offset=_ROW.size + n_phrases)
+            lengths = np.frombuffer(saved[_ROW.size : _ROW.size + n_phrases], np.uint8)
+            phrases = np.frombuffer(saved[_ROW.size + n_phrases :], np.uint8)
+            within = np.arange(16) < lengths[:, None]
+            if len(lengths) != n_phrases or n_phrases > len(self._lengths) or within.sum() != len(phrases):
+                raise struct.error(f"a vocabulary of {n_phrases:,} phrases does not have {len(saved):,} bytes")
+            self._lengths[:n_phrases] = lengths
+            self._words.view(np.uint8)[:n_phrases][within] = phrases
         self._phrases: object = None
         self._local = threading.local()
 

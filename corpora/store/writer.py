@@ -31,6 +31,7 @@ from .layout import (
     TITLES,
     VOCABULARY,
     Database,
+    corruption_errors,
     pack,
 )
 from .names import Words, colliding_rows, sort, word
@@ -83,8 +84,7 @@ class StoreWriter:
             raise StagingCorrupt(str(error)) from error
         try:
             self._n_durable = _n_passages(self._database)
-            saved = self._database.read_about(VOCABULARY)
-            self._vocabulary = None if saved is None else Vocabulary(saved)
+            self._vocabulary = _read_vocabulary(self._database)
             self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
         except ArtifactCorrupt as error:
@@ -178,8 +178,7 @@ class StoreWriter:
     def _compress(self, records: list[_Record]) -> _Batch:
         """Compress the records that are not stored yet; the first batch trains the vocabulary.
 
-        This method runs in the compressor thread. It should consist of long calls that release the GIL: many short calls would only compete
-        with the reading thread for the GIL.
+        This method runs in the compressor thread. Its long calls release the GIL: many short ones would compete with the reading thread.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
         new = [record for record in records if record.row >= self._n_durable]
@@ -277,6 +276,13 @@ def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
 def _n_passages(database: Database) -> int:
     with closing(Batches(database)) as batches:
         return batches.n_passages
+
+
+def _read_vocabulary(database: Database) -> Vocabulary | None:
+    """Return the vocabulary of an interrupted writer; None if it has written none. Raises ``ArtifactCorrupt``."""
+    saved = database.read_about(VOCABULARY)
+    with corruption_errors(database.path):
+        return None if saved is None else Vocabulary(saved)
 
 
 def _find_repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:

@@ -130,6 +130,20 @@ def test_every_changed_bit_of_a_frame_is_an_error(vocabulary: Vocabulary) -> Non
             vocabulary.decode(content, np.array([bounds], dtype=np.int64), of_row)
 
 
+def test_a_corrupt_vocabulary_is_an_error(vocabulary: Vocabulary) -> None:
+    saved = vocabulary.save()
+    for corrupt in (
+        saved[:-1],
+        saved + b"x",
+        saved[:3],
+        saved[:100],
+        b"\xff\xff\xff\xff" + saved[4:],
+        struct.pack("<I", 1 << 17) + bytes(1 << 17),
+    ):
+        with pytest.raises(ArtifactCorrupt), corruption_errors(Path("a store")):
+            Vocabulary(corrupt)
+
+
 def test_a_store_with_phrases_is_resumed_and_its_changed_bytes_are_found(
     home: Path, made_passages: list[Passage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
