@@ -20,9 +20,9 @@ from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, artifac
 from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.corpora.machine.compiled import interpreted, kernel
 from wikidx.corpora.store import Rows
 
-from .machine.compiled import interpreted, kernel
 from .machine.threads import equal_ranges, n_threads
 
 PAGE_BYTES = 65_536

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.errors import IdxError
+from wikidx.corpora.machine.compiled import interpreted
 from wikidx.corpora.store import TextKeys
 from wikidx.indexer.base import Hits
-from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.machine.threads import n_threads
 
 from . import kernels

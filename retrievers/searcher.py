@@ -20,11 +20,11 @@ from typing import Any, Unpack
 import numpy as np
 
 from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.machine.compiled import interpreted
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
-from wikidx.indexer.machine.compiled import interpreted
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels

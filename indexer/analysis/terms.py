@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.machine.compiled import kernel
 from wikidx.indexer.analysis import characters
 from wikidx.indexer.analysis.porter import Units, stem
 from wikidx.indexer.analysis.tokens import TokenRules, token_rules
-from wikidx.indexer.machine.compiled import kernel
 
 # Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET.
 STOP_WORDS = frozenset(

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.machine.compiled import kernel
 from wikidx.indexer.analysis import automaton, characters
-from wikidx.indexer.machine.compiled import kernel
 
 MAX_TOKEN_UNITS = 255  # maximum length of a token in UTF-16 units, Lucene's default; longer words are split
 

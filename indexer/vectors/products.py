@@ -20,9 +20,9 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from wikidx.corpora.machine.compiled import kernel
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
-from wikidx.indexer.machine.compiled import kernel
 
 PANEL, SMALL_PANEL = 16, 8
 # CPU features that numba compiles for. numba's settings can change them; its cache key contains them.

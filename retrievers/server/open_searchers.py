@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.corpora.machine.compiled import compile_always
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
-from wikidx.indexer.machine.compiled import compile_always
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.naming import RetrieverName

@@ -92,7 +92,7 @@ def _describe_folders() -> Section:
     from numba import config
 
     from wikidx.corpora.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
-    from wikidx.indexer.machine.compiled import cache_folders
+    from wikidx.corpora.machine.compiled import cache_folders
 
     folder = home()
     state = "does not exist yet" if not folder.exists() else "writable" if os.access(folder, os.W_OK) else "not writable"

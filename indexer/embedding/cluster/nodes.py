@@ -205,7 +205,7 @@ def check_versions(expected: Versions | None = None) -> None:
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                     installed[name] = importlib.metadata.version(distribution)
         try:
-            from wikidx.indexer.machine.compiled import ROOT, sources_hash
+            from wikidx.corpora.machine.compiled import ROOT, sources_hash
 
             installed[code] = sources_hash(
                 file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py")

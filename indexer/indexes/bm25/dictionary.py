@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.errors import InputError
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.corpora.machine.compiled import kernel
 
 _SLOTS_PER_TERM = 2  # minimum number of slots per term
 _MAX_BYTES, _MAX_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table

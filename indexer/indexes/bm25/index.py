@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters
 from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.corpora.machine.compiled import interpreted, kernel
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
-from wikidx.indexer.machine.compiled import interpreted, kernel
 from wikidx.indexer.machine.threads import n_threads
 
 from .dictionary import HashedTerms, find_all

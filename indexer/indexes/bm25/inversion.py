@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import StagingCorrupt
+from wikidx.corpora.machine.compiled import interpreted, kernel
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
-from wikidx.indexer.machine.compiled import interpreted, kernel
 from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import map_ahead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.corpora.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 from .similarity import Denominators

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.indexer.machine.compiled import kernel
+from wikidx.corpora.machine.compiled import kernel
 
 from .files import BLOCK_ROWS, Postings
 from .scoring import scores

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.machine.compiled import kernel
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.machine.compiled import kernel
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.page_checks import ReadableArray
 from wikidx.indexer.vectors.products import ROWS, Prefetch, ScoredRows, pack_panels, score_rows, widen, widen_codes

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+import wikidx.corpora.machine.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
-import wikidx.indexer.machine.compiled
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.encoders.folders import with_checkpoint
 from tests.runtimes.command_line import Command

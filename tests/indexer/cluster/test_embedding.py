@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wikidx.corpora.machine.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
 import wikidx.indexer.estimate
-import wikidx.indexer.machine.compiled
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
