@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, hand_over, prepared_staging
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
-from wikidx.corpora.build import open_store
+from wikidx.corpora.build import Follow, open_store, store_manifest
 from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.progress import Progress, silent
-from wikidx.corpora.store import PassageStore
+from wikidx.corpora.store import Follower, PassageStore
 
 from .base import LexicalIndex, VectorIndex
 from .catalog import PACKAGES, IndexRef, check_staged_recipe, index_ref, reusable_index
@@ -62,6 +65,8 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
     if not ref.name.kind:
         return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
+    if ref.kind.follow is not None:
+        hand_over(ref.path, _followed_recipe(ref, store_manifest(corpus).recipe), recipe)
 
     def write(staging: Path) -> BuildResult:
         counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
@@ -90,6 +95,29 @@ def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | 
     parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim))}
     inputs["vectors"] = vectors.identity
     return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), vectors
+
+
+def follow(ref: IndexRef) -> Follow | None:
+    """Return the function that opens the follower of an index, which prepares its build; None if the index's kind has none."""
+    open_follower = ref.kind.follow
+    if open_follower is None:
+        return None
+
+    @contextmanager
+    def opened(store_recipe: Recipe) -> Iterator[Follower]:
+        with (
+            prepared_staging(ref.path, _followed_recipe(ref, store_recipe)) as staging,
+            closing(open_follower(staging)) as follower,
+        ):
+            yield follower
+
+    return opened
+
+
+def _followed_recipe(ref: IndexRef, store_recipe: Recipe) -> Recipe:
+    """Return the recipe of the files that a follower prepares: the fingerprint of the passages is not known yet."""
+    inputs = {"recipe of the passages": hashlib.sha256(store_recipe.to_json().encode()).hexdigest()}
+    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters={}, inputs=inputs)
 
 
 def build_vectors(

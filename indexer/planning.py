@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from wikidx.corpora.artifacts.building import staged_bytes, staging_path
@@ -11,16 +12,17 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
-from wikidx.corpora.progress import Step, silent_steps
+from wikidx.corpora.progress import Step, format_bytes, silent_steps
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 
-from .build import build_index, build_vectors
+from .build import build_index, build_vectors, follow
 from .catalog import index_ref
 from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
 from .estimate import StepEstimate, disk_shortage, estimate_import, estimate_index, estimate_store, estimate_vectors
+from .machine.memory import available_bytes
 from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors
@@ -140,7 +142,7 @@ class BuildPlan:
         download_bytes: number of bytes still to be downloaded.
         estimates: estimates of the unfinished steps.
         shortage: message about missing disk space; None if there is enough.
-        notes: messages about parts of the input that the build leaves out.
+        notes: messages about parts of the input that the build leaves out, and about a lack of memory.
     """
 
     corpus: CorpusEstimate
@@ -187,7 +189,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
 
 
 def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEstimate], *, has_store: bool) -> Iterator[str]:
-    """Yield messages about parts of the input that the build leaves out."""
+    """Yield messages about parts of the input that the build leaves out, and about a lack of memory."""
     if corpus.unkept_fields:
         yield f"fields that are not kept: {', '.join(corpus.unkept_fields):.200} (a passage has an id, a title and a text)"
     for estimate in estimates:
@@ -196,6 +198,8 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
             read = f"the {encoder_spec(estimate.step).max_passage_tokens} tokens that {estimate.step} reads"
             advice = _splitting_advice(spec, has_store=has_store)
             yield f"passages longer than {read}: about {estimate.n_truncated:,} ({share}), whose rest is not searched by it{advice}"
+        if (needed := estimate.memory_bytes or 0) > (available := available_bytes()):
+            yield f"{estimate.step} takes about {format_bytes(needed)} of memory, {format_bytes(available)} are available"
 
 
 def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
@@ -257,9 +261,16 @@ def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> 
 
 
 def _build_store(spec: BuildSpec, step: Step) -> Manifest:
+    """Store the passages; the first index that can is prepared meanwhile."""
     existing = spec.reusable_store() if spec.source.keep_store else None
+    names = [name for name in spec.indexes if not parse_index_name(name).encoder and not spec.is_reusable(name)]
+    followers = filter(None, (follow(index_ref(spec.name, name)) for name in names))
     return existing or build_store(
-        spec.source.corpus, spec.source.options, fetching=step("fetching", "B"), storing=step("passages", "passages")
+        spec.source.corpus,
+        spec.source.options,
+        fetching=step("fetching", "B"),
+        storing=step("passages", "passages"),
+        follow=next(followers, lambda recipe: nullcontext()),
     )
 
 

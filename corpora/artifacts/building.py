@@ -93,6 +93,40 @@ def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
         return manifest
 
 
+@contextlib.contextmanager
+def prepared_staging(target: Path, recipe: Recipe) -> Iterator[Path]:
+    """Give the staging directory of ``target`` to a build that prepares a later one, and hold the lock; see ``hand_over``.
+
+    The directory has the files of an earlier preparation by this recipe, or none. It is deleted after an ``InputError``.
+
+    Raises:
+        LockedError: another process is building this artifact.
+        StorageError: the disk is full or read-only, or access is denied.
+    """
+    staging = staging_path(target)
+    with _system_errors(target), lock(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _prepare(staging, recipe)
+        try:
+            yield staging
+        except InputError:
+            discard(staging)
+            remove_empty(target.parent)
+            raise
+
+
+def hand_over(target: Path, prepared: Recipe, recipe: Recipe) -> None:
+    """Let the next build of ``recipe`` use the files that were prepared by another recipe, if these are staged.
+
+    Raises:
+        LockedError: another process is building this artifact.
+        StorageError: the recipe cannot be written.
+    """
+    with _system_errors(target), lock(target):
+        if staged_recipe(target) == prepared:
+            write_durably(staging_path(target) / _RECIPE, recipe.to_json().encode())
+
+
 def staging_path(target: Path) -> Path:
     """Return the staging directory of the artifact ``target``."""
     return target.with_name(f".{target.name}.partial")

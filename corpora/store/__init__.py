@@ -9,6 +9,6 @@ vocabulary  passage <-> frame                            phrases kernels: texts 
 from .layout import FORMAT_VERSION, KIND
 from .names import Rows
 from .reader import PassageStore, TextKeys
-from .writer import StoreWriter
+from .writer import Follower, StoreWriter
 
-__all__ = ["FORMAT_VERSION", "KIND", "PassageStore", "Rows", "StoreWriter", "TextKeys"]
+__all__ = ["FORMAT_VERSION", "KIND", "Follower", "PassageStore", "Rows", "StoreWriter", "TextKeys"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import lmdb
 import numpy as np
@@ -44,10 +44,27 @@ _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
 
 
+class Follower(Protocol):
+    """Reader of the passages while they are stored, such as an index that is prepared in the same pass over the text."""
+
+    def restart(self) -> None:
+        """Forget all passages: the store begins anew."""
+
+    def add(self, passages: Sequence[Passage]) -> None:
+        """Take the next passages in row order; a resumed writer begins with row 0 again."""
+
+    def finish(self) -> None:
+        """Take note that there are no more passages."""
+
+    def close(self) -> None:
+        """End the work, finished or not."""
+
+
 class _Record(NamedTuple):
     """A valid passage; ``packed`` is the result of ``layout.pack``, ``stream`` that of ``vocabulary.to_stream``."""
 
     row: int
+    passage: Passage
     packed: bytes
     stream: bytes
     text_key: int
@@ -67,7 +84,7 @@ class StoreWriter:
     memory-mapped files, so that memory does not grow with the corpus.
 
     A writer in the folder of an interrupted writer resumes after the last stored batch. The caller passes the same records from the
-    beginning: the stored records are read again only for the fingerprint, the ids and the titles.
+    beginning: the stored records are read again only for the fingerprint, the ids and the titles, and for the ``follower``.
 
     Attributes:
         n_read: number of records read so far, stored or not.
@@ -76,8 +93,8 @@ class StoreWriter:
         StagingCorrupt: the files of an interrupted writer are corrupt.
     """
 
-    def __init__(self, folder: Path, on_bad: OnBad) -> None:
-        self._on_bad = on_bad
+    def __init__(self, folder: Path, on_bad: OnBad, follower: Follower | None = None) -> None:
+        self._on_bad, self._follower = on_bad, follower
         try:
             self._database = Database(folder / DATABASE, writable=True)
         except ArtifactCorrupt as error:
@@ -90,6 +107,8 @@ class StoreWriter:
         except ArtifactCorrupt as error:
             self._database.environment.close()
             raise StagingCorrupt(str(error)) from error
+        if follower is not None and self._n_durable == 0:
+            follower.restart()  # its passages may be those of a writer that started over
         self.n_read = 0
         self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
         self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
@@ -115,6 +134,8 @@ class StoreWriter:
             if compressed is not None:
                 yield self._store(compressed.result())
             compressed = self._compressor_thread.submit(self._compress, accepted)
+            if self._follower is not None:
+                self._follower.add([record.passage for record in accepted])
         if compressed is not None:
             yield self._store(compressed.result())
 
@@ -134,6 +155,8 @@ class StoreWriter:
         with closing(Batches(self._database)) as batches:
             repeated = list(_find_repeated_ids(sort(Path(self._ids.name)), batches))
             if not repeated:
+                if self._follower is not None:
+                    self._follower.finish()
                 write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
                 return self._fingerprint.hexdigest()
         packed = b"".join(itertools.starmap(PAIR.pack, repeated))
@@ -171,7 +194,7 @@ class StoreWriter:
             ids.append(word(id_, row))
             titles.append(word(title, row))
             stream = to_stream(id_, title, text) if row >= self._n_durable else b""
-            yield _Record(row, pack(id_, title, text), stream, text_key(passage.text) if row >= self._n_durable else 0)
+            yield _Record(row, passage, pack(id_, title, text), stream, text_key(passage.text) if row >= self._n_durable else 0)
         self._ids.write(np.array(ids, dtype="<u8").tobytes())
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
 

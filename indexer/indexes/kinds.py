@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters
 from wikidx.corpora.progress import Progress
+from wikidx.corpora.store import Follower
 from wikidx.indexer.machine.placement import Demand
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
@@ -85,6 +86,8 @@ class IndexKind(Generic[Source, Index_co]):
         estimate: size -> estimate of the build; raises ``MissingExtraError`` if a required package is not installed.
         numbers: build parameters in the index's name, in this order; the name omits them if all have their defaults. Only for indexes
             over passages.
+        follow: directory -> follower that prepares a build there while the passages are stored; None: the kind has none. Only for indexes
+            over passages.
     """
 
     name: str
@@ -94,3 +97,4 @@ class IndexKind(Generic[Source, Index_co]):
     open: Callable[[Path, Manifest, OpenOptions], Index_co]
     estimate: Callable[[Size], Estimate]
     numbers: Mapping[str, Number] = field(default_factory=dict)
+    follow: Callable[[Path], Follower] | None = None

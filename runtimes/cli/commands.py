@@ -104,6 +104,9 @@ EXAMPLES = {
 """Command -> the examples at the end of its help."""
 
 
+_NO_THREAD = "can't start new thread"  # Python's message if there is no memory for its stack
+
+
 class Commands(TyperGroup):
     """A group of commands that imports a command's module only when the command is called."""
 
@@ -185,7 +188,22 @@ def main() -> None:
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:
         app(prog_name="idx")
+        return
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and _NO_THREAD not in str(error):
+            raise
     except IdxError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    fail(_memory_error())  # here the exception no longer holds memory
+
+
+def _memory_error() -> str:
+    from wikidx.corpora.progress import format_bytes
+    from wikidx.indexer.machine.memory import available_bytes, memory_bytes
+
+    return (
+        f"not enough memory: this process may use {format_bytes(memory_bytes())}, of which {format_bytes(available_bytes())} are free now; "
+        "finished parts of a build are kept: give it more memory and run the same command again"
+    )

@@ -49,8 +49,10 @@ def test_a_store_is_rebuilt_over_corrupt_files(
 
 
 @pytest.fixture
-def store_of_three_blocks(home: Path) -> PassageStore:
-    passages = [Passage(str(n), "", f"text {n % 997} {n}") for n in range(2 * BLOCK_ROWS + 100)]
+def store_of_four_blocks(home: Path, monkeypatch: pytest.MonkeyPatch) -> PassageStore:
+    """A store whose blocks are inverted one at a time, and another one while that is written."""
+    monkeypatch.setattr("wikidx.indexer.indexes.bm25.inversion.n_threads", lambda: 1)
+    passages = [Passage(str(n), "", f"text {n % 997} {n}") for n in range(3 * BLOCK_ROWS + 100)]
     build_store(corpus_of(passages), StoreOptions())
     return open_store("made")
 
@@ -62,25 +64,25 @@ def stop_after_two(done: int, total: int | None) -> None:
 
 @pytest.mark.slow  # half a minute
 @pytest.mark.parametrize(("name", "corrupt"), [("00001.rows.npz", cut), ("00000.postings.npy", cut), ("00001.terms.npy", scramble)])
-def test_bm25_is_rebuilt_over_corrupt_files(store_of_three_blocks: PassageStore, name: str, corrupt: Callable[[Path], None]) -> None:
-    undisturbed = build_index("made", "bm25", store_of_three_blocks, force=True)
+def test_bm25_is_rebuilt_over_corrupt_files(store_of_four_blocks: PassageStore, name: str, corrupt: Callable[[Path], None]) -> None:
+    undisturbed = build_index("made", "bm25", store_of_four_blocks, force=True)
     with pytest.raises(KeyboardInterrupt):
-        build_index("made", "bm25", store_of_three_blocks, force=True, progress=stop_after_two)
+        build_index("made", "bm25", store_of_four_blocks, force=True, progress=stop_after_two)
     corrupt(staging_path(index_ref("made", "bm25").path) / "intermediate" / name)
-    assert build_index("made", "bm25", store_of_three_blocks, force=True).files == undisturbed.files
+    assert build_index("made", "bm25", store_of_four_blocks, force=True).files == undisturbed.files
 
 
-def test_a_corrupt_store_costs_an_index_none_of_its_files(store_of_three_blocks: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrupt_store_costs_an_index_none_of_its_files(store_of_four_blocks: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build_index("made", "bm25", store_of_three_blocks, force=True, progress=stop_after_two)
+        build_index("made", "bm25", store_of_four_blocks, force=True, progress=stop_after_two)
     intermediate = staging_path(index_ref("made", "bm25").path) / "intermediate"
     finished = sorted(path.name for path in intermediate.iterdir())
-    assert len(finished) == 6  # three files each
+    assert len(finished) == 9  # three files each; the third block was being inverted
 
     def corrupt(rows: Sequence[int]) -> list[Passage]:
         raise ArtifactCorrupt("the store is corrupt")
 
-    monkeypatch.setattr(store_of_three_blocks, "get_many", corrupt)
+    monkeypatch.setattr(store_of_four_blocks, "get_many", corrupt)
     with pytest.raises(ArtifactCorrupt, match="the store is corrupt"):
-        build_index("made", "bm25", store_of_three_blocks, force=True)
+        build_index("made", "bm25", store_of_four_blocks, force=True)
     assert sorted(path.name for path in intermediate.iterdir()) == finished

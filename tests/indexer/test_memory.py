@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from wikidx.indexer.machine.memory import available_bytes, memory_bytes
 
 GIB = 1 << 30
@@ -44,3 +47,20 @@ def test_a_container_has_its_limit_less_what_it_uses_and_cannot_drop(container: 
     assert available_bytes() == 0
     (container / "memory.max").write_text("max\n")
     assert available_bytes() == memory_bytes() > GIB
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_DATA", "RLIMIT_AS"])
+def test_a_limit_of_the_process_counts_less_what_it_uses(limit: str) -> None:
+    program = f"""
+import resource
+from wikidx.indexer.machine.memory import available_bytes, memory_bytes
+resource.setrlimit(resource.{limit}, ({GIB}, {GIB}))
+before = available_bytes()
+held = bytearray({GIB // 4})
+print(memory_bytes(), before, available_bytes())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    memory, before, after = map(int, ran.stdout.split())
+    assert memory == GIB
+    assert GIB // 4 <= before - after < GIB // 3
+    assert before < GIB

@@ -11,8 +11,9 @@ number of threads. The files of block ``n``, in the order of writing:
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -23,13 +24,13 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import StagingCorrupt
 from wikidx.corpora.machine.compiled import interpreted, kernel
+from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
 from wikidx.indexer.machine.memory import available_bytes
 from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.workers import map_ahead
 from wikidx.indexer.page_checks import save_array
 
 from .dictionary import Dictionary
@@ -66,23 +67,84 @@ class BlockFiles(NamedTuple):
     new_ends: NDArray[np.uint32]
 
 
+class Inverter:
+    """Threads that invert blocks of passages and write them in row order. Finished blocks of an interrupted build are kept.
+
+    Attributes:
+        dictionary: the terms of all written blocks.
+        n_blocks: number of blocks that are finished or submitted.
+    """
+
+    def __init__(self, folder: Path, n_threads: int, progress: Callable[[int], object] = lambda n_finished: None) -> None:
+        """Read the terms of the finished blocks.
+
+        Args:
+            folder: folder of the blocks.
+            n_threads: number of blocks to invert at the same time.
+            progress: called with the number of finished blocks.
+
+        Raises:
+            StagingCorrupt: a finished block cannot be read.
+        """
+        folder.mkdir(exist_ok=True)
+        self.dictionary, self.n_blocks = Dictionary(), 0
+        self._folder, self._n_threads, self._progress = folder, n_threads, progress
+        while _marker_path(folder, self.n_blocks).exists():
+            finished = read_block(folder, self.n_blocks)
+            self.dictionary.add(finished.new_pool, finished.new_ends)
+            self.n_blocks += 1
+            progress(self.n_blocks)
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._pending = deque[Future[None]]()
+
+    def submit(self, batches: Iterable[Sequence[Passage]], n_bytes: int) -> None:
+        """Invert the next block in a thread, once one is free; raises the exception of an earlier block.
+
+        Args:
+            batches: the passages of the block, in several parts.
+            n_bytes: approximate size of their text.
+        """
+        self._wait(self._n_threads - 1)
+        previous = self._pending[-1] if self._pending else None
+        self._pending.append(self._pool.submit(self._run, self.n_blocks, batches, n_bytes, previous))
+        self.n_blocks += 1
+
+    def finish(self) -> Dictionary:
+        """Wait until all blocks are written, and return the dictionary of all terms; raises the exception of a block."""
+        self._wait(0)
+        return self.dictionary
+
+    def close(self) -> None:
+        """End the threads; blocks that are not begun are left out."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _wait(self, n_pending: int) -> None:
+        """Wait until at most ``n_pending`` blocks are unfinished."""
+        while len(self._pending) > n_pending:
+            self._pending.popleft().result()
+            self._progress(self.n_blocks - len(self._pending))
+
+    def _run(self, n: int, batches: Iterable[Sequence[Passage]], n_bytes: int, previous: Future[None] | None) -> None:
+        block = _invert_block(batches, n_bytes)
+        if previous is not None:
+            previous.result()  # it has numbered its terms
+        _write_block(self._folder, n, block, self.dictionary)
+
+
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
     """Write the unfinished blocks of a store to ``folder``, and return the dictionary of all terms.
 
     Raises:
         StagingCorrupt: a finished block cannot be read.
     """
-    dictionary = Dictionary()
-    n_blocks = -(-len(store) // BLOCK_ROWS)
-    n_done = 0
-    while n_done < n_blocks and _marker_path(folder, n_done).exists():
-        finished = read_block(folder, n_done)
-        dictionary.add(finished.new_pool, finished.new_ends)
-        n_done += 1
-    for n, block in _invert_blocks(store, range(n_done, n_blocks)):
-        _write_block(folder, n, block, dictionary)
-        progress(min((n + 1) * BLOCK_ROWS, len(store)), len(store))
-    return dictionary
+    n_rows = len(store)
+    n_bytes = int(text_bytes(store) * min(1, BLOCK_ROWS / max(1, n_rows)))
+    n_parallel = max_parallel_blocks(n_bytes) + 1  # the last one waits for the disk
+    inverter = Inverter(folder, n_parallel, lambda n_finished: progress(min(n_finished * BLOCK_ROWS, n_rows), n_rows))
+    with closing(inverter):
+        for first in range(inverter.n_blocks * BLOCK_ROWS, n_rows, BLOCK_ROWS):
+            inverter.submit(store.read_batches(first, first + BLOCK_ROWS), n_bytes)
+        return inverter.finish()
 
 
 def text_bytes(store: PassageStore) -> int:
@@ -131,22 +193,11 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
     return terms, postings
 
 
-def _invert_blocks(store: PassageStore, blocks: range) -> Iterator[tuple[int, InvertedBlock]]:
-    """Yield inverted blocks in order. Threads invert later blocks meanwhile."""
-    n = max_parallel_blocks(text_bytes(store) * min(1, BLOCK_ROWS / max(1, len(store))))
-    with (
-        ThreadPoolExecutor(n) as pool,
-        closing(map_ahead(lambda number: pool.submit(_invert_block, store, number), blocks, n)) as inverted,
-    ):
-        yield from zip(blocks, inverted, strict=True)
-
-
-def _invert_block(store: PassageStore, n: int) -> InvertedBlock:
+def _invert_block(batches: Iterable[Sequence[Passage]], n_bytes: int) -> InvertedBlock:
     numbers = TermNumbers()
     occurrences, ends = [], []
-    first, end = n * BLOCK_ROWS, min((n + 1) * BLOCK_ROWS, len(store))
-    with interpreted(text_bytes(store)):  # applies to this thread only
-        for passages in store.read_batches(first, end):
+    with interpreted(n_bytes):  # applies to this thread only
+        for passages in batches:
             terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
             occurrences.append(terms)
             ends.append(np.diff(row_ends, prepend=0))

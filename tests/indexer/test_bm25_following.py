@@ -1,0 +1,196 @@
+"""Inversion of passages while they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wikidx.corpora.artifacts.building import lock, staging_path
+from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.corpora.build import StoreOptions, open_store
+from wikidx.corpora.errors import InputError, LockedError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.progress import silent
+from wikidx.corpora.resolving import resolve
+from wikidx.corpora.store import PassageStore, StoreWriter
+from wikidx.indexer.build import build_index
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.indexes.bm25 import following, inversion
+from wikidx.indexer.indexes.bm25.dictionary import Dictionary
+from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
+from wikidx.indexer.indexes.bm25.following import Follower
+from wikidx.indexer.planning import BuildSpec, run_build
+
+WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
+
+
+def passages(n: int) -> list[Passage]:
+    rng = np.random.default_rng(3)
+    drawn = rng.integers(0, len(WORDS), (n, 3)).tolist()
+    return [Passage(str(row), "", " ".join(f"{WORDS[word]}{row % 7}" for word in words)) for row, words in enumerate(drawn)]
+
+
+def write(path: Path, rows: Sequence[Passage]) -> Path:
+    path.write_text("".join(json.dumps(row._asdict()) + "\n" for row in rows))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def spec(path: Path, *, skip_bad: bool = False, replace: bool = False) -> BuildSpec:
+    return BuildSpec(resolve(str(path), name="made", options=StoreOptions(skip_bad=skip_bad, replace=replace)))
+
+
+def build_in_one_pass(of: BuildSpec) -> dict[str, Manifest]:
+    """Build, and fail if the stored passages are read again."""
+
+    def refused(store: PassageStore, start: int, stop: int) -> Iterator[list[Passage]]:
+        raise AssertionError(f"rows {start} to {stop} are read again")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PassageStore, "read_batches", refused)
+        return run_build(of)
+
+
+def files_of_a_second_pass() -> object:
+    return build_index("made", "bm25", open_store("made"), force=True).files
+
+
+def test_a_build_reads_the_text_once_and_writes_the_same_bytes(tmp_path: Path) -> None:
+    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", passages(400))))["bm25"]
+    assert files_of_a_second_pass() == found.files
+
+
+def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
+    rows = passages(2 * BLOCK_ROWS + 5)
+    follower = Follower(tmp_path / "followed")
+    for start in range(0, len(rows), 10_007):
+        follower.add(rows[start : start + 10_007])
+    follower.finish()
+    follower.close()
+    progress = list[tuple[int, int | None]]()
+    inversion.invert(build(rows), tmp_path / "inverted", lambda done, total: progress.append((done, total)))
+    assert [done for done, _ in progress] == [BLOCK_ROWS, 2 * BLOCK_ROWS, len(rows)]
+    assert len(contents(tmp_path / "followed")) == 9
+    assert contents(tmp_path / "followed") == contents(tmp_path / "inverted")
+
+
+def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, written = passages(BLOCK_ROWS + 40_000), list[int]()
+    write_block = inversion._write_block
+
+    def counted(folder: Path, n: int, block: inversion.InvertedBlock, dictionary: Dictionary) -> None:
+        written.append(n)
+        write_block(folder, n, block, dictionary)
+
+    monkeypatch.setattr(inversion, "_write_block", counted)
+    first = Follower(tmp_path / "blocks")
+    first.add(rows[: BLOCK_ROWS + 3])
+    first._inverter.finish()
+    first.close()
+    assert written == [0]
+    second = Follower(tmp_path / "blocks")
+    for start in range(0, len(rows), 16_384):
+        second.add(rows[start : start + 16_384])
+    second.finish()
+    second.close()
+    assert written == [0, 1]
+    whole = Follower(tmp_path / "whole")
+    whole.add(rows)
+    whole.finish()
+    whole.close()
+    assert contents(tmp_path / "blocks") == contents(tmp_path / "whole")
+
+
+def test_a_corrupt_block_is_inverted_again(tmp_path: Path) -> None:
+    for content in (b"", b"no numbers"):
+        follower = Follower(tmp_path / "blocks")
+        follower.restart()
+        follower.add(passages(50))
+        follower.finish()
+        follower.close()
+        sound = contents(tmp_path / "blocks")
+        (tmp_path / "blocks" / "00000.rows.npz").write_bytes(content)
+        again = Follower(tmp_path / "blocks")
+        again.add(passages(50))
+        again.finish()
+        again.close()
+        assert contents(tmp_path / "blocks") == sound
+
+
+def test_an_interrupted_build_resumes_store_and_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
+    path, finish = write(tmp_path / "passages.jsonl", passages(400)), StoreWriter.finish
+
+    def interrupted(writer: StoreWriter) -> None:
+        finish(writer)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StoreWriter, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run_build(spec(path))
+    assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inversion, "_write_block", None)  # the block is there
+        found = build_in_one_pass(spec(path))["bm25"]
+    assert files_of_a_second_pass() == found.files
+    assert not staging_path(index_ref("made", "bm25").path).exists()
+
+
+def test_passages_with_repeated_ids_are_left_out_of_the_index_too(tmp_path: Path) -> None:
+    rows = passages(300)
+    rows[40:40] = [Passage(rows[7].id, "", "unheardof words")]
+    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True))
+    assert found["passages"].counts == {"rows": 300, "skipped": 1}
+    assert found["bm25"].counts["terms"] == len(WORDS) * 7
+    assert files_of_a_second_pass() == found["bm25"].files
+
+
+def test_a_bad_record_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "passages.jsonl"
+    path.write_text('{"id": "1", "text": "one"}\n{"id": "1"}\n')
+    with pytest.raises(InputError):
+        run_build(spec(path))
+    assert list((home / "made").rglob("*")) == []
+
+
+def test_blocks_of_much_text_are_left_to_the_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower(tmp_path / "blocks", most_block_bytes=2000)
+    follower.add(passages(50))
+    follower.add(passages(500))
+    follower.add(passages(50))
+    follower.finish()
+    follower.close()
+    assert contents(tmp_path / "blocks") == {}
+    monkeypatch.setattr(following.Follower.__init__, "__defaults__", (2000,))
+    found = run_build(spec(write(tmp_path / "passages.jsonl", passages(400))))["bm25"]
+    assert files_of_a_second_pass() == found.files
+
+
+def test_too_many_terms_for_an_index_do_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikidx.indexer.indexes.bm25.dictionary._MAX_TERMS", 3)
+    with pytest.raises(InputError, match="distinct terms"):
+        run_build(spec(write(tmp_path / "passages.jsonl", passages(400))))
+    assert len(open_store("made")) == 400
+
+
+def test_an_index_that_another_process_builds_is_left_alone(tmp_path: Path) -> None:
+    path = write(tmp_path / "passages.jsonl", passages(20))
+    with lock(index_ref("made", "bm25").path), pytest.raises(LockedError, match="bm25 is being worked on"):
+        run_build(spec(path))
+
+
+def test_another_source_begins_anew(tmp_path: Path) -> None:
+    run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+    rows = passages(200)[100:]
+    found = run_build(spec(write(tmp_path / "passages.jsonl", rows), replace=True))["bm25"]
+    assert found.counts["rows"] == 100
+    assert files_of_a_second_pass() == found.files
+    assert inversion.invert(open_store("made"), tmp_path / "blocks", silent).table().ends.size == found.counts["terms"]
