@@ -147,21 +147,21 @@ def report(figures: Mapping[str, Figures], options: argparse.Namespace) -> None:
 
 
 def deviation_rows(figures: Mapping[str, Figures]) -> Iterator[dict[str, Figure]]:
-    """Yield a row for each estimate of an artifact, beside what the build took, whichever build there was."""
-    built = figures.get("build") or figures.get("resume")
-    if built is None or "estimate" not in figures:
+    """Yield a row for each estimate, beside what the build took, whichever build there was; disk is the most of all at one time."""
+    built, estimates = figures.get("build") or figures.get("resume"), figures.get("estimate")
+    if built is None or estimates is None:
         return
-    for name, path in building.ARTIFACTS.items():
-        disk = sum(size for file, size in built["files"].items() if file.startswith(path))
-        for key, measured in (("disk", disk), ("own", built[f"{name}_own"]), ("s", built[f"{name}_s"])):
-            estimated = figures["estimate"][name][key]
-            yield {
-                "artifact": name,
-                "figure": key,
-                "estimate": float(estimated),
-                "measured": float(measured),
-                "deviation %": 100 * (measured / estimated - 1),
-            }
+    pairs = {(name, key): (estimates[name][key], built[f"{name}_{key}"]) for name in building.ARTIFACTS for key in ("own", "s")}
+    pairs["all", "disk"] = sum(estimates[name]["disk"] for name in building.ARTIFACTS), built["disk"]
+    pairs["all", "s"] = sum(estimates[name]["s"] for name in building.ARTIFACTS), built["s"]
+    for (name, key), (estimated, measured) in pairs.items():
+        yield {
+            "artifact": name,
+            "figure": key,
+            "estimate": float(estimated),
+            "measured": float(measured),
+            "deviation %": 100 * (measured / estimated - 1),
+        }
 
 
 def _options() -> argparse.Namespace:

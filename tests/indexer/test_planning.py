@@ -83,3 +83,10 @@ def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pyt
 def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'minilm-ivf'"):
         BuildSpec(resolve("sample"), ("minilm-ifv",))
+
+
+def test_a_plan_says_which_step_takes_more_memory_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
+    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
+    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
+    assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
