@@ -15,7 +15,7 @@ from typing import Protocol
 
 from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, hand_over, prepared_staging
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
-from wikidx.corpora.build import Follow, open_store, store_manifest
+from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.errors import ArtifactMismatch
 from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import Follower, PassageStore
@@ -97,21 +97,15 @@ def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | 
     return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), vectors
 
 
-def follow(ref: IndexRef) -> Follow | None:
-    """Return the function that opens the follower of an index, which prepares its build; None if the index's kind has none."""
-    open_follower = ref.kind.follow
-    if open_follower is None:
-        return None
-
-    @contextmanager
-    def opened(store_recipe: Recipe) -> Iterator[Follower]:
-        with (
-            prepared_staging(ref.path, _followed_recipe(ref, store_recipe)) as staging,
-            closing(open_follower(staging)) as follower,
-        ):
-            yield follower
-
-    return opened
+@contextmanager
+def follow(ref: IndexRef, store_recipe: Recipe) -> Iterator[Follower]:
+    """Open the follower of an index whose kind has one; it prepares the index's build while a store of this recipe is written."""
+    assert ref.kind.follow is not None
+    with (
+        prepared_staging(ref.path, _followed_recipe(ref, store_recipe)) as staging,
+        closing(ref.kind.follow(staging)) as follower,
+    ):
+        yield follower
 
 
 def _followed_recipe(ref: IndexRef, store_recipe: Recipe) -> Recipe:

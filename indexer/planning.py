@@ -128,6 +128,12 @@ class BuildSpec:
         """Return whether an index exists and is kept."""
         return index_ref(self.name, index).is_built and not self.replaces(index)
 
+    @property
+    def following(self) -> str | None:
+        """The index to prepare while the passages are stored: the first that can be; None if there is none."""
+        names = (name for name in self.indexes if not parse_index_name(name).encoder and not self.is_reusable(name))
+        return next((name for name in names if index_ref(self.name, name).kind.follow is not None), None)
+
     def reusable_store(self) -> Manifest | None:
         """Return the manifest of a store to keep, or None if the store must be built; raises as ``corpora.build.reusable_store`` does."""
         return reusable_store(self.source.corpus, self.source.options, compare_source=not self.source.keep_store)
@@ -261,16 +267,14 @@ def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> 
 
 
 def _build_store(spec: BuildSpec, step: Step) -> Manifest:
-    """Store the passages; the first index that can is prepared meanwhile."""
     existing = spec.reusable_store() if spec.source.keep_store else None
-    names = [name for name in spec.indexes if not parse_index_name(name).encoder and not spec.is_reusable(name)]
-    followers = filter(None, (follow(index_ref(spec.name, name)) for name in names))
+    following = spec.following
     return existing or build_store(
         spec.source.corpus,
         spec.source.options,
         fetching=step("fetching", "B"),
         storing=step("passages", "passages"),
-        follow=next(followers, lambda recipe: nullcontext()),
+        follow=lambda recipe: nullcontext() if following is None else follow(index_ref(spec.name, following), recipe),
     )
 
 
@@ -289,14 +293,15 @@ def _build_vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) 
 
 def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool) -> Iterator[StepEstimate]:
     """Yield the estimate of each unfinished step."""
+    following = None if has_store else spec.following
     if not has_store:
-        yield estimate_store(corpus.n_passages, corpus.passage_bytes)
+        yield estimate_store(corpus.n_passages, corpus.passage_bytes, is_followed=following is not None)
     for index in spec.indexes:
         if spec.is_reusable(index):
             continue
         ref = index_ref(spec.name, index)
         if ref.name.kind:
-            yield estimate_index(ref, corpus.n_passages, corpus.passage_bytes)
+            yield estimate_index(ref, corpus.n_passages, corpus.passage_bytes, has_followed=index == following)
         else:
             yield _estimate_vectors(spec, encoder_spec(index), corpus)
 

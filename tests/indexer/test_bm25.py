@@ -332,7 +332,7 @@ def test_the_lengths_and_new_terms_of_a_piece_are_merged_once(
     assert len(opened) <= 3  # whether it is there, to write it, and to read it
 
 
-@pytest.mark.parametrize(("n_rows", "n_threads", "seconds"), [(21_000_000, 2, 682.5), (21_000_000, 16, 121), (65_536, 16, 4.15)])
+@pytest.mark.parametrize(("n_rows", "n_threads", "seconds"), [(21_000_000, 2, 379), (21_000_000, 16, 67.2), (65_536, 16, 2.31)])
 def test_an_estimate_of_time_goes_by_the_cores_that_can_be_used(
     n_rows: int, n_threads: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,3 +90,15 @@ def test_a_plan_says_which_step_takes_more_memory_than_is_free(tmp_path: Path, m
     spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
     monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
     assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
+
+
+def test_an_index_that_is_prepared_with_the_passages_takes_less_time_after_them(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("".join(f'{{"id": "{n}", "text": "Thimphu"}}\n' for n in range(1000)))
+    path = str(tmp_path / "notes.jsonl")
+    together = {estimate.step: estimate for estimate in plan(BuildSpec(resolve(path))).estimates}
+    run_build(BuildSpec(resolve(path), ()))
+    (alone,) = plan(BuildSpec(resolve(path))).estimates
+    (passages,) = plan(BuildSpec(resolve(path, name="other"), ())).estimates
+    assert 0 < (together["bm25"].time_s or 0) < 0.2 * (alone.time_s or 0)
+    assert (together["passages"].time_s or 0) > (passages.time_s or 0)
+    assert (together["passages"].memory_bytes or 0) > (passages.memory_bytes or 0)
