@@ -37,6 +37,7 @@ from .embedding.pipeline import PassageEncoder
 from .encoders.spec import EncoderSpec
 from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
+from .machine.memory import available_bytes
 from .machine.threads import n_threads
 from .naming import encoder_spec
 from .published.addresses import PublishedVectors
@@ -241,6 +242,21 @@ def estimate_import(n_passages: int, spec: EncoderSpec, published: PublishedVect
     """Return the estimate for importing published vectors, without the download."""
     n_bytes = n_passages * spec.dim * (np.dtype(options.dtype).itemsize if options.dtype else published.stored_bytes)
     return StepEstimate(spec.name, n_bytes, 0.5e9 + 100 * n_passages, (n_bytes + published.download_bytes) / _IMPORT_BYTES_PER_S)
+
+
+def memory_shortage(estimates: Sequence[StepEstimate]) -> str | None:
+    """Return a message for the user if a step takes more than twice the free memory; otherwise None.
+
+    A step that takes less may fit, because estimates are upper ones.
+    """
+    available = available_bytes()
+    for estimate in estimates:
+        if (needed := estimate.memory_bytes or 0) > 2 * available:
+            return (
+                f"{estimate.step} takes about {format_bytes(needed)} of memory, this process can have {format_bytes(available)}: "
+                "raise its limit (ulimit, or the container's), or use a machine with more"
+            )
+    return None
 
 
 def disk_shortage(estimates: Sequence[StepEstimate], download_bytes: int) -> str | None:

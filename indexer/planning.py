@@ -21,7 +21,7 @@ from .catalog import index_ref
 from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
-from .estimate import StepEstimate, disk_shortage, estimate_import, estimate_index, estimate_store, estimate_vectors
+from .estimate import StepEstimate, disk_shortage, estimate_import, estimate_index, estimate_store, estimate_vectors, memory_shortage
 from .machine.memory import available_bytes
 from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
@@ -147,7 +147,7 @@ class BuildPlan:
         corpus: estimate of the corpus.
         download_bytes: number of bytes still to be downloaded.
         estimates: estimates of the unfinished steps.
-        shortage: message about missing disk space; None if there is enough.
+        shortage: message about missing disk space or memory; None if there is enough.
         notes: messages about parts of the input that the build leaves out, and about a lack of memory.
     """
 
@@ -189,7 +189,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
         corpus,
         download_bytes,
         estimates,
-        disk_shortage(estimates, download_bytes - n_staged),
+        disk_shortage(estimates, download_bytes - n_staged) or memory_shortage(estimates),
         list(_notes(spec, corpus, estimates, has_store=has_store)),
     )
 
@@ -223,7 +223,7 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
     """Plan and run a build, and log the plan's notes; see ``plan`` and ``run_build``.
 
     Raises:
-        StorageError: the disk is too small.
+        StorageError: the disk or the memory is too small.
     """
     build_plan = plan(spec)
     for message in build_plan.notes:

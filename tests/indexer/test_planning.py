@@ -102,3 +102,11 @@ def test_an_index_that_is_prepared_with_the_passages_takes_less_time_after_them(
     assert 0 < (together["bm25"].time_s or 0) < 0.2 * (alone.time_s or 0)
     assert (together["passages"].time_s or 0) > (passages.time_s or 0)
     assert (together["passages"].memory_bytes or 0) > (passages.memory_bytes or 0)
+
+
+def test_a_build_for_which_memory_is_far_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
+    monkeypatch.setattr("wikidx.indexer.estimate.available_bytes", lambda: 120_000_000)
+    with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, this process can have 120\.0 MB: raise its limit"):
+        build(BuildSpec(resolve(str(tmp_path / "notes.jsonl"))))
+    assert not home.exists()
