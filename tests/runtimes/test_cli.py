@@ -22,7 +22,6 @@ from wikidx.corpora.artifacts.building import lock, staging_path
 from wikidx.corpora.build import skipped_records, store_path
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.vectors.file import VectorFile
-from wikidx.runtimes.cli import main
 
 IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
 
@@ -78,7 +77,6 @@ def test_retries_of_a_download_are_said_once() -> None:
     """The hub's library reports them by a handler of its own."""
     code = """
 import atexit, logging, sys, huggingface_hub.file_download
-from wikidx.runtimes.cli import main
 atexit.register(logging.getLogger("huggingface_hub.utils").warning, "Retrying in 1s")
 sys.argv = ["idx", "list"]
 main()
@@ -398,24 +396,3 @@ def test_a_damaged_corpus_does_not_break_the_list(animals: Path) -> None:
     idx("build", animals)
     (store_path("animals") / "text_keys.u64").write_bytes(b"")
     assert "text_keys.u64 has 0 bytes instead of 24" in idx("list").out
-
-
-@pytest.mark.parametrize("cause", [MemoryError(), RuntimeError("can't start new thread")])
-def test_too_little_memory_is_one_line(cause: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(prog_name: str) -> None:
-        raise cause
-
-    monkeypatch.setattr("wikidx.runtimes.cli.commands.app", fail)
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"error: not enough memory: this process may use [\d.]+ GB, of which [\d.]+ [GM]B are free now; .*", line)
-
-
-def test_other_errors_of_a_library_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(prog_name: str) -> None:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr("wikidx.runtimes.cli.commands.app", fail)
-    with pytest.raises(RuntimeError, match="a defect"):
-        main()
