@@ -77,6 +77,7 @@ def test_retries_of_a_download_are_said_once() -> None:
     """The hub's library reports them by a handler of its own."""
     code = """
 import atexit, logging, sys, huggingface_hub.file_download
+from wikidx.runtimes.cli import main
 atexit.register(logging.getLogger("huggingface_hub.utils").warning, "Retrying in 1s")
 sys.argv = ["idx", "list"]
 main()

@@ -151,7 +151,7 @@ def test_an_interrupted_plan_says_that_nothing_was_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
-    monkeypatch.setattr(planning, "estimate_store", lambda *size: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(planning, "estimate_store", lambda *size, is_followed: signal.raise_signal(signal.SIGINT))
     last = Command(monkeypatch, capsys)("build", tmp_path / "made.jsonl", status=130)
     assert last == "stopped before anything was built: the same command begins again"
 

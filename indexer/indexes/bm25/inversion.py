@@ -125,10 +125,11 @@ class Inverter:
             self._progress(self.n_blocks - len(self._pending))
 
     def _run(self, n: int, batches: Iterable[Sequence[Passage]], n_bytes: int, previous: Future[None] | None) -> None:
-        block = _invert_block(batches, n_bytes)
-        if previous is not None:
-            previous.result()  # it has numbered its terms
-        _write_block(self._folder, n, block, self.dictionary)
+        with interpreted(n_bytes):  # applies to this thread only
+            block = _invert_block(batches)
+            if previous is not None:
+                previous.result()  # it has numbered its terms
+            _write_block(self._folder, n, block, self.dictionary)
 
 
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
@@ -193,16 +194,15 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
     return terms, postings
 
 
-def _invert_block(batches: Iterable[Sequence[Passage]], n_bytes: int) -> InvertedBlock:
+def _invert_block(batches: Iterable[Sequence[Passage]]) -> InvertedBlock:
     numbers = TermNumbers()
     occurrences, ends = [], []
-    with interpreted(n_bytes):  # applies to this thread only
-        for passages in batches:
-            terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
-            occurrences.append(terms)
-            ends.append(np.diff(row_ends, prepend=0))
-        lengths = np.concatenate(ends)
-        term_ends, postings = _collect_postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
+    for passages in batches:
+        terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
+        occurrences.append(terms)
+        ends.append(np.diff(row_ends, prepend=0))
+    lengths = np.concatenate(ends)
+    term_ends, postings = _collect_postings(np.concatenate(occurrences), np.cumsum(lengths), len(numbers))
     return InvertedBlock(numbers.table(), term_ends, postings, lengths.astype(np.uint32))
 
 
