@@ -31,7 +31,8 @@ _ADVICE = "use another name (--name), or replace it (--force; in Python replace=
 
 logger = logging.getLogger(__name__)
 
-Follow = Callable[[Recipe], AbstractContextManager[Follower | None]]  # opens a follower of a store with this recipe
+Follow = Callable[[Recipe, str], AbstractContextManager[Follower | None]]
+"""Function that opens a follower of a store: the store's recipe, and ``StoreWriter.left_out``, which together determine the passages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ def build_store(
     *,
     fetching: Progress = silent,
     storing: Progress = silent,
-    follow: Follow = lambda recipe: nullcontext(),
+    follow: Follow = lambda recipe, left_out: nullcontext(),
 ) -> Manifest:
     """Build the store of a corpus unless it exists; an interrupted build is resumed.
 
@@ -124,7 +125,12 @@ def build_store(
         sources={file.path.name: file.origin for file in files},
         find_existing=lambda: reusable_store(corpus, options),
         write=lambda staging: _write_store(
-            corpus, [file.path for file in files], staging, options, storing, lambda: follow(recipe) if files else nullcontext()
+            corpus,
+            [file.path for file in files],
+            staging,
+            options,
+            storing,
+            lambda left_out: follow(recipe, left_out) if files else nullcontext(),
         ),
     )
     return build_artifact(store_path(store_name(corpus, options.limit)), spec)
@@ -170,16 +176,16 @@ def _write_store(
     staging: Path,
     options: StoreOptions,
     progress: Progress,
-    follow: Callable[[], AbstractContextManager[Follower | None]],
+    follow: Callable[[str], AbstractContextManager[Follower | None]],
 ) -> BuildResult:
     n_read = 0
     with (
         _rare_collections(),
-        follow() as follower,
         closing(_BadRecords(staging / SKIPPED, skip=options.skip_bad)) as bad,
-        closing(StoreWriter(staging, bad.add, follower)) as writer,
+        closing(StoreWriter(staging, bad.add)) as writer,
+        follow(writer.left_out) as follower,
     ):
-        for n_read in writer.write(islice(corpus.read(files, bad.add), options.limit)):
+        for n_read in writer.write(islice(corpus.read(files, bad.add), options.limit), follower):
             progress(n_read, options.limit or corpus.n_passages)
         if n_read == 0:
             raise InputError(f"the corpus '{corpus.name}' has no passages: its files hold no record that can be used")
@@ -190,6 +196,8 @@ def _write_store(
                 f"{n_read:,} passages were read, not {corpus.n_passages:,}: the source is not the whole corpus '{corpus.name}'"
             )
         fingerprint = writer.finish()
+        if follower is not None and fingerprint is not None:
+            follower.finish()
     if fingerprint is None:  # ids are repeated: the second pass reports the repeated ids with file and line
         return _write_store(corpus, files, staging, options, progress, follow)
     return BuildResult(fingerprint, {"rows": n_read, "skipped": bad.n_skipped})

@@ -65,8 +65,9 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
     if not ref.name.kind:
         return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
-    if ref.kind.follow is not None:
-        hand_over(ref.path, _followed_recipe(ref, store_manifest(corpus).recipe), recipe)
+    stored = store_manifest(corpus)
+    if ref.kind.follow is not None and stored.fingerprint == store.fingerprint:
+        hand_over(ref.path, _followed_recipe(ref, stored.recipe, store.left_out), recipe)
 
     def write(staging: Path) -> BuildResult:
         counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
@@ -98,20 +99,20 @@ def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | 
 
 
 @contextmanager
-def follow(ref: IndexRef, store_recipe: Recipe) -> Iterator[Follower]:
-    """Open the follower of an index whose kind has one; it prepares the index's build while a store of this recipe is written."""
+def follow(ref: IndexRef, store_recipe: Recipe, left_out: str) -> Iterator[Follower]:
+    """Open the follower of an index whose kind has one, which prepares its build while a store is written; see ``corpora.build.Follow``."""
     assert ref.kind.follow is not None
     with (
-        prepared_staging(ref.path, _followed_recipe(ref, store_recipe)) as staging,
+        prepared_staging(ref.path, _followed_recipe(ref, store_recipe, left_out)) as staging,
         closing(ref.kind.follow(staging)) as follower,
     ):
         yield follower
 
 
-def _followed_recipe(ref: IndexRef, store_recipe: Recipe) -> Recipe:
+def _followed_recipe(ref: IndexRef, store_recipe: Recipe, left_out: str) -> Recipe:
     """Return the recipe of the files that a follower prepares: the fingerprint of the passages is not known yet."""
-    inputs = {"recipe of the passages": hashlib.sha256(store_recipe.to_json().encode()).hexdigest()}
-    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters={}, inputs=inputs)
+    inputs = {"recipe of the passages": hashlib.sha256(store_recipe.to_json().encode()).hexdigest(), "left out": left_out}
+    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=ref.kind.parameters(Size(0)), inputs=inputs)
 
 
 def build_vectors(

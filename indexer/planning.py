@@ -274,7 +274,7 @@ def _build_store(spec: BuildSpec, step: Step) -> Manifest:
         spec.source.options,
         fetching=step("fetching", "B"),
         storing=step("passages", "passages"),
-        follow=lambda recipe: nullcontext() if following is None else follow(index_ref(spec.name, following), recipe),
+        follow=lambda *source: nullcontext() if following is None else follow(index_ref(spec.name, following), *source),
     )
 
 

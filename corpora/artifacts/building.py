@@ -104,9 +104,10 @@ def prepared_staging(target: Path, recipe: Recipe) -> Iterator[Path]:
         StorageError: the disk is full or read-only, or access is denied.
     """
     staging = staging_path(target)
-    with _system_errors(target), lock(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _prepare(staging, recipe)
+    with lock(target):
+        with _system_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _prepare(staging, recipe)
         try:
             yield staging
         except InputError:

@@ -18,6 +18,7 @@ The tables of ``passages.lmdb``:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 import threading
@@ -94,6 +95,11 @@ class Database:
         n_needed = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
         if not is_new and n_bytes < n_needed:
             raise ArtifactCorrupt(f"{self.path} is cut off: it has {n_bytes:,} bytes, its pages need {n_needed:,}")
+
+    def left_out(self) -> str:
+        """Return a key of the records that are left out because they repeat an id; "" if there are none."""
+        repeated = self.read_about(REPEATED)
+        return hashlib.sha256(repeated).hexdigest() if repeated else ""
 
     def read_about(self, key: bytes) -> bytes | None:
         """Return an entry of the table ``about``; None if it has not been written."""

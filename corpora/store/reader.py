@@ -55,6 +55,11 @@ class PassageStore:
         return self._n_passages
 
     @property
+    def left_out(self) -> str:
+        """Key of the records that were left out because they repeat an id; "" if there are none."""
+        return self._batches.database.left_out()
+
+    @property
     def text_key(self) -> TextKeys:
         """Text key of each row (see ``corpora.passage.text_key``), uint64 of shape (n,).
 

@@ -47,9 +47,6 @@ _READ_ROWS = 1024
 class Follower(Protocol):
     """Reader of the passages while they are stored, such as an index that is prepared in the same pass over the text."""
 
-    def restart(self) -> None:
-        """Forget all passages: the store begins anew."""
-
     def add(self, passages: Sequence[Passage]) -> None:
         """Take the next passages in row order; a resumed writer begins with row 0 again."""
 
@@ -84,17 +81,18 @@ class StoreWriter:
     memory-mapped files, so that memory does not grow with the corpus.
 
     A writer in the folder of an interrupted writer resumes after the last stored batch. The caller passes the same records from the
-    beginning: the stored records are read again only for the fingerprint, the ids and the titles, and for the ``follower``.
+    beginning: the stored records are read again only for the fingerprint, the ids and the titles, and for a follower.
 
     Attributes:
         n_read: number of records read so far, stored or not.
+        left_out: key of the repeated ids that this writer leaves out; see ``layout.Database``.
 
     Raises:
         StagingCorrupt: the files of an interrupted writer are corrupt.
     """
 
-    def __init__(self, folder: Path, on_bad: OnBad, follower: Follower | None = None) -> None:
-        self._on_bad, self._follower = on_bad, follower
+    def __init__(self, folder: Path, on_bad: OnBad) -> None:
+        self._on_bad = on_bad
         try:
             self._database = Database(folder / DATABASE, writable=True)
         except ArtifactCorrupt as error:
@@ -103,12 +101,11 @@ class StoreWriter:
             self._n_durable = _n_passages(self._database)
             self._vocabulary = _read_vocabulary(self._database)
             self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
+            self.left_out = self._database.left_out()
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
         except ArtifactCorrupt as error:
             self._database.environment.close()
             raise StagingCorrupt(str(error)) from error
-        if follower is not None and self._n_durable == 0:
-            follower.restart()  # its passages may be those of a writer that started over
         self.n_read = 0
         self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
         self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
@@ -116,8 +113,12 @@ class StoreWriter:
         self._ids, self._titles = (folder / IDS).open("wb"), (folder / TITLES).open("wb")
         self._compressor_thread = ThreadPoolExecutor(max_workers=1)
 
-    def write(self, records: Iterable[LocatedPassage]) -> Iterator[int]:
+    def write(self, records: Iterable[LocatedPassage], follower: Follower | None = None) -> Iterator[int]:
         """Store the records; after each batch, yield the number of passages on disk.
+
+        Args:
+            records: all records from the first on.
+            follower: reader of the passages.
 
         Raises:
             InputError: ``on_bad`` raised it, or there are too many passages.
@@ -134,8 +135,8 @@ class StoreWriter:
             if compressed is not None:
                 yield self._store(compressed.result())
             compressed = self._compressor_thread.submit(self._compress, accepted)
-            if self._follower is not None:
-                self._follower.add([record.passage for record in accepted])
+            if follower is not None:
+                follower.add([record.passage for record in accepted])
         if compressed is not None:
             yield self._store(compressed.result())
 
@@ -155,8 +156,6 @@ class StoreWriter:
         with closing(Batches(self._database)) as batches:
             repeated = list(_find_repeated_ids(sort(Path(self._ids.name)), batches))
             if not repeated:
-                if self._follower is not None:
-                    self._follower.finish()
                 write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
                 return self._fingerprint.hexdigest()
         packed = b"".join(itertools.starmap(PAIR.pack, repeated))

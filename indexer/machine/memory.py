@@ -28,7 +28,7 @@ def available_bytes() -> int:
     with contextlib.suppress(OSError, StopIteration):
         line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
         available = min(available, 1024 * int(line.split()[1]))
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError, KeyError):
         status = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
         available = min([available, *(limit - 1024 * int(status[name].split()[0]) for name, limit in _limits())])
     with contextlib.suppress(OSError, ValueError):

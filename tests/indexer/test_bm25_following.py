@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikidx.corpora.artifacts.building import lock, staging_path
+from wikidx.corpora.artifacts.building import lock, staged_recipe, staging_path
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import StoreOptions, open_store
-from wikidx.corpora.errors import InputError, LockedError
+from wikidx.corpora.errors import ArtifactMismatch, InputError, LockedError, StorageError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.progress import silent
 from wikidx.corpora.resolving import resolve
@@ -22,7 +22,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import following, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
-from wikidx.indexer.indexes.bm25.following import Follower
+from wikidx.indexer.indexes.bm25.following import FollowingInverter
 from wikidx.indexer.planning import BuildSpec, run_build
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
@@ -69,7 +69,7 @@ def test_a_build_reads_the_text_once_and_writes_the_same_bytes(tmp_path: Path) -
 
 def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
     rows = passages(2 * BLOCK_ROWS + 5)
-    follower = Follower(tmp_path / "followed")
+    follower = FollowingInverter(tmp_path / "followed")
     for start in range(0, len(rows), 10_007):
         follower.add(rows[start : start + 10_007])
     follower.finish()
@@ -90,18 +90,18 @@ def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path, monke
         write_block(folder, n, block, dictionary)
 
     monkeypatch.setattr(inversion, "_write_block", counted)
-    first = Follower(tmp_path / "blocks")
+    first = FollowingInverter(tmp_path / "blocks")
     first.add(rows[: BLOCK_ROWS + 3])
     first._inverter.finish()
     first.close()
     assert written == [0]
-    second = Follower(tmp_path / "blocks")
+    second = FollowingInverter(tmp_path / "blocks")
     for start in range(0, len(rows), 16_384):
         second.add(rows[start : start + 16_384])
     second.finish()
     second.close()
     assert written == [0, 1]
-    whole = Follower(tmp_path / "whole")
+    whole = FollowingInverter(tmp_path / "whole")
     whole.add(rows)
     whole.finish()
     whole.close()
@@ -109,33 +109,42 @@ def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path, monke
 
 
 def test_a_corrupt_block_is_inverted_again(tmp_path: Path) -> None:
+    follower = FollowingInverter(tmp_path / "blocks")
+    follower.add(passages(50))
+    follower.finish()
+    follower.close()
+    sound = contents(tmp_path / "blocks")
     for content in (b"", b"no numbers"):
-        follower = Follower(tmp_path / "blocks")
-        follower.restart()
-        follower.add(passages(50))
-        follower.finish()
-        follower.close()
-        sound = contents(tmp_path / "blocks")
         (tmp_path / "blocks" / "00000.rows.npz").write_bytes(content)
-        again = Follower(tmp_path / "blocks")
+        again = FollowingInverter(tmp_path / "blocks")
         again.add(passages(50))
         again.finish()
         again.close()
         assert contents(tmp_path / "blocks") == sound
 
 
-def test_an_interrupted_build_resumes_store_and_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
-    path, finish = write(tmp_path / "passages.jsonl", passages(400)), StoreWriter.finish
+def interrupt_build(of: BuildSpec) -> None:
+    """Build until all passages are read, stored and inverted, and the first pass is about to end."""
+    close = FollowingInverter.close
 
     def interrupted(writer: StoreWriter) -> None:
-        finish(writer)
         raise KeyboardInterrupt
+
+    def finish_and_close(follower: FollowingInverter) -> None:
+        follower.finish()
+        close(follower)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(StoreWriter, "finish", interrupted)
+        patched.setattr(FollowingInverter, "close", finish_and_close)
         with pytest.raises(KeyboardInterrupt):
-            run_build(spec(path))
+            run_build(of)
+
+
+def test_an_interrupted_build_resumes_store_and_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikidx.corpora.store.writer._BATCH_PASSAGES", 100)
+    path = write(tmp_path / "passages.jsonl", passages(400))
+    interrupt_build(spec(path))
     assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(inversion, "_write_block", None)  # the block is there
@@ -153,6 +162,54 @@ def test_passages_with_repeated_ids_are_left_out_of_the_index_too(tmp_path: Path
     assert files_of_a_second_pass() == found["bm25"].files
 
 
+def test_blocks_of_a_pass_with_repeated_ids_are_not_those_of_the_store(tmp_path: Path) -> None:
+    """The blocks are left by a first pass; the store is finished by a command that prepares no such index."""
+    rows = passages(300)
+    rows[40:40] = [Passage(rows[7].id, "", "unheardof words")]
+    source = spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True).source
+    interrupt_build(BuildSpec(source))
+    assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()
+    run_build(BuildSpec(source, ()))
+    found = run_build(BuildSpec(source))["bm25"]
+    assert found.counts["terms"] == len(WORDS) * 7
+    assert files_of_a_second_pass() == found.files
+
+
+def test_blocks_of_one_store_are_not_handed_over_to_another(tmp_path: Path) -> None:
+    run_build(BuildSpec(spec(write(tmp_path / "passages.jsonl", passages(90))).source, ()))
+    old = open_store("made")
+    path = write(tmp_path / "passages.jsonl", passages(200)[100:])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("wikidx.indexer.planning.build_index", None)
+        with pytest.raises(TypeError):
+            run_build(spec(path, replace=True))
+    recipe = staged_recipe(index_ref("made", "bm25").path)
+    with pytest.raises(ArtifactMismatch, match="replaced meanwhile"):
+        build_index("made", "bm25", old)
+    assert recipe is not None
+    assert staged_recipe(index_ref("made", "bm25").path) == recipe
+    assert build_in_one_pass(spec(path))["bm25"].files == files_of_a_second_pass()
+
+
+def test_a_full_disk_is_one_of_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(writer: StoreWriter, batch: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(StoreWriter, "_store", full)
+    with pytest.raises(StorageError, match="made/passages has stopped: No space"):
+        run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+
+
+def test_a_lack_of_memory_does_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(batches: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(inversion, "_invert_block", lacking)
+    with pytest.raises(MemoryError):
+        run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+    assert len(open_store("made")) == 90
+
+
 def test_a_bad_record_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text('{"id": "1", "text": "one"}\n{"id": "1"}\n')
@@ -162,14 +219,14 @@ def test_a_bad_record_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
 
 
 def test_blocks_of_much_text_are_left_to_the_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = Follower(tmp_path / "blocks", most_block_bytes=2000)
+    follower = FollowingInverter(tmp_path / "blocks", most_block_characters=2000)
     follower.add(passages(50))
     follower.add(passages(500))
     follower.add(passages(50))
     follower.finish()
     follower.close()
     assert contents(tmp_path / "blocks") == {}
-    monkeypatch.setattr(following.Follower.__init__, "__defaults__", (2000,))
+    monkeypatch.setattr(following.FollowingInverter.__init__, "__defaults__", (2000,))
     found = run_build(spec(write(tmp_path / "passages.jsonl", passages(400))))["bm25"]
     assert files_of_a_second_pass() == found.files
 

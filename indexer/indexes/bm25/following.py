@@ -15,24 +15,24 @@ from .files import BLOCK_ROWS
 from .inversion import Inverter
 
 _THREADS = 2  # they keep up with a store's writer
-MOST_BLOCK_BYTES = 128 << 20
+MOST_BLOCK_CHARACTERS = 128 << 20
 
 
-class Follower:
+class FollowingInverter:
     """Inverter of passages in row order; see ``corpora.store.Follower``. Finished blocks of an interrupted build are kept.
 
     The passages of a block are in memory until it is inverted. At a block with much text the follower stops, and ``inversion.invert`` does
     the rest.
     """
 
-    def __init__(self, folder: Path, most_block_bytes: int = MOST_BLOCK_BYTES) -> None:
+    def __init__(self, folder: Path, most_block_characters: int = MOST_BLOCK_CHARACTERS) -> None:
         """Read the finished blocks; delete them if they are corrupt.
 
         Args:
             folder: folder of the blocks.
-            most_block_bytes: characters of text in a block at which the follower stops.
+            most_block_characters: characters of a block from which on the follower stops.
         """
-        self._folder, self._most_block_bytes = folder, most_block_bytes
+        self._folder, self._most_block_characters = folder, most_block_characters
         try:
             self._start()
         except StagingCorrupt:
@@ -46,13 +46,7 @@ class Follower:
         self._begin_block()
 
     def _begin_block(self) -> None:
-        self._collected, self._n_rows, self._n_bytes = list[Sequence[Passage]](), 0, 0
-
-    def restart(self) -> None:
-        """Forget all passages, and delete the blocks."""
-        self.close()
-        shutil.rmtree(self._folder)
-        self._start()
+        self._collected, self._n_rows, self._n_characters = list[Sequence[Passage]](), 0, 0
 
     def add(self, passages: Sequence[Passage]) -> None:
         """Take the next passages; wait while earlier blocks are inverted.
@@ -67,8 +61,8 @@ class Follower:
             part, rest = rest[: BLOCK_ROWS - self._n_rows], rest[BLOCK_ROWS - self._n_rows :]
             self._collected.append(part)
             self._n_rows += len(part)
-            self._n_bytes += sum(len(passage.text) for passage in part)
-            if self._n_bytes > self._most_block_bytes:
+            self._n_characters += sum(len(passage.title) + len(passage.text) for passage in part)
+            if self._n_characters > self._most_block_characters:
                 self._stop()
             elif self._n_rows == BLOCK_ROWS:
                 self._submit()
@@ -77,7 +71,7 @@ class Follower:
         """Write the last block; raises as ``add`` does."""
         if self._collected:
             self._submit()
-        with self._stopping_at_input_errors():
+        with self._stopping_at_limits():
             self._inverter.finish()
 
     def close(self) -> None:
@@ -85,8 +79,8 @@ class Follower:
         self._inverter.close()
 
     def _submit(self) -> None:
-        with self._stopping_at_input_errors():
-            self._inverter.submit(self._collected, self._n_bytes)
+        with self._stopping_at_limits():
+            self._inverter.submit(self._collected, self._n_characters)
         self._begin_block()
 
     def _stop(self) -> None:
@@ -94,9 +88,9 @@ class Follower:
         self._begin_block()
 
     @contextmanager
-    def _stopping_at_input_errors(self) -> Iterator[None]:
-        """Stop at terms that no index can hold: the passages can still be stored."""
+    def _stopping_at_limits(self) -> Iterator[None]:
+        """Stop at terms that no index can hold, and where memory is short: the passages can still be stored."""
         try:
             yield
-        except InputError:
+        except (InputError, MemoryError):
             self._stop()

@@ -24,7 +24,7 @@ from wikidx.indexer.machine.threads import n_threads
 
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .following import Follower
+from .following import FollowingInverter
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
@@ -258,6 +258,6 @@ KIND = IndexKind(
     write=write,
     open=open_bm25,
     estimate=_estimate,
-    follow=lambda staging: Follower(staging / INTERMEDIATE),
+    follow=lambda staging: FollowingInverter(staging / INTERMEDIATE),
     numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; far above 1000, float32 scores become imprecise
 )
