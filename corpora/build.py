@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -31,7 +32,7 @@ _ADVICE = "use another name (--name), or replace it (--force; in Python replace=
 
 logger = logging.getLogger(__name__)
 
-Follow = Callable[[Recipe, str], AbstractContextManager[Follower | None]]
+Follow = Callable[[Recipe, str], AbstractContextManager[Follower]]
 """Function that opens a follower of a store: the store's recipe, and ``StoreWriter.left_out``, which together determine the passages."""
 
 
@@ -91,7 +92,7 @@ def build_store(
     *,
     fetching: Progress = silent,
     storing: Progress = silent,
-    follow: Follow = lambda recipe, left_out: nullcontext(),
+    follow: Follow | None = None,
 ) -> Manifest:
     """Build the store of a corpus unless it exists; an interrupted build is resumed.
 
@@ -100,7 +101,7 @@ def build_store(
         options: see ``StoreOptions``.
         fetching: called with (bytes done, total bytes) of the file being downloaded or verified.
         storing: called with (passages stored, expected number of passages or None).
-        follow: opens a follower, which takes all passages; not called for passages given in Python, which a recipe does not identify.
+        follow: opens a follower, which takes all passages; not used for passages given in Python, which a recipe does not identify.
 
     Raises:
         InputError: the source differs from the corpus's description, or a record is bad.
@@ -125,12 +126,7 @@ def build_store(
         sources={file.path.name: file.origin for file in files},
         find_existing=lambda: reusable_store(corpus, options),
         write=lambda staging: _write_store(
-            corpus,
-            [file.path for file in files],
-            staging,
-            options,
-            storing,
-            lambda left_out: follow(recipe, left_out) if files else nullcontext(),
+            corpus, [file.path for file in files], staging, options, storing, partial(follow, recipe) if follow and files else None
         ),
     )
     return build_artifact(store_path(store_name(corpus, options.limit)), spec)
@@ -176,14 +172,14 @@ def _write_store(
     staging: Path,
     options: StoreOptions,
     progress: Progress,
-    follow: Callable[[str], AbstractContextManager[Follower | None]],
+    follow: Callable[[str], AbstractContextManager[Follower]] | None,
 ) -> BuildResult:
     n_read = 0
     with (
         _rare_collections(),
         closing(_BadRecords(staging / SKIPPED, skip=options.skip_bad)) as bad,
         closing(StoreWriter(staging, bad.add)) as writer,
-        follow(writer.left_out) as follower,
+        follow(writer.left_out) if follow else nullcontext() as follower,
     ):
         for n_read in writer.write(islice(corpus.read(files, bad.add), options.limit), follower):
             progress(n_read, options.limit or corpus.n_passages)
@@ -205,7 +201,7 @@ def _write_store(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Search for reference cycles rarely: the passages of a batch have none, and are gone through in a fifth of the time of a build."""
+    """Make the garbage collector run rarely: passages form no cycles, and scanning them again and again takes a fifth of a build's time."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTION_THRESHOLDS)
     try:

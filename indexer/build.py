@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, hand_over, prepared_staging
+from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, prepared_staging
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.errors import ArtifactMismatch
@@ -65,9 +65,6 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
     if not ref.name.kind:
         return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
-    stored = store_manifest(corpus)
-    if ref.kind.follow is not None and stored.fingerprint == store.fingerprint:
-        hand_over(ref.path, _followed_recipe(ref, stored.recipe, store.left_out), recipe)
 
     def write(staging: Path) -> BuildResult:
         counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
@@ -82,6 +79,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
         find_existing=lambda: reusable_index(ref, store, recipe.parameters, force=force),
         write=write,
         packages=PACKAGES,
+        prepared=_followed_recipe(ref, store_manifest(corpus).recipe, store.left_out) if ref.kind.follow else None,
     )
     return build_checked(ref.path, work)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from wikidx.corpora.artifacts.building import staged_bytes, staging_path
 from wikidx.corpora.artifacts.manifest import Manifest
@@ -274,7 +274,7 @@ def _build_store(spec: BuildSpec, step: Step) -> Manifest:
         spec.source.options,
         fetching=step("fetching", "B"),
         storing=step("passages", "passages"),
-        follow=lambda *source: nullcontext() if following is None else follow(index_ref(spec.name, following), *source),
+        follow=None if following is None else partial(follow, index_ref(spec.name, following)),
     )
 
 

@@ -52,6 +52,7 @@ class ArtifactSpec:
         write: function that writes the missing files to the given staging directory; raises ``StagingCorrupt`` if a staged file is corrupt.
         packages: additional packages whose versions the manifest records, if they are installed.
         keep_staging: whether the staged files remain after an ``InputError`` of ``write``, because they are expensive to rebuild.
+        prepared: recipe of a preparation, whose staged files this build uses; see ``prepared_staging``.
     """
 
     recipe: Recipe
@@ -60,6 +61,7 @@ class ArtifactSpec:
     write: Callable[[Path], BuildResult]
     packages: Sequence[str] = ()
     keep_staging: bool = False
+    prepared: Recipe | None = None
 
 
 def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
@@ -95,7 +97,7 @@ def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
 
 @contextlib.contextmanager
 def prepared_staging(target: Path, recipe: Recipe) -> Iterator[Path]:
-    """Give the staging directory of ``target`` to a build that prepares a later one, and hold the lock; see ``hand_over``.
+    """Give the staging directory of ``target`` to the preparation of a later build, and hold the lock; see ``ArtifactSpec.prepared``.
 
     The directory has the files of an earlier preparation by this recipe, or none. It is deleted after an ``InputError``.
 
@@ -114,18 +116,6 @@ def prepared_staging(target: Path, recipe: Recipe) -> Iterator[Path]:
             discard(staging)
             remove_empty(target.parent)
             raise
-
-
-def hand_over(target: Path, prepared: Recipe, recipe: Recipe) -> None:
-    """Let the next build of ``recipe`` use the files that were prepared by another recipe, if these are staged.
-
-    Raises:
-        LockedError: another process is building this artifact.
-        StorageError: the recipe cannot be written.
-    """
-    with _system_errors(target), lock(target):
-        if staged_recipe(target) == prepared:
-            write_durably(staging_path(target) / _RECIPE, recipe.to_json().encode())
 
 
 def staging_path(target: Path) -> Path:
@@ -212,12 +202,14 @@ def lock(target: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(staging: Path, recipe: Recipe) -> None:
-    """Create the staging directory; keep an existing one only if it has the same recipe."""
+def _prepare(staging: Path, recipe: Recipe, prepared: Recipe | None = None) -> None:
+    """Create the staging directory; keep an existing one only if it has the same recipe, or that of the preparation."""
     recipe_file = staging / _RECIPE
-    if not recipe_file.is_file() or recipe_file.read_text() != recipe.to_json():
-        discard(staging)
-        staging.mkdir()
+    staged = recipe_file.read_text() if recipe_file.is_file() else None
+    if staged != recipe.to_json():
+        if prepared is None or staged != prepared.to_json():
+            discard(staging)
+            staging.mkdir()
         write_durably(recipe_file, recipe.to_json().encode())
 
 
@@ -227,7 +219,7 @@ def _write(staging: Path, spec: ArtifactSpec) -> BuildResult:
     After any other error, this function keeps the staged files: for example, finished vectors must survive the discovery that a store is
     corrupt.
     """
-    _prepare(staging, spec.recipe)
+    _prepare(staging, spec.recipe, spec.prepared)
     with contextlib.suppress(StagingCorrupt):
         return spec.write(staging)
     discard(staging)

@@ -65,9 +65,6 @@ def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON val
 def plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
     record = _check_object(record)
-    id_, title, text = record.get("id"), record.get("title"), record.get("text")
-    if isinstance(id_, str) and isinstance(title, str) and isinstance(text, str) and not record.get("section"):  # nearly all
-        return Passage(id_, title, text)
     title = _title(record)
     if record.get("section"):
         title = f"{title}: {_string(record, 'section')}"

@@ -26,7 +26,6 @@ from wikidx.corpora.passage import Passage
 _ROW = struct.Struct("<I")
 _HEADER = struct.Struct("<IH")
 _PADDING = bytes(16)
-_SHORT = [bytes([length]) for length in range(128)]  # nearly all
 _COMPRESSION_LEVEL = 3
 _SAMPLE_BYTES = 16 << 20
 _RAW, _ZSTD = 0xFFFE, 0xFFFF
@@ -44,8 +43,8 @@ def to_stream(id_: bytes, title: bytes, text: bytes) -> bytes:
 
 
 def _to_length(value: int) -> bytes:
-    if value < len(_SHORT):
-        return _SHORT[value]
+    if value <= 127:  # nearly all, without the loop
+        return bytes((value,))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)

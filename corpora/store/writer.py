@@ -51,10 +51,10 @@ class Follower(Protocol):
         """Take the next passages in row order; a resumed writer begins with row 0 again."""
 
     def finish(self) -> None:
-        """Take note that there are no more passages."""
+        """Complete the work after the last passage."""
 
     def close(self) -> None:
-        """End the work, finished or not."""
+        """Release the resources, whether or not the work is complete."""
 
 
 class _Record(NamedTuple):

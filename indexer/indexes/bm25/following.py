@@ -32,15 +32,12 @@ class FollowingInverter:
             folder: folder of the blocks.
             most_block_characters: characters of a block from which on the follower stops.
         """
-        self._folder, self._most_block_characters = folder, most_block_characters
+        self._most_block_characters = most_block_characters
         try:
-            self._start()
+            self._inverter = Inverter(folder, min(_THREADS, n_threads()))
         except StagingCorrupt:
             shutil.rmtree(folder)
-            self._start()
-
-    def _start(self) -> None:
-        self._inverter = Inverter(self._folder, min(_THREADS, n_threads()))
+            self._inverter = Inverter(folder, min(_THREADS, n_threads()))
         self._n_skipped = self._inverter.n_blocks * BLOCK_ROWS  # rows of finished blocks that are still to come
         self._has_stopped = False
         self._begin_block()

@@ -71,7 +71,6 @@ class Inverter:
     """Threads that invert blocks of passages and write them in row order. Finished blocks of an interrupted build are kept.
 
     Attributes:
-        dictionary: the terms of all written blocks.
         n_blocks: number of blocks that are finished or submitted.
     """
 
@@ -87,11 +86,11 @@ class Inverter:
             StagingCorrupt: a finished block cannot be read.
         """
         folder.mkdir(exist_ok=True)
-        self.dictionary, self.n_blocks = Dictionary(), 0
+        self.n_blocks, self._dictionary = 0, Dictionary()
         self._folder, self._n_threads, self._progress = folder, n_threads, progress
         while _marker_path(folder, self.n_blocks).exists():
             finished = read_block(folder, self.n_blocks)
-            self.dictionary.add(finished.new_pool, finished.new_ends)
+            self._dictionary.add(finished.new_pool, finished.new_ends)
             self.n_blocks += 1
             progress(self.n_blocks)
         self._pool = ThreadPoolExecutor(n_threads)
@@ -112,7 +111,7 @@ class Inverter:
     def finish(self) -> Dictionary:
         """Wait until all blocks are written, and return the dictionary of all terms; raises the exception of a block."""
         self._wait(0)
-        return self.dictionary
+        return self._dictionary
 
     def close(self) -> None:
         """End the threads; blocks that are not begun are left out."""
@@ -129,7 +128,7 @@ class Inverter:
             block = _invert_block(batches)
             if previous is not None:
                 previous.result()  # it has numbered its terms
-            _write_block(self._folder, n, block, self.dictionary)
+            _write_block(self._folder, n, block, self._dictionary)
 
 
 def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
