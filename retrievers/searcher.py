@@ -32,7 +32,7 @@ from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, Score
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
-from .pipelines.running import Stages, count, run
+from .pipelines.running import Stages, run
 from .pipelines.tree import Node, source_depths
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 
@@ -150,7 +150,7 @@ class LocalSearcher(Searcher):
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return Rankings()
-        stages, n_queries = Stages(), sum(len(set(group)) for group in groups)
+        stages, n_queries = Stages(is_explained=options.explain), sum(len(set(group)) for group in groups)
         is_final = n_queries == len(groups) and self._returns_rankings(options)
         retrieved = self._retrieve(queries, options, stages, is_final=is_final)
         numbers = {query: number for number, query in enumerate(queries)}
@@ -164,7 +164,7 @@ class LocalSearcher(Searcher):
             else:
                 provenance = self._collect_provenance(concatenate(list(retrieved.values())), targets, queries, best)
             rankings = _to_rankings(groups, best, passages, provenance)
-        return Rankings(rankings, stages if options.explain else ())
+        return Rankings(rankings, stages)
 
     def _check_open(self) -> None:
         if not self._retrievers:
@@ -209,9 +209,9 @@ class LocalSearcher(Searcher):
         depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
         def retrieve(name: str) -> Lists:
-            with stages.measure(name, 0) as report:
+            with stages.measure(name) as report:
                 lists = to_lists([self._retrievers[name].retrieve(queries, min(depths[name], n_rows), params)], n_rows)
-                report(count(lists))
+                report(lists)
             return lists
 
         if len(depths) == 1:
@@ -227,9 +227,9 @@ class LocalSearcher(Searcher):
         lists = concatenate(list(retrieved.values()))
         if len(retrieved) == 1:
             return lists
-        with stages.measure(options.fuse, count(lists)) as report:
+        with stages.measure(options.fuse, lists) as report:
             fused = fuse(lists, self._fusion(options))
-            report(count(fused))
+            report(fused)
         return fused
 
     def _fusion(self, options: SearchOptions) -> Fusion:
@@ -253,22 +253,22 @@ class LocalSearcher(Searcher):
         if options.rerank != "none":
             k = max(k, options.rerank_depth or len(self._store))
         text_key = self._store.text_key if options.dedup == "text" else None
-        with stages.measure(f"merge {options.merge}", count(fused)) as report:
+        with stages.measure(f"merge {options.merge}", fused) as report:
             best = select(fused, targets.members, k) if is_final else merge(fused, targets, options.merge, k=k, text_key=text_key)
-            report(count(best))
-        n_candidates = count(best)
+            report(best)
+        candidates = best
         if options.rerank == "primary":
-            with stages.measure("rerank primary", n_candidates) as report:
+            with stages.measure("rerank primary", candidates) as report:
                 retrievers = list(self._retrievers.values())
                 best = truncate(rerank_by_primary(best, primary, retrievers, self._fusion(options)), options.k)
-                report(count(best))
-        with stages.measure("passages", count(best)) as report:
+                report(best)
+        with stages.measure("passages", best) as report:
             passages = self._read(best)
-            report(count(best))
+            report(best)
         if options.rerank == "cross-encoder" and self._reranker is not None:
-            with stages.measure("rerank cross-encoder", n_candidates) as report:
+            with stages.measure("rerank cross-encoder", candidates) as report:
                 best = truncate(rerank_by_cross_encoder(best, primary, passages, self._reranker), options.k)
-                report(count(best))
+                report(best)
         return best, passages
 
     def _collect_provenance(self, lists: Lists, targets: Targets, queries: Sequence[str], best: Lists) -> list[tuple[Match, ...]]:

@@ -11,7 +11,6 @@ values that tests vary are arguments.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import logging
@@ -67,8 +66,18 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
         """Run the function."""
         python_s = getattr(_thread, "python_s", None)
-        is_interpreted = python_s is not None and not getattr(self.compiled, "overloads", None) and python_s < self._limit_s
-        return (self.interpreted if is_interpreted else self.compiled)(*arguments)
+        if python_s is not None and not getattr(self.compiled, "overloads", None) and python_s < self._limit_s:
+            return self._interpret(*arguments)
+        return self.compiled(*arguments)
+
+    def _interpret(self, *arguments: Any) -> Any:  # noqa: ANN401
+        """Run the function in Python, which warns of overflows where machine code does not."""
+        start_s = time.thread_time()
+        try:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                return self.interpreted(*arguments)
+        finally:
+            _interpretation.spent_s += time.thread_time() - start_s
 
     @functools.cached_property
     def _limit_s(self) -> float:
@@ -101,26 +110,28 @@ def kernel(function: Callable[..., Any]) -> Kernel:
         config.CACHE_DIR = user_folder
 
 
-@contextlib.contextmanager
-def interpreted(n_steps: int) -> Iterator[None]:
-    """Run kernels in Python within the context if that takes less time than loading or compiling them. The results are the same.
+class interpreted:  # noqa: N801 - named like a function, as contextlib's are; a search enters several, and a generator takes longer
+    """Context in which kernels run in Python if that takes less time than loading or compiling them. The results are the same.
 
     Kernels that are already compiled or loaded run as machine code. Other threads are not affected.
 
     Args:
         n_steps: estimate of the number of array elements that the kernels read.
     """
-    python_s = _interpretation.spent_s + n_steps * _STEP_S
-    if hasattr(_thread, "python_s") or python_s >= _COMPILING_S:
-        yield
-        return
-    _thread.python_s, start_s = python_s, time.thread_time()
-    try:
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            yield
-    finally:
-        _interpretation.spent_s += time.thread_time() - start_s
-        del _thread.python_s
+
+    __slots__ = ("_is_outermost", "_n_steps")
+
+    def __init__(self, n_steps: int) -> None:
+        self._n_steps = n_steps
+
+    def __enter__(self) -> None:
+        self._is_outermost = not hasattr(_thread, "python_s")
+        if self._is_outermost:
+            _thread.python_s = _interpretation.spent_s + self._n_steps * _STEP_S
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_outermost:
+            del _thread.python_s
 
 
 def compile_always() -> None:

@@ -4,6 +4,7 @@ layout   files and tables of a store                     writer  records -> stor
 batches  many compressed passages in one LMDB value      reader  store -> passages
 names    rows by id and by title                         checks  checksums of arrays and of LMDB's own pages
 vocabulary  passage <-> frame                            phrases kernels: texts as numbers of frequent phrases
+views    bytes as numbers of several sizes
 """
 
 from .layout import FORMAT_VERSION, KIND

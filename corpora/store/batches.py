@@ -18,6 +18,7 @@ from wikidx.corpora.passage import Passage
 
 from . import vocabulary
 from .layout import ROW, VOCABULARY, Database, corruption_errors
+from .views import bytes_of
 from .vocabulary import Vocabulary
 
 _OFFSET = struct.Struct("<I")
@@ -51,8 +52,7 @@ class Batches:
         self._starts, self._ends = starts - first, starts - first + sizes
         # One array over all values and the pages between them: LMDB maps the file as a whole.
         n_bytes = int(self._ends.max(initial=0))
-        self._content = np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(first)) if pairs else np.empty(0, np.uint8)
-        self._offsets = np.ndarray(max(0, n_bytes - 3), "<u4", self._content.data, strides=(1,))
+        self._content = bytes_of(np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(first)) if pairs else np.empty(0, np.uint8))
 
     def close(self) -> None:
         """End the transaction that keeps the values valid."""
@@ -70,12 +70,14 @@ class Batches:
 
     def _locate(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the start and the end of each row's frame in the content, (n, 2); -1 if the batch is corrupt."""
-        numbers = np.searchsorted(self._first_rows, rows, side="right") - 1
+        numbers = self._first_rows.searchsorted(rows, side="right") - 1
         starts, stops = self._starts[numbers], self._ends[numbers]
         entries = starts + _OFFSET.size * (rows - self._first_rows[numbers])
         is_sound = entries + 2 * _OFFSET.size <= stops
-        entries[~is_sound] = 0
-        frames = np.stack([starts + self._offsets[entries], starts + self._offsets[entries + _OFFSET.size]], axis=1)
+        entries *= is_sound
+        frames = np.empty((len(rows), 2), dtype=np.int64)
+        np.add(starts, self._content.offsets[entries], out=frames[:, 0])
+        np.add(starts, self._content.offsets[entries + _OFFSET.size], out=frames[:, 1])
         is_sound &= (frames[:, 0] <= frames[:, 1]) & (frames[:, 1] <= stops)
         frames[~is_sound] = -1
         return frames

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.machine.compiled import kernel
 
+from .views import Bytes
+
 LONGEST = 16
 N_SLOTS = 1 << 18
 MOST_PHRASES = 65_534
 ESCAPE = 65_534  # from this number on, instead of the first phrase's: another encoding follows
 ESCAPED, CORRUPT = -1, -2
+
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
 _SECOND_PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -28,15 +31,6 @@ _SHIFT = np.uint64(29)
 _HALF = np.uint64(32)
 _EIGHT = np.uint64(8)
 _ONE = np.uint64(1)
-
-
-class Bytes(NamedTuple):
-    """Bytes, and the little-endian numbers that begin at each of them."""
-
-    each: NDArray[np.uint8]
-    shorts: NDArray[np.uint16]
-    offsets: NDArray[np.uint32]
-    words: NDArray[np.uint64]
 
 
 class Phrases(NamedTuple):
@@ -53,12 +47,6 @@ class Phrases(NamedTuple):
     lengths: NDArray[np.uint8]
     slots: NDArray[np.int32]
     longest: NDArray[np.uint8]
-
-
-def bytes_of(content: NDArray[np.uint8]) -> Bytes:
-    """Return the numbers that begin at each byte of an array, which must stay as it is: they are views of it."""
-    views = [np.ndarray(max(0, len(content) - size + 1), f"<u{size}", content.data, strides=(1,)) for size in (2, 4, 8)]
-    return Bytes(content, *views)
 
 
 @kernel

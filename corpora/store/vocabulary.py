@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 
+from .views import Bytes, bytes_of
+
 _ROW = struct.Struct("<I")
 _HEADER = struct.Struct("<IH")
 _PADDING = bytes(16)
@@ -33,6 +35,7 @@ _LEAST_BYTES = 1 << 20  # a corpus with fewer has no phrases, and is stored as i
 _FREQUENT = 5  # of 16,384 passages of wiki_intro: 256 bytes a passage; with 8, 271
 _GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compared with zstd
 _LARGEST = 1 << 32  # of a corrupt frame, the size may be any number
+_WORTH_LOADING = 64  # passages; they have most of the phrases
 _MOST_ROOM = 16 << 20  # bytes that a thread keeps
 _BYTES_PER_BYTE = 8  # a number of two bytes is that of up to 16
 
@@ -100,16 +103,16 @@ class Vocabulary:
             self._phrases = _index(self._words, self._lengths)
         text, ends = _join(streams)
         numbers, number_ends = np.empty(int(ends[-1]) + 8, dtype=np.uint16), np.empty(len(ends), dtype=np.int64)
-        kernels.encode(self._phrases, kernels.bytes_of(text), ends, numbers, number_ends)
+        kernels.encode(self._phrases, bytes_of(text), ends, numbers, number_ends)
         stops, sums = 2 * number_ends, np.empty(len(ends), dtype=np.uint32)
         starts = np.concatenate([[0], stops[:-1]])
-        kernels.checksums(kernels.bytes_of(numbers.view(np.uint8)), starts, stops, np.array(rows, dtype=np.int64), sums)
+        kernels.checksums(bytes_of(numbers.view(np.uint8)), starts, stops, np.array(rows, dtype=np.int64), sums)
         content = numbers.tobytes()
         return [
             _ROW.pack(sum_) + content[start:stop] for sum_, start, stop in zip(sums.tolist(), starts.tolist(), stops.tolist(), strict=True)
         ]
 
-    def decode(self, content: NDArray[np.uint8], frames: NDArray[np.int64], rows: NDArray[np.int64]) -> list[Passage]:
+    def decode(self, content: Bytes, frames: NDArray[np.int64], rows: NDArray[np.int64]) -> list[Passage]:
         """Return the passages of frames.
 
         Args:
@@ -121,7 +124,7 @@ class Vocabulary:
             struct.error, UnicodeDecodeError, zstandard.ZstdError: a frame is corrupt.
         """
         if not self._saved:
-            view = content.data  # its parts are made faster than those of an array
+            view = content.each.data  # its parts are made faster than those of an array
             return [unescape(view[start:end], row) for (start, end), row in zip(frames.tolist(), rows.tolist(), strict=True)]
         if not len(rows):
             return []
@@ -130,36 +133,35 @@ class Vocabulary:
         from . import phrases as kernels
 
         n_bytes = int((frames[:, 1] - frames[:, 0]).sum())
-        out, fields = self._room(8 * n_bytes + 16), np.zeros((len(rows), 4), dtype=np.int64)
+        out, fields = self._room(8 * n_bytes + 16), np.empty((len(rows), 4), dtype=np.int64)
+        if len(rows) >= _WORTH_LOADING:
+            # A search has driven phrases and frames from the processor's caches; here they are read without waiting for each in turn.
+            self._words[::4, 0].max(), content.each[frames[:, 0]]
         with interpreted(n_bytes):
-            n_written = kernels.decode(kernels.bytes_of(content), frames, rows, self._words, self._lengths, kernels.bytes_of(out), fields)
-        text, passages, new = out[:n_written].tobytes(), list[Passage](), tuple.__new__
-        for number, (start, title_start, text_start, end) in enumerate(fields.tolist()):
-            if end >= 0:
-                # tuple.__new__ avoids the Python call in Passage(*fields).
-                of_passage = text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()
-                passages.append(new(Passage, of_passage))
-            elif end == kernels.ESCAPED:
-                passages.append(unescape(content.data[slice(*frames[number])], int(rows[number])))
-            else:
-                raise struct.error(f"the frame of row {rows[number]} does not match its checksum")
-        return passages
+            n_written = kernels.decode(content, frames, rows, self._words, self._lengths, out, fields)
+        text, new = out.each[:n_written].tobytes(), tuple.__new__  # which avoids the Python call in Passage(*fields)
+        return [
+            new(Passage, (text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()))
+            if end >= 0
+            else _read_escaped(content, frames[number], int(rows[number]), is_corrupt=end == kernels.CORRUPT)
+            for number, (start, title_start, text_start, end) in enumerate(fields.tolist())
+        ]
 
-    def _room(self, n_bytes: int) -> NDArray[np.uint8]:
+    def _room(self, n_bytes: int) -> Bytes:
         """Return room for decoding. Each thread keeps its own, because new memory takes a quarter of the time until it is mapped."""
-        room: NDArray[np.uint8] | None = getattr(self._local, "room", None)
-        if room is None or len(room) < n_bytes:
-            room = np.empty(n_bytes, dtype=np.uint8)
+        room: Bytes | None = getattr(self._local, "room", None)
+        if room is None or len(room.each) < n_bytes:
+            room = bytes_of(np.empty(n_bytes, dtype=np.uint8))
             if n_bytes <= _MOST_ROOM:
                 self._local.room = room
         return room
 
 
-def sizes(content: NDArray[np.uint8], frames: NDArray[np.int64]) -> NDArray[np.int64]:
+def sizes(content: Bytes, frames: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many bytes each frame holds at most; raises as ``Vocabulary.decode`` does."""
     estimates = _BYTES_PER_BYTE * (frames[:, 1] - frames[:, 0])
     for number, (start, end) in enumerate(frames.tolist()):
-        head = content[start : min(end, start + 32)].tobytes()
+        head = content.each[start : min(end, start + 32)].tobytes()
         if head[4:6] == b"\xfe\xff":
             estimates[number] = end - start
         elif head[4:6] == b"\xff\xff":
@@ -177,7 +179,7 @@ def train(streams: Sequence[bytes], least_bytes: int = _LEAST_BYTES) -> Vocabula
 
     words, lengths = np.zeros((1 << 16, 2), dtype="<u8"), np.zeros(1 << 16, dtype=np.uint8)
     words[:256, 0], lengths[:256] = np.arange(256), 1
-    n_phrases = kernels.train(_index(words, lengths), kernels.bytes_of(text), ends, _FREQUENT)
+    n_phrases = kernels.train(_index(words, lengths), bytes_of(text), ends, _FREQUENT)
     within = np.arange(16) < lengths[:, None]
     return Vocabulary(_ROW.pack(n_phrases) + lengths[:n_phrases].tobytes() + words.view(np.uint8)[within].tobytes())
 
@@ -196,6 +198,12 @@ def _join(streams: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64
     """Return the streams one after the other, with room to read beyond the last, and the end of each."""
     text = np.frombuffer(bytearray(b"".join([*streams, _PADDING])), dtype=np.uint8)
     return text, np.cumsum([len(stream) for stream in streams], dtype=np.int64)
+
+
+def _read_escaped(content: Bytes, frame: NDArray[np.int64], row: int, *, is_corrupt: bool) -> Passage:
+    if is_corrupt:
+        raise struct.error(f"the frame of row {row} does not match its checksum")
+    return unescape(content.each.data[slice(*frame)], row)
 
 
 def unescape(frame: bytes | memoryview, row: int) -> Passage:

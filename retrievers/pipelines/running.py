@@ -18,14 +18,20 @@ Rerank = Callable[[str, Lists], Lists]
 
 
 class Stages(list[StageReport]):
-    """Reports of the stages of a search, in the order in which they ended."""
+    """Reports of the stages of a search, in the order in which they ended; none if the search is not explained."""
+
+    def __init__(self, *, is_explained: bool = False) -> None:
+        super().__init__()
+        self._is_explained = is_explained
 
     @contextmanager
-    def measure(self, stage: str, n_in: int) -> Iterator[Callable[[int], None]]:
-        """Time a stage; it calls the yielded function with the number of its results."""
-        n_results, started = [0], time.perf_counter()
-        yield n_results.append
-        self.append(StageReport(stage, n_in, n_results[-1], time.perf_counter() - started))
+    def measure(self, stage: str, candidates: Lists | None = None) -> Iterator[Callable[[Lists], None]]:
+        """Time a stage with these candidates (a retriever has none); it calls the yielded function with its results."""
+        results, started = list[Lists](), time.perf_counter()
+        yield results.append
+        if self._is_explained:
+            seconds, n_candidates = time.perf_counter() - started, 0 if candidates is None else _count(candidates)
+            self.append(StageReport(stage, n_candidates, _count(results[-1]), seconds))
 
 
 def run(node: Node, retrieved: Mapping[str, Lists], rerank: Rerank, stages: Stages) -> Lists:
@@ -41,18 +47,18 @@ def run(node: Node, retrieved: Mapping[str, Lists], rerank: Rerank, stages: Stag
         return _keep(retrieved[node.name], node)
     if isinstance(node, Fused):
         lists = concatenate([run(below, retrieved, rerank, stages) for below in node.inputs])
-        with stages.measure(node.label, count(lists)) as report:
+        with stages.measure(node.label, lists) as report:
             results = _keep(fuse(lists, Fusion(node.rule, node.weights, rank_constant=node.k)), node)
-            report(count(results))
+            report(results)
         return results
     candidates = compact(run(node.source, retrieved, rerank, stages))
-    with stages.measure(f">> {node.label}", count(candidates)) as report:
+    with stages.measure(f">> {node.label}", candidates) as report:
         results = _keep(rerank(node.reranker, candidates), node)
-        report(count(results))
+        report(results)
     return results
 
 
-def count(lists: Lists) -> int:
+def _count(lists: Lists) -> int:
     """Return the number of entries of all lists."""
     return int((lists.ends - lists.starts).sum())
 

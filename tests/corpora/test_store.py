@@ -22,6 +22,7 @@ from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMissing, InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage, text_key
 from wikidx.corpora.store import PassageStore, phrases
 from wikidx.corpora.store.layout import corruption_errors
+from wikidx.corpora.store.views import Bytes, bytes_of
 from wikidx.corpora.store.vocabulary import Vocabulary, sizes, to_stream, train, unescape
 
 Build = Callable[..., PassageStore]
@@ -94,12 +95,12 @@ def vocabulary() -> Vocabulary:
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog, being lazy, lets it. " * 3
 
 
-def _frames(vocabulary: Vocabulary, texts: list[str], first_row: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _frames(vocabulary: Vocabulary, texts: list[str], first_row: int = 0) -> tuple[Bytes, NDArray[np.int64]]:
     streams = [to_stream(b"id", "Ähre".encode() * n, text.encode()) for n, text in enumerate(texts)]
     frames = vocabulary.encode(streams, list(range(first_row, first_row + len(texts))))
     ends = np.cumsum([0, *map(len, frames)], dtype=np.int64)
     bounds = np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64)
-    return np.frombuffer(bytearray(b"".join(frames) + bytes(8)), np.uint8), bounds
+    return bytes_of(np.frombuffer(bytearray(b"".join(frames) + bytes(8)), np.uint8)), bounds
 
 
 def test_phrases_and_zstd_give_back_what_was_written(vocabulary: Vocabulary) -> None:
@@ -120,10 +121,10 @@ def test_every_changed_bit_of_a_frame_is_an_error(vocabulary: Vocabulary) -> Non
     row = np.array([5])
     assert vocabulary.decode(content, frames, row)[0].text == TEXT
     for place in range(8 * int(frames[0, 1])):
-        content[place // 8] ^= 1 << place % 8
+        content.each[place // 8] ^= 1 << place % 8
         with pytest.raises(ArtifactCorrupt), corruption_errors(Path("a store")):
             vocabulary.decode(content, frames, row)
-        content[place // 8] ^= 1 << place % 8
+        content.each[place // 8] ^= 1 << place % 8
     end = int(frames[0, 1])
     for bounds, of_row in (((0, end - 2), row), ((0, end - 1), row), ((0, 0), row), ((-1, -1), row), ((0, end), row + 1)):
         with pytest.raises(ArtifactCorrupt), corruption_errors(Path("a store")):
@@ -183,7 +184,7 @@ def test_machine_code_and_python_write_and_read_the_same(vocabulary: Vocabulary,
         monkeypatch.setattr(phrases, name, getattr(phrases, name).interpreted)
     with np.errstate(over="ignore"):
         again, _ = _frames(vocabulary, texts)
-        assert again.tobytes() == content.tobytes()
+        assert again.each.tobytes() == content.each.tobytes()
         assert vocabulary.decode(content, frames, np.arange(3)) == read
 
 
