@@ -114,13 +114,14 @@ def _stages_on_processors(spec: BuildSpec, corpus: CorpusEstimate) -> Iterator[S
     if corpus.download_bytes:
         download, rate = corpus.download_bytes, format_bytes(_DOWNLOADED_PER_S)
         yield Stage("download", download / _DOWNLOADED_PER_S, None, 0, download, f"{format_bytes(download)} ÷ {rate}/s (assumed)")
-    store = estimate_store(corpus.n_passages, corpus.passage_bytes, is_followed=spec.following is not None)
+    following = spec.expected_following(corpus)
+    store = estimate_store(corpus.n_passages, corpus.passage_bytes, is_followed=following is not None)
     yield _stage(store, f"{text}; as idx build --dry-run")
     for name in spec.indexes:
         index = parse_index_name(name)
         if index.kind or not index.encoder:
             source = f"{corpus.n_passages:,} vectors × {encoder_spec(index.encoder).dim} components" if index.encoder else text
-            ref, has_followed = index_ref(spec.name, name), name == spec.following
+            ref, has_followed = index_ref(spec.name, name), name == following
             estimate = estimate_index(ref, corpus.n_passages, corpus.passage_bytes, has_followed=has_followed)
             yield _stage(estimate, f"{source}; on this machine's processors, as idx build --dry-run")
 

@@ -244,19 +244,21 @@ def estimate_import(n_passages: int, spec: EncoderSpec, published: PublishedVect
     return StepEstimate(spec.name, n_bytes, 0.5e9 + 100 * n_passages, (n_bytes + published.download_bytes) / _IMPORT_BYTES_PER_S)
 
 
+def memory_note(estimate: StepEstimate, share: float = 1.0) -> str | None:
+    """Return a message for the user if a step takes more than this share of the free memory; otherwise None."""
+    needed, available = estimate.memory_bytes or 0, available_bytes()
+    if needed <= share * available:
+        return None
+    return f"{estimate.step} takes about {format_bytes(needed)} of memory, {format_bytes(available)} are available"
+
+
 def memory_shortage(estimates: Sequence[StepEstimate]) -> str | None:
     """Return a message for the user if a step takes more than twice the free memory; otherwise None.
 
     A step that takes less may fit, because estimates are upper ones.
     """
-    available = available_bytes()
-    for estimate in estimates:
-        if (needed := estimate.memory_bytes or 0) > 2 * available:
-            return (
-                f"{estimate.step} takes about {format_bytes(needed)} of memory, this process can have {format_bytes(available)}: "
-                "raise its limit (ulimit, or the container's), or use a machine with more"
-            )
-    return None
+    note = next(filter(None, (memory_note(estimate, 2.0) for estimate in estimates)), None)
+    return note and f"{note}: raise this process's limit (ulimit, or the container's), or use a machine with more"
 
 
 def disk_shortage(estimates: Sequence[StepEstimate], download_bytes: int) -> str | None:

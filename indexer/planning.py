@@ -12,7 +12,7 @@ from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
-from wikidx.corpora.progress import Step, format_bytes, silent_steps
+from wikidx.corpora.progress import Step, silent_steps
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 
@@ -21,8 +21,17 @@ from .catalog import index_ref
 from .embedding.embed import EmbedProgress
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
-from .estimate import StepEstimate, disk_shortage, estimate_import, estimate_index, estimate_store, estimate_vectors, memory_shortage
-from .machine.memory import available_bytes
+from .estimate import (
+    StepEstimate,
+    disk_shortage,
+    estimate_import,
+    estimate_index,
+    estimate_store,
+    estimate_vectors,
+    memory_note,
+    memory_shortage,
+)
+from .indexes.kinds import Size
 from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
 from .published.importing import ImportOptions, import_vectors, verify_vectors
@@ -130,9 +139,16 @@ class BuildSpec:
 
     @property
     def following(self) -> str | None:
-        """The index to prepare while the passages are stored: the first that can be; None if there is none."""
+        """The index to prepare while the passages are stored: the first that can be; None if there is none, as for passages in Python."""
+        if not (self.source.corpus.files or self.source.corpus.path):
+            return None
         names = (name for name in self.indexes if not parse_index_name(name).encoder and not self.is_reusable(name))
         return next((name for name in names if index_ref(self.name, name).kind.follow is not None), None)
+
+    def expected_following(self, corpus: CorpusEstimate) -> str | None:
+        """Return ``following``, or None if its follower will stop before the end of a corpus of this size."""
+        name, size = self.following, Size(corpus.n_passages, passage_bytes=corpus.passage_bytes)
+        return name if name is not None and index_ref(self.name, name).kind.follows_to_the_end(size) else None
 
     def reusable_store(self) -> Manifest | None:
         """Return the manifest of a store to keep, or None if the store must be built; raises as ``corpora.build.reusable_store`` does."""
@@ -204,8 +220,8 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
             read = f"the {encoder_spec(estimate.step).max_passage_tokens} tokens that {estimate.step} reads"
             advice = _splitting_advice(spec, has_store=has_store)
             yield f"passages longer than {read}: about {estimate.n_truncated:,} ({share}), whose rest is not searched by it{advice}"
-        if (needed := estimate.memory_bytes or 0) > (available := available_bytes()):
-            yield f"{estimate.step} takes about {format_bytes(needed)} of memory, {format_bytes(available)} are available"
+        if note := memory_note(estimate):
+            yield note
 
 
 def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
@@ -293,7 +309,7 @@ def _build_vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) 
 
 def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool) -> Iterator[StepEstimate]:
     """Yield the estimate of each unfinished step."""
-    following = None if has_store else spec.following
+    following = None if has_store else spec.expected_following(corpus)
     if not has_store:
         yield estimate_store(corpus.n_passages, corpus.passage_bytes, is_followed=following is not None)
     for index in spec.indexes:

@@ -88,6 +88,7 @@ class IndexKind(Generic[Source, Index_co]):
             over passages.
         follow: directory -> follower that prepares a build there while the passages are stored; None: the kind has none. Only for indexes
             over passages.
+        follows_to_the_end: size -> whether the follower will prepare all passages, by their mean size.
     """
 
     name: str
@@ -98,3 +99,4 @@ class IndexKind(Generic[Source, Index_co]):
     estimate: Callable[[Size], Estimate]
     numbers: Mapping[str, Number] = field(default_factory=dict)
     follow: Callable[[Path], Follower] | None = None
+    follows_to_the_end: Callable[[Size], bool] = lambda size: False  # noqa: E731 - a default, not a definition

@@ -196,7 +196,11 @@ def main() -> None:
         fail(str(error))
     except OSError as error:
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-    fail(_memory_error())  # here the exception no longer holds memory
+    try:
+        message = _memory_error()  # here the exception no longer holds memory
+    except MemoryError:
+        message = "not enough memory: give this process more"
+    fail(message)
 
 
 def _memory_error() -> str:
@@ -205,5 +209,5 @@ def _memory_error() -> str:
 
     return (
         f"not enough memory: this process may use {format_bytes(memory_bytes())}, of which {format_bytes(available_bytes())} are free now; "
-        "finished parts of a build are kept: give it more memory and run the same command again"
+        "give it more memory and run the same command again; a build goes on from its finished parts"
     )

@@ -12,9 +12,11 @@ import pytest
 from tests.conftest import ROOT
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.errors import StorageError, UnknownNameError
+from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known.custom import ReadOptions
+from wikidx.corpora.known.given import given_corpus
 from wikidx.corpora.progress import Progress
-from wikidx.corpora.resolving import resolve
+from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.indexer import estimate
 from wikidx.indexer.planning import BuildSpec, build, plan, run_build
 
@@ -88,7 +90,7 @@ def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
 def test_a_plan_says_which_step_takes_more_memory_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
     spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
-    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
+    monkeypatch.setattr("wikidx.indexer.estimate.available_bytes", lambda: 220_000_000)
     assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
 
 
@@ -104,9 +106,20 @@ def test_an_index_that_is_prepared_with_the_passages_takes_less_time_after_them(
     assert (together["passages"].memory_bytes or 0) > (passages.memory_bytes or 0)
 
 
+def test_no_time_is_saved_where_nothing_is_prepared_to_the_end(tmp_path: Path) -> None:
+    """Passages in Python are not followed, and the follower stops at a block of 65,536 passages with over 128 Mi characters."""
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
+    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
+    for n_passages, passage_bytes, expected in ((70_000, 2048, "bm25"), (70_000, 2049, None), (1000, 100_000, "bm25")):
+        assert spec.expected_following(CorpusEstimate(n_passages, passage_bytes, 0, [])) == expected
+    given = ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions())
+    assert BuildSpec(given).following is None
+    assert run_build(BuildSpec(given))["bm25"].count("rows") == 1
+
+
 def test_a_build_for_which_memory_is_far_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
     monkeypatch.setattr("wikidx.indexer.estimate.available_bytes", lambda: 120_000_000)
-    with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, this process can have 120\.0 MB: raise its limit"):
+    with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, 120\.0 MB are available: raise this"):
         build(BuildSpec(resolve(str(tmp_path / "notes.jsonl"))))
     assert not home.exists()

@@ -24,7 +24,7 @@ from wikidx.indexer.machine.threads import n_threads
 
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .following import FollowingInverter
+from .following import MOST_BLOCK_CHARACTERS, FollowingInverter
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
@@ -259,5 +259,6 @@ KIND = IndexKind(
     open=open_bm25,
     estimate=_estimate,
     follow=lambda staging: FollowingInverter(staging / INTERMEDIATE),
+    follows_to_the_end=lambda size: min(size.n_rows, BLOCK_ROWS) * size.passage_bytes <= MOST_BLOCK_CHARACTERS,
     numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; far above 1000, float32 scores become imprecise
 )
