@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from wikidx.corpora.machine.compiled import kernel
+from wikidx.indexer.indexes.bm25 import selection
+from wikidx.indexer.indexes.bm25.cursors import Terms
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, DTYPES, Postings
 from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, search_query
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
-from wikidx.indexer.indexes.bm25.upper_bounds import Terms
 from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
 
 N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample
@@ -63,6 +64,51 @@ def test_the_best_of_many_blocks_are_those_of_all_scores(n_best_in_sample: int, 
     postings = postings_of(tfs, rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8))
     terms = Terms(np.array([0, 1, 2, 2]), np.array([-1, -1, -1, 0]), np.array([7, 5, 2, 1], np.float32))
     assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+
+
+def random_index(seed: int) -> tuple[Postings, Terms]:
+    """One frequent and two to six other terms, of which rarer ones have higher weights, as in real queries."""
+    rng = np.random.default_rng(seed)
+    sizes = np.sort(np.exp(rng.uniform(np.log(20), np.log(120_000), rng.integers(2, 7))).astype(int))
+    tfs = [dict(zip(rng.choice(N_ROWS, n, replace=False).tolist(), rng.geometric(0.7, n).tolist(), strict=True)) for n in sizes.tolist()]
+    weights = np.log(N_ROWS / sizes) + rng.uniform(-0.3, 0.3, len(sizes))
+    terms = Terms(
+        np.arange(len(sizes) + 1), np.array([-1] * len(sizes) + [0]), np.array([*weights, rng.uniform(0.2, 2)]).astype(np.float32)
+    )
+    terms.numbers[-1] = 0  # a frequent term has no postings of its own
+    return postings_of(tfs, rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8)), terms
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_of_many_blocks_are_those_of_all_scores_with_random_terms(seed: int) -> None:
+    postings, terms = random_index(seed)
+    for k in (1, 10, 100, 1000):
+        assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+
+
+@pytest.mark.parametrize(("seed", "k", "most", "last"), [(1, 10, 2, 2), (6, 100, 1, 0)])
+def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, most: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    postings, terms = random_index(seed)
+    n_looked_up, look_up_terms = [], selection._look_up_terms
+
+    def counted(query: object, maxima: object, lookups: selection.Lookups, *rest: object) -> object:
+        n_looked_up.append(lookups.n_terms)
+        return look_up_terms(query, maxima, lookups, *rest)
+
+    monkeypatch.setattr(selection, "_look_up_terms", counted)
+    candidates, _ = selection._scan.py_func(postings, terms, k, 1, 1, np.zeros(BLOCK_ROWS, np.uint16))
+    assert (n_looked_up[0], max(n_looked_up), n_looked_up[-1]) == (0, most, last)
+    assert set(best(postings, terms, k, 0)[0]) <= set(candidates.rows.tolist())
+    assert len(candidates.rows) < k + k // 4 + 16
+
+
+def test_python_finds_what_machine_code_finds() -> None:
+    postings, terms = random_index(1)
+    bounds = np.zeros(BLOCK_ROWS, np.uint16)
+    with np.errstate(over="ignore"):
+        rows = selection.select_candidates.interpreted(postings, terms, 10, bounds)
+    assert not bounds.any()
+    assert rows.tolist() == selection.select_candidates(postings, terms, 10, bounds).tolist()
 
 
 @kernel

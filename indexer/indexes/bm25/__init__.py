@@ -1,7 +1,8 @@
 """BM25 with Lucene's scores, without Lucene.
 
 similarity  arithmetic of the scores           inversion     rows -> blocks, resumable   merging  blocks -> index files
-files       the files of an index              upper_bounds  selection of candidates
+files       the files of an index              cursors       terms block by block        upper_bounds  16-bit bounds of scores
+candidates  rows and their threshold           selection     the candidates of a query
 scoring     scores of given rows               search        selection, scoring and top-k
 dictionary  numbered distinct terms            index         BM25Index, and its IndexKind
 following   inversion while the passages are stored

@@ -22,6 +22,7 @@ from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
 from wikidx.indexer.machine.threads import n_threads
 
+from .cursors import Terms
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
 from .following import MOST_BLOCK_CHARACTERS, FollowingInverter
@@ -29,7 +30,6 @@ from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_by
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
-from .upper_bounds import Terms
 
 FORMAT_VERSION = 6
 PARAMETERS: Parameters = {"analyzer": ANALYZER}

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.machine.compiled import kernel
 
+from .cursors import Cursors, Terms, advance, look_up, start_cursors
 from .files import BLOCK_ROWS, Postings
 from .similarity import Denominators
-from .upper_bounds import Cursors, Terms, advance, start_cursors
 
 _POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
 
@@ -57,7 +57,7 @@ def _add_block(  # noqa: PLR0913
         elif size == 0:
             continue
         elif len(rows) * _POSTINGS_PER_LOOKUP < size:
-            _look_up(postings.rows[start : start + size], postings.impacts[start : start + size], rows_in_block, impacts)
+            look_up(postings.rows[start : start + size], postings.impacts[start : start + size], rows_in_block, impacts)
         else:
             _read(postings.rows[start : start + size], postings.impacts[start : start + size], positions, impacts)
         n_shared = _add_scores(terms.weights[t], denominators.values, lengths, impacts, sums)
@@ -71,20 +71,6 @@ def _add_block(  # noqa: PLR0913
 def _gather(frequent_impacts: NDArray[np.uint8], rows: NDArray[np.int64], impacts: NDArray[np.uint8]) -> None:
     for i in range(len(rows)):
         impacts[i] = frequent_impacts[rows[i]]
-
-
-@kernel
-def _look_up(
-    segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], rows_in_block: NDArray[np.uint16], impacts: NDArray[np.uint8]
-) -> None:
-    """Find each row's impact by branchless bisection: a CPU overlaps several bisections. A row without the term has impact 0."""
-    for i in range(len(rows_in_block)):
-        row, position, n = rows_in_block[i], np.intp(0), len(segment)
-        while n > 1:
-            half = n >> 1
-            position = position + half if segment[position + half] <= row else position
-            n -= half
-        impacts[i] = segment_impacts[position] if segment[position] == row else np.uint8(0)
 
 
 @kernel

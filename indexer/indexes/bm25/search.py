@@ -1,4 +1,4 @@
-"""Exact search in two passes: ``upper_bounds`` selects candidates, then ``scoring`` computes their scores.
+"""Exact search in two passes: ``selection`` selects candidates, then ``scoring`` computes their scores.
 
 Results do not depend on the batch or on other threads. The k best are the first k of any longer result. For queries of more than
 ``MAX_FILTERED_TERMS`` terms, 16-bit upper bounds are too coarse: all rows are scored.
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.machine.compiled import kernel
 
+from .cursors import Terms
 from .files import BLOCK_ROWS, Postings
 from .scoring import scores
+from .selection import select_candidates
 from .similarity import Denominators
-from .upper_bounds import Terms, select_candidates
 
 MAX_FILTERED_TERMS = 1000
 
