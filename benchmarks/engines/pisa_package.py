@@ -155,7 +155,7 @@ def _invert(folder: Path, threads: int) -> Path:
     writer = threading.Thread(target=_write, args=(analysed(folder, letters_and_digits), pipe), daemon=True)
     writer.start()
     with _silence():
-        _package().index(str(pipe), str(unfinished), "", _BATCH, threads)
+        _package().index(str(pipe), str(unfinished), "", _BATCH, max(2, threads))  # with one thread it never ends after the first batch
     writer.join()
     for left in ("terms", "fwd", "fwd.documents", "fwd.terms", "fwd.urls"):
         (unfinished / left).unlink()

@@ -7,7 +7,7 @@ cheap to read, and take less than half of their original size. The files:
     text_keys.u64  the text key of each row (see ``corpora.passage.text_key``), little-endian uint64
     ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
     titles.u64     sorted little-endian uint64 words that find rows by title
-    checks.json    checksums of the arrays, and of the pages that LMDB interprets (see ``checks``)
+    checks.json    places of the batches, and checksums of the arrays and of all other pages (see ``checks``)
 
 The tables of ``passages.lmdb``:
 
@@ -33,7 +33,7 @@ import zstandard
 from wikidx.corpora.errors import ArtifactCorrupt, StorageError
 
 KIND = "passages"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 DATABASE = "passages.lmdb"
 TEXT_KEYS = "text_keys.u64"
 IDS = "ids.u64"

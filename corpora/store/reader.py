@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 
-from .batches import Batches
+from .batches import map_batches
 from .checks import Checks
 from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, shared_database
 from .names import Rows, find_candidates
@@ -43,8 +43,8 @@ class PassageStore:
         self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
         self._verified = set[str]()
         self._checks = Checks(folder / DATABASE)
-        self._checks.check_pages()  # before LMDB reads a page
-        self._batches = Batches(shared_database(folder / DATABASE))
+        places = self._checks.check_pages()  # before LMDB reads a page
+        self._batches = map_batches(shared_database(folder / DATABASE), places)
         n_stored = self._batches.n_passages
         if n_stored != n_passages:
             raise ArtifactCorrupt(

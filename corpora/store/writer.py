@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
@@ -18,7 +17,7 @@ import numpy as np
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, StorageError
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
-from .batches import Batches, join
+from .batches import Batches, count_passages, join, stored_batches
 from .checks import write_checks
 from .layout import (
     DATABASE,
@@ -98,7 +97,7 @@ class StoreWriter:
         except ArtifactCorrupt as error:
             raise StagingCorrupt(str(error)) from error
         try:
-            self._n_durable = _n_passages(self._database)
+            self._n_durable = count_passages(self._database)
             self._vocabulary = _read_vocabulary(self._database)
             self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
             self.left_out = self._database.left_out()
@@ -153,7 +152,7 @@ class StoreWriter:
         for file in (self._ids, self._titles):
             file.flush()
         sort(Path(self._titles.name))
-        with closing(Batches(self._database)) as batches:
+        with stored_batches(self._database) as batches:
             repeated = list(_find_repeated_ids(sort(Path(self._ids.name)), batches))
             if not repeated:
                 write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
@@ -293,11 +292,6 @@ def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
     if not 0 < len(id_) <= MAX_ID_BYTES:
         raise ValueError(f"the id has {len(id_)} bytes (1 to {MAX_ID_BYTES} are possible)")
     return id_, title, text
-
-
-def _n_passages(database: Database) -> int:
-    with closing(Batches(database)) as batches:
-        return batches.n_passages
 
 
 def _read_vocabulary(database: Database) -> Vocabulary | None:
