@@ -17,7 +17,6 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 
 from . import vocabulary
@@ -41,21 +40,20 @@ class Batches:
 
     Args:
         database: the database.
-        content: memory that contains the batches.
-        places: the place of each batch in it, by ascending rows.
+        content: memory that contains the batches, read-only; in a finished store, its file.
+        places: the place of each batch in it, by ascending rows; there is at least one.
 
     Raises:
-        ArtifactCorrupt: the vocabulary is corrupt.
+        ArtifactCorrupt: the vocabulary or the last batch is corrupt.
     """
 
-    def __init__(self, database: Database, content: NDArray[np.uint8], places: Places) -> None:
+    def __init__(self, database: Database, content: NDArray[np.uint8] | mmap.mmap, places: Places) -> None:
         self.database, self.content, self.places = database, content, places
         self._first_rows, self._starts, self._ends = np.ascontiguousarray(places.T)
-        self._bytes = bytes_of(content)
+        self._bytes = bytes_of(np.frombuffer(content, dtype=np.uint8))
         with corruption_errors(database.path):
             self._vocabulary = Vocabulary(database.read_about(VOCABULARY) or b"")
-        n_last = _n_frames(content.data[self._starts[-1] :]) if len(places) else 0
-        self.n_passages = int(self._first_rows[-1]) + n_last if len(places) else 0
+            self.n_passages = int(self._first_rows[-1]) + _n_frames(self._bytes.each.data[self._starts[-1] :])
 
     def passages(self, rows: NDArray[np.int64]) -> list[Passage]:
         """Return the passages of existing rows, in the order of ``rows``; raises ``ArtifactCorrupt``."""
@@ -67,6 +65,14 @@ class Batches:
         with corruption_errors(self.database.path):
             return vocabulary.sizes(self._bytes, self._locate(rows))
 
+    def read_ahead(self, first: int, last: int) -> None:
+        """Have the system read the passages of rows from ``first`` to ``last``, which it would otherwise read page by page."""
+        if isinstance(self.content, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED"):
+            (start, _), (_, end) = self._locate(np.array([first, last])).tolist()
+            start = max(0, start) // mmap.PAGESIZE * mmap.PAGESIZE
+            if start < end:
+                self.content.madvise(mmap.MADV_WILLNEED, start, end - start)
+
     def _locate(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the start and the end of each row's frame in the content, (n, 2); -1 if the batch is corrupt."""
         numbers = self._first_rows.searchsorted(rows, side="right") - 1
@@ -77,46 +83,25 @@ class Batches:
         frames = np.empty((len(rows), 2), dtype=np.int64)
         np.add(starts, self._bytes.offsets[entries], out=frames[:, 0])
         np.add(starts, self._bytes.offsets[entries + _OFFSET.size], out=frames[:, 1])
-        is_sound &= (frames[:, 0] <= frames[:, 1]) & (frames[:, 1] <= stops)
+        is_sound &= (frames[:, 0] < frames[:, 1]) & (frames[:, 1] <= stops)
         frames[~is_sound] = -1
         return frames
 
 
-def map_batches(database: Database, places: Places) -> Batches:
-    """Return the batches of a finished store, of which nothing is read yet.
-
-    Raises:
-        ArtifactCorrupt: the file cannot be read, or is cut off.
-    """
-    try:
-        with database.path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ArtifactCorrupt(f"{database.path} cannot be read ({error.strerror}): build it again with --force") from error
-    if hasattr(mmap, "MADV_RANDOM"):
-        mapped.madvise(mmap.MADV_RANDOM)
-    if places.max(initial=0) > len(mapped):
-        raise ArtifactCorrupt(f"{database.path} is cut off: it has {len(mapped):,} bytes, its batches need {places.max():,}")
-    return Batches(database, np.frombuffer(mapped, dtype=np.uint8), places)
-
-
 @contextmanager
 def stored_batches(database: Database) -> Iterator[Batches]:
-    """Give the batches of a database that is being written; all of them are read. Raises ``ArtifactCorrupt``."""
+    """Give the batches of a database that is being written, at least one; all of them are read. Raises ``ArtifactCorrupt``."""
     with database.environment.begin(buffers=True) as transaction:  # keeps the values valid
         with corruption_errors(database.path):
             pairs = list(transaction.cursor(database.passages))
             first_rows = [ROW.unpack(key)[0] for key, _ in pairs]
         addresses = np.array([np.frombuffer(value, dtype=np.uint8).ctypes.data for _, value in pairs], dtype=np.int64)
-        starts = addresses - addresses.min(initial=1 << 62)
-        ends = starts + np.array([len(value) for _, value in pairs], dtype=np.int64)
+        starts = addresses - addresses.min()
+        ends = starts + [len(value) for _, value in pairs]
         # One array over all values and the pages between them: LMDB maps the file as a whole.
-        places = np.array([first_rows, starts, ends], dtype=np.int64).T
-        if not pairs:
-            yield Batches(database, np.empty(0, dtype=np.uint8), places)
-        else:
-            whole = (ctypes.c_uint8 * int(ends.max())).from_address(int(addresses.min()))
-            yield Batches(database, np.ctypeslib.as_array(whole), places)
+        content = np.ctypeslib.as_array((ctypes.c_uint8 * int(ends.max())).from_address(int(addresses.min())))
+        content.flags.writeable = False  # as a mapped file is: kernels are compiled for one of both
+        yield Batches(database, content, np.array([first_rows, starts, ends], dtype=np.int64).T)
 
 
 def count_passages(database: Database) -> int:

@@ -30,10 +30,11 @@ Spans = Sequence[tuple[int, int]]
 
 def write_checks(batches: Batches, arrays: Iterable[Path]) -> None:
     """Write the checksums of a finished store; its last transaction must already be on disk."""
-    path, places = batches.database.path, _places_in_file(batches)
-    page_bytes = batches.database.environment.stat()["psize"]
+    path, page_bytes = batches.database.path, batches.database.environment.stat()["psize"]
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        places = _places_in_file(batches, mapped)
+        other_pages = _crc32_between(mapped, _page_spans(places, page_bytes))
     sums = {array.name: zlib.crc32(np.memmap(array, dtype=np.uint8, mode="r").data) for array in arrays}
-    other_pages = _crc32_between(path, _page_spans(places, page_bytes))
     content = {"batches": places.tolist(), "page_bytes": page_bytes, "other_pages": other_pages, "arrays": sums}
     write_durably(path.with_name(CHECKS), json.dumps({"own": _crc32(content), **content}).encode())
 
@@ -52,21 +53,17 @@ class Checks:
             self._content: dict[str, Any] = dict(parse_json(path.read_bytes()))
             if self._content.pop("own", None) != _crc32(self._content):
                 raise ValueError("its checksum is another one")
+            self.places: Places = np.array(self._content["batches"], dtype=np.int64)
         except OSError as error:
             raise ArtifactCorrupt(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
-        except (TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ArtifactCorrupt(f"{path} is corrupt ({error}): build it again with --force") from error
 
-    def check_pages(self) -> Places:
-        """Return the places of the batches in the file; raise ``ArtifactCorrupt`` if a page that LMDB interprets is corrupt."""
-        try:
-            places = np.array(self._content["batches"], dtype=np.int64).reshape(-1, 3)
-            is_intact = _crc32_between(self._database, _page_spans(places, self._content["page_bytes"])) == self._content["other_pages"]
-        except (OSError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ArtifactCorrupt(f"{self._database} cannot be checked ({error}): build it again with --force") from error
-        if not is_intact:
+    def check_pages(self, content: mmap.mmap) -> None:
+        """Raise ``ArtifactCorrupt`` if a page that LMDB interprets is corrupt, in the bytes of the database."""
+        other_pages = _crc32_between(content, _page_spans(self.places, self._content["page_bytes"]))
+        if other_pages != self._content["other_pages"] or self.places.max() > len(content):
             raise ArtifactCorrupt(f"{self._database} is corrupt: build it again with --force")
-        return places
 
     def check_array(self, name: str, array: NDArray[Any]) -> None:
         """Raise ``ArtifactCorrupt`` if an array is corrupt."""
@@ -75,17 +72,14 @@ class Checks:
             raise ArtifactCorrupt(f"{self._database.with_name(name)} is corrupt: build it again with --force")
 
 
-def _places_in_file(batches: Batches) -> Places:
-    """Return the places of the batches in the file; they are known in memory, where LMDB maps the file as a whole."""
+def _places_in_file(batches: Batches, content: mmap.mmap) -> Places:
+    """Return the places of the batches in the bytes of the file; they are known in memory, where LMDB maps the file as a whole."""
     places = batches.places.tolist()
-    if not places:
-        return batches.places
-    heads = {start: batches.content[start : min(start + 64, end)].tobytes() for _, start, end in places}
+    heads = {start: bytes(batches.content[start : min(start + 64, end)]) for _, start, end in places}
     first_start = places[0][1]
-    with batches.database.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        shift = content.find(heads[first_start]) - first_start
-        while any(content[shift + start : shift + start + len(head)] != head for start, head in heads.items()):
-            shift = content.find(heads[first_start], shift + first_start + 1) - first_start  # skip an older copy of the value on free pages
+    shift = content.find(heads[first_start]) - first_start
+    while any(content[shift + start : shift + start + len(head)] != head for start, head in heads.items()):
+        shift = content.find(heads[first_start], shift + first_start + 1) - first_start  # skip an older copy of the value on free pages
     moved: Places = batches.places + np.array([0, shift, shift])
     return moved
 
@@ -110,12 +104,10 @@ def _crc32(content: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(content).encode())
 
 
-def _crc32_between(path: Path, spans: Spans) -> int:
-    """Return the crc32 of a file's bytes outside of the spans, which are ascending."""
-    crc32, end, n_bytes = 0, 0, path.stat().st_size
-    with path.open("rb") as file:
-        for start, next_end in [*spans, (n_bytes, n_bytes)]:
-            file.seek(end)
-            crc32 = zlib.crc32(file.read(max(0, start - end)), crc32)
-            end = next_end
+def _crc32_between(content: mmap.mmap, spans: Spans) -> int:
+    """Return the crc32 of the bytes outside of the spans, which are ascending."""
+    crc32, end = 0, 0
+    for start, next_end in [*spans, (len(content), len(content))]:
+        crc32 = zlib.crc32(content[end:start], crc32)
+        end = next_end
     return crc32

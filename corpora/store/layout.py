@@ -19,13 +19,15 @@ The tables of ``passages.lmdb``:
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import struct
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import lmdb
 import zstandard
@@ -108,7 +110,15 @@ class Database:
             return value
 
 
-_open: weakref.WeakValueDictionary[tuple[int, int], Database] = weakref.WeakValueDictionary()
+class FinishedDatabase(Database):
+    """The database of a finished store, read-only, and ``content``, the bytes of its file."""
+
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        super().__init__(path, writable=False)
+        self.content = content
+
+
+_open: weakref.WeakValueDictionary[tuple[int, int], FinishedDatabase] = weakref.WeakValueDictionary()
 _opening = threading.Lock()  # protects _open
 
 
@@ -116,24 +126,49 @@ _opening = threading.Lock()  # protects _open
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
-def shared_database(path: Path) -> Database:
-    """Return the ``Database`` of a finished store, which each process opens once, on first use.
+def shared_database(path: Path, check: Callable[[mmap.mmap], None]) -> FinishedDatabase:
+    """Return the database of a finished store, which each process opens once, on first use.
 
-    Open files are identified by device and inode, so that a store rebuilt at the same path is opened anew.
+    Open files are identified by device and inode, so that a store rebuilt at the same path is opened anew, and one that was moved is not.
+
+    Args:
+        path: the file.
+        check: raises ``ArtifactCorrupt`` if the bytes of the file are corrupt; called before LMDB reads them.
 
     Raises:
-        ArtifactCorrupt: the file is missing, or LMDB cannot open it.
+        ArtifactCorrupt: the file is missing or corrupt, or LMDB cannot open it.
     """
     try:
-        stat = path.stat()
+        file = path.open("rb")
     except OSError as error:
         raise ArtifactCorrupt(f"{path} cannot be opened: {error.strerror}") from error
-    key = (stat.st_dev, stat.st_ino)
-    with _opening:
-        database = _open.get(key)
+    with file, _opening:
+        inode = _inode(os.fstat(file.fileno()))
+        database = _open.get(inode)
+        content = _map(file, path) if database is None else database.content
+        check(content)
         if database is None:
-            database = _open[key] = Database(path, writable=False)
+            database = FinishedDatabase(path, content)
+            if not path.exists() or _inode(path.stat()) != inode:  # LMDB opens the path, and may have found another file there
+                database.environment.close()
+                raise ArtifactCorrupt(f"{path} was replaced while it was opened: run the command again")
+            _open[inode] = database
         return database
+
+
+def _inode(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
+
+
+def _map(file: BinaryIO, path: Path) -> mmap.mmap:
+    """Map a file without reading it."""
+    try:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ArtifactCorrupt(f"{path} cannot be mapped: {error}") from error
+    if hasattr(mmap, "MADV_RANDOM"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    return mapped
 
 
 def pack(id_: bytes, title: bytes, text: bytes) -> bytes:

@@ -21,7 +21,6 @@ MOST_PHRASES = 65_534
 ESCAPE = 65_534  # from this number on, instead of the first phrase's: another encoding follows
 ESCAPED, CORRUPT = -1, -2
 
-
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
 _SECOND_PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
 _FREE_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)

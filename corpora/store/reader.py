@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 
-from .batches import map_batches
+from .batches import Batches
 from .checks import Checks
 from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, shared_database
 from .names import Rows, find_candidates
@@ -43,8 +43,8 @@ class PassageStore:
         self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
         self._verified = set[str]()
         self._checks = Checks(folder / DATABASE)
-        places = self._checks.check_pages()  # before LMDB reads a page
-        self._batches = map_batches(shared_database(folder / DATABASE), places)
+        database = shared_database(folder / DATABASE, self._checks.check_pages)
+        self._batches = Batches(database, database.content, self._checks.places)
         n_stored = self._batches.n_passages
         if n_stored != n_passages:
             raise ArtifactCorrupt(
@@ -91,6 +91,7 @@ class PassageStore:
         """Yield the passages from row ``start`` to before row ``stop`` in lists of limited size; raises as ``get_many`` does."""
         end = min(stop, self._n_passages)
         for first in range(start, end, _READ_ROWS):
+            self._batches.read_ahead(first, min(first + 2 * _READ_ROWS, end) - 1)
             rows = np.arange(first, min(first + _READ_ROWS, end))
             ends = np.cumsum(self._batches.sizes(rows))
             for chunk in np.split(rows, np.flatnonzero(np.diff(ends // _READ_BYTES)) + 1):

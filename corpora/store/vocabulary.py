@@ -116,7 +116,7 @@ class Vocabulary:
         """Return the passages of frames.
 
         Args:
-            content: an array with the frames.
+            content: bytes that contain the frames.
             frames: the start and the end of each frame in it, (n, 2); -1 if they are unknown.
             rows: the row of each frame.
 
@@ -135,17 +135,21 @@ class Vocabulary:
         n_bytes = int((frames[:, 1] - frames[:, 0]).sum())
         out, fields = self._room(8 * n_bytes + 16), np.empty((len(rows), 4), dtype=np.int64)
         if len(rows) >= _WORTH_LOADING:
-            # A search has driven phrases and frames from the processor's caches; here they are read without waiting for each in turn.
-            self._words[::4, 0].max(), content.each[frames[:, 0]]
+            self._read_into_caches(content, frames)
         with interpreted(n_bytes):
             n_written = kernels.decode(content, frames, rows, self._words, self._lengths, out, fields)
         text, new = out.each[:n_written].tobytes(), tuple.__new__  # which avoids the Python call in Passage(*fields)
         return [
             new(Passage, (text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()))
             if end >= 0
-            else _read_escaped(content, frames[number], int(rows[number]), is_corrupt=end == kernels.CORRUPT)
+            else _read_another(content, frames[number], int(rows[number]), is_corrupt=end == kernels.CORRUPT)
             for number, (start, title_start, text_start, end) in enumerate(fields.tolist())
         ]
+
+    def _read_into_caches(self, content: Bytes, frames: NDArray[np.int64]) -> None:
+        """Read phrases and frames without waiting for each in turn. A search has driven them from the processor's caches."""
+        self._words[::4, 0].max()
+        content.each.take(frames[:, 0])
 
     def _room(self, n_bytes: int) -> Bytes:
         """Return room for decoding. Each thread keeps its own, because new memory takes a quarter of the time until it is mapped."""
@@ -200,7 +204,8 @@ def _join(streams: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64
     return text, np.cumsum([len(stream) for stream in streams], dtype=np.int64)
 
 
-def _read_escaped(content: Bytes, frame: NDArray[np.int64], row: int, *, is_corrupt: bool) -> Passage:
+def _read_another(content: Bytes, frame: NDArray[np.int64], row: int, *, is_corrupt: bool) -> Passage:
+    """Return the passage in a frame that kernels did not decode; raise ``struct.error`` if it is corrupt."""
     if is_corrupt:
         raise struct.error(f"the frame of row {row} does not match its checksum")
     return unescape(content.each.data[slice(*frame)], row)

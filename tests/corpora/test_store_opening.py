@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,3 +50,27 @@ def test_a_wrong_place_of_a_batch_is_an_error(large: list[Passage], column: int)
     checks.write_text(json.dumps(content))
     with pytest.raises(ArtifactCorrupt, match=r"checks\.json is corrupt"):
         open_store("made")
+
+
+def test_a_moved_store_gives_its_own_passages_while_another_is_built_in_its_place(build: Build, home: Path) -> None:
+    first, second = ([Passage(str(n), "", f"{word} {n:04}") for n in range(100)] for word in ("first", "other"))
+    store = build(first)
+    shutil.move(home / "made", home / "moved")
+    assert build(second).get_many(range(100)) == second
+    moved = open_store("moved")
+    assert moved.get_many(range(100)) == store.get_many(range(100)) == first
+
+
+def test_no_byte_that_lmdb_interprets_may_differ(build: Build) -> None:
+    build([Passage(str(n), "title", "some words") for n in range(20)])
+    file = store_path("made") / "passages.lmdb"
+    content, places = bytearray(file.read_bytes()), json.loads((store_path("made") / "checks.json").read_bytes())["batches"]
+    assert places[0][2] - places[0][1] < 4096  # LMDB keeps so small a batch on a page of its tree
+    for place in range(0, len(content), 61):
+        content[place] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(ArtifactCorrupt):
+            open_store("made")
+        content[place] ^= 1
+    file.write_bytes(content)
+    assert len(open_store("made").get_many(range(20))) == 20

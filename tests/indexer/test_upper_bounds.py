@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,13 +104,34 @@ def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, mos
     assert len(candidates.rows) < k + k // 4 + 16
 
 
-def test_python_finds_what_machine_code_finds() -> None:
-    postings, terms = random_index(1)
-    bounds = np.zeros(BLOCK_ROWS, np.uint16)
+def absent_and_back() -> tuple[Postings, Terms]:
+    """Three terms. The first is in one block only, after the trial that puts it among those to look up, and makes the best rows there."""
+    rng = np.random.default_rng(0)
+    rare, common, best_elsewhere = dict[int, int](), dict[int, int](), dict[int, int]()
+    for block in range(N_BLOCKS - 1):
+        rows = (rng.permutation(BLOCK_ROWS) + block * BLOCK_ROWS).tolist()
+        best_elsewhere |= dict.fromkeys(rows[:40], 1 if block == 8 else 2)
+        common |= dict.fromkeys(rows[100:60_100], 1)
+        if block == 11:
+            rare |= dict.fromkeys(rows[100:105], 60)
+            common |= dict.fromkeys(rows[100:105], 60)
+    terms = Terms(np.array([0, 1, 2]), np.array([-1, -1, -1]), np.array([1.3, 1.4, 3.0], np.float32))
+    return postings_of([rare, common, best_elsewhere], np.zeros(N_ROWS, np.uint8)), terms
+
+
+@pytest.mark.parametrize("k", [1, 10])
+def test_a_term_to_look_up_that_is_absent_from_blocks_counts_where_it_is(k: int) -> None:
+    postings, terms = absent_and_back()
+    assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+
+
+@pytest.mark.parametrize("make", [lambda: random_index(1), absent_and_back])
+def test_python_finds_what_machine_code_finds(make: Callable[[], tuple[Postings, Terms]]) -> None:
+    index, bounds = make(), np.zeros(BLOCK_ROWS, np.uint16)
     with np.errstate(over="ignore"):
-        rows = selection.select_candidates.interpreted(postings, terms, 10, bounds)
+        rows = selection.select_candidates.interpreted(*index, 10, bounds)
     assert not bounds.any()
-    assert rows.tolist() == selection.select_candidates(postings, terms, 10, bounds).tolist()
+    assert rows.tolist() == selection.select_candidates(*index, 10, bounds).tolist()
 
 
 @kernel
