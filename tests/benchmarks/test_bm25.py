@@ -166,7 +166,7 @@ def test_growth(files: tuple[Path, Path], tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--threads", 1000], "--threads [1000]: this process may use 1 to "),
-        (["--questions", "nowhere.jsonl"], "no questions at nowhere.jsonl"),
+        (["--threads", 1, "--questions", "nowhere.jsonl"], "no questions at nowhere.jsonl"),
     ],
 )
 def test_mistakes_are_named(files: tuple[Path, Path], arguments: Sequence[object], message: str) -> None:
