@@ -69,8 +69,8 @@ class Batches:
         """Have the system read the passages of rows from ``first`` to ``last``, which it would otherwise read page by page."""
         if isinstance(self.content, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED"):
             (start, _), (_, end) = self._locate(np.array([first, last])).tolist()
-            start = max(0, start) // mmap.PAGESIZE * mmap.PAGESIZE
-            if start < end:
+            if 0 <= start < end:  # neither batch is corrupt, and they follow one another in the file
+                start -= start % mmap.PAGESIZE
                 self.content.madvise(mmap.MADV_WILLNEED, start, end - start)
 
     def _locate(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

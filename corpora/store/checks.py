@@ -60,7 +60,7 @@ class Checks:
             raise ArtifactCorrupt(f"{path} is corrupt ({error}): build it again with --force") from error
 
     def check_pages(self, content: mmap.mmap) -> None:
-        """Raise ``ArtifactCorrupt`` if a page that LMDB interprets is corrupt, in the bytes of the database."""
+        """Raise ``ArtifactCorrupt`` if, in the bytes of a database, a page that LMDB interprets is corrupt, or a batch is cut off."""
         other_pages = _crc32_between(content, _page_spans(self.places, self._content["page_bytes"]))
         if other_pages != self._content["other_pages"] or self.places.max() > len(content):
             raise ArtifactCorrupt(f"{self._database} is corrupt: build it again with --force")

@@ -143,21 +143,25 @@ def shared_database(path: Path, check: Callable[[mmap.mmap], None]) -> FinishedD
     except OSError as error:
         raise ArtifactCorrupt(f"{path} cannot be opened: {error.strerror}") from error
     with file, _opening:
-        inode = _inode(os.fstat(file.fileno()))
+        stat = os.fstat(file.fileno())
+        inode = stat.st_dev, stat.st_ino
         database = _open.get(inode)
         content = _map(file, path) if database is None else database.content
         check(content)
         if database is None:
             database = FinishedDatabase(path, content)
-            if not path.exists() or _inode(path.stat()) != inode:  # LMDB opens the path, and may have found another file there
+            if not _is_at(path, stat):  # LMDB opens the path, and may have found another file there
                 database.environment.close()
                 raise ArtifactCorrupt(f"{path} was replaced while it was opened: run the command again")
             _open[inode] = database
         return database
 
 
-def _inode(stat: os.stat_result) -> tuple[int, int]:
-    return stat.st_dev, stat.st_ino
+def _is_at(path: Path, stat: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), stat)
+    except OSError:
+        return False
 
 
 def _map(file: BinaryIO, path: Path) -> mmap.mmap:

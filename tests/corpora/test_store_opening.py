@@ -5,7 +5,9 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import lmdb
 import numpy as np
 import pytest
 
@@ -74,3 +76,18 @@ def test_no_byte_that_lmdb_interprets_may_differ(build: Build) -> None:
         content[place] ^= 1
     file.write_bytes(content)
     assert len(open_store("made").get_many(range(20))) == 20
+
+
+def test_a_store_that_is_replaced_while_it_is_opened_is_an_error(large: list[Passage], monkeypatch: pytest.MonkeyPatch) -> None:
+    file, open_lmdb = store_path("made") / "passages.lmdb", lmdb.open
+
+    def replaced(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        shutil.copy(file, file.with_suffix(".other"))
+        file.with_suffix(".other").replace(file)
+        return open_lmdb(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lmdb, "open", replaced)
+        with pytest.raises(ArtifactCorrupt, match="was replaced while it was opened: run the command again"):
+            open_store("made")
+    assert open_store("made").get_many(range(3000)) == large

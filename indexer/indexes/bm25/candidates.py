@@ -21,9 +21,15 @@ class Candidates(NamedTuple):
 
 
 @kernel
-def no_candidates() -> Candidates:
-    """Return room for the first candidates."""
-    return Candidates(np.empty(4096, np.int64), np.empty(4096, np.uint16))
+def make_room(n: int) -> Candidates:
+    """Return arrays for ``n`` candidates."""
+    return Candidates(np.empty(n, np.int64), np.empty(n, np.uint16))
+
+
+@kernel
+def view(candidates: Candidates, start: int, stop: int) -> Candidates:
+    """Return the candidates from position ``start`` to before ``stop``, without a copy."""
+    return Candidates(candidates.rows[start:stop], candidates.upper_bounds[start:stop])
 
 
 @kernel
@@ -78,12 +84,9 @@ def _take_from(  # noqa: PLR0913
 @kernel
 def _enlarge(candidates: Candidates, n_candidates: int) -> Candidates:
     """Return candidates with room for twice as many; the first ``n_candidates`` are kept."""
-    n = 2 * len(candidates.rows)
-    larger = Candidates(np.empty(n, np.int64), np.empty(n, np.uint16))
-    larger.rows[:n_candidates], larger.upper_bounds[:n_candidates] = (
-        candidates.rows[:n_candidates],
-        candidates.upper_bounds[:n_candidates],
-    )
+    larger: Candidates = make_room(2 * len(candidates.rows))
+    larger.rows[:n_candidates] = candidates.rows[:n_candidates]
+    larger.upper_bounds[:n_candidates] = candidates.upper_bounds[:n_candidates]
     return larger
 
 

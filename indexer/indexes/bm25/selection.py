@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from wikidx.corpora.machine.compiled import kernel
 from wikidx.indexer.machine.chunks import CHUNK
 
-from .candidates import Candidates, count_chunks, drop_below, no_candidates, raise_threshold, raise_threshold_by_block, take
+from .candidates import Candidates, count_chunks, drop_below, make_room, raise_threshold, raise_threshold_by_block, take, view
 from .cursors import Terms, advance
 from .files import BLOCK_ROWS, Postings
 from .upper_bounds import Query, add_frequent_term, add_term, look_up_frequent_term, look_up_term, start_query
 
 _SAMPLED_FROM = 16  # number of blocks from which a sample of them saves time
 _SAMPLED_K = 64  # k from which it does
+_FIRST_ROOM = 4096  # number of candidates for which there is room at first
 _NEW_CANDIDATES = 16  # least number of new candidates for which the threshold is raised
 _FEW_CHUNKS = 1 / 2  # share of a block's chunks below which looking up frequent impacts of single rows is faster than adding them to all
 _POSTINGS_PER_LOOKUP = 80  # postings added sequentially in the time of one lookup by bisection
@@ -68,7 +69,7 @@ def _scan(  # noqa: PLR0913
     postings: Postings, terms: Terms, k: int, step: int, guess: int, upper_bounds: NDArray[np.uint16]
 ) -> tuple[Candidates, int]:
     """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
-    n_rows, query, candidates = len(postings.lengths), start_query(postings, terms), no_candidates()
+    n_rows, query, candidates = len(postings.lengths), start_query(postings, terms), make_room(_FIRST_ROOM)
     lookups, of_frequent = Lookups(0, _FIRST_PAUSE, _FIRST_PAUSE), query.weights[query.frequent].sum()
     n_candidates, n_at_last_cut, n_new, threshold = 0, 0, 0, guess
     for first_row in range(0, n_rows, step * BLOCK_ROWS):
@@ -89,15 +90,14 @@ def _scan(  # noqa: PLR0913
         candidates, n_candidates = take(upper_bounds, n_block_rows, first_row, max(1, threshold - pending), candidates, n_candidates)
         n_new = n_candidates - n_before
         if pending > 0:
-            new = Candidates(candidates.rows[n_before:n_candidates], candidates.upper_bounds[n_before:n_candidates])
-            lookups, n_left = _look_up_terms(query, maxima, lookups, threshold, pending, new)
+            lookups, n_left = _look_up_terms(query, maxima, lookups, threshold, pending, view(candidates, n_before, n_candidates))
             n_candidates = n_before + n_left
         if n_candidates > max(k + max(k // 4, _NEW_CANDIDATES), n_at_last_cut + n_at_last_cut // 4):
             threshold = raise_threshold(threshold, candidates.upper_bounds[:n_candidates], k, query.slack)
             n_candidates = n_at_last_cut = drop_below(threshold, candidates, n_candidates)
     natural = raise_threshold(1, candidates.upper_bounds[:n_candidates], k, query.slack)
     n_candidates = drop_below(max(threshold, natural), candidates, n_candidates)
-    return Candidates(candidates.rows[:n_candidates], candidates.upper_bounds[:n_candidates]), natural
+    return view(candidates, 0, n_candidates), natural
 
 
 @kernel
@@ -152,9 +152,9 @@ def _look_up_terms(  # noqa: PLR0913
         lookups = Lookups(n - 1, lookups.n_blocks, lookups.pause)
     for t in query.rarer[:n][::-1]:
         if sizes[t] > 0:
-            look_up_term(query, t, Candidates(candidates.rows[:n_left], candidates.upper_bounds[:n_left]))
+            look_up_term(query, t, view(candidates, 0, n_left))
             pending -= int(maxima[t])
             n_left = drop_below(threshold - pending, candidates, n_left)
     for t in query.frequent:
-        look_up_frequent_term(query, t, Candidates(candidates.rows[:n_left], candidates.upper_bounds[:n_left]))
+        look_up_frequent_term(query, t, view(candidates, 0, n_left))
     return lookups, n_left

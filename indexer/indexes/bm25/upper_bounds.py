@@ -26,7 +26,7 @@ class Query(NamedTuple):
         cursors: those of the terms.
         weights: quantized weights of the terms.
         slack: a bound exceeds its row's score by less than this.
-        frequent_impacts: start of a term's impacts in ``postings.frequent_impacts`` for a frequent term.
+        frequent_starts: start of each frequent term's impacts in ``postings.frequent_impacts``; meaningless for other terms.
         frequent: positions of the frequent terms.
         rarer: positions of all other terms by ascending weight, so that those of most rows come first.
     """
@@ -35,7 +35,7 @@ class Query(NamedTuple):
     cursors: Cursors
     weights: NDArray[np.int64]
     slack: int
-    frequent_impacts: NDArray[np.int64]
+    frequent_starts: NDArray[np.int64]
     frequent: NDArray[np.int64]
     rarer: NDArray[np.int64]
 
@@ -71,7 +71,7 @@ def add_term(query: Query, t: int, upper_bounds: NDArray[np.uint16]) -> None:
 
 @kernel
 def look_up_term(query: Query, t: int, candidates: Candidates) -> None:
-    """Add the same to the bounds of a few rows of the block."""
+    """Add what ``add_term`` adds, to the bounds of a few rows of the block."""
     start, stop, factor = query.cursors.positions[t], query.cursors.positions[t] + query.cursors.sizes[t], np.uint32(query.weights[t])
     impacts = np.empty(len(candidates.rows), np.uint8)
     look_up(query.postings.rows[start:stop], query.postings.impacts[start:stop], (candidates.rows % BLOCK_ROWS).astype(np.uint16), impacts)
@@ -83,7 +83,7 @@ def look_up_term(query: Query, t: int, candidates: Candidates) -> None:
 @kernel
 def add_frequent_term(query: Query, t: int, first_row: int, upper_bounds: NDArray[np.uint16]) -> None:
     """Add a frequent term to the bounds of all rows of a block: impact * weight / 256, rounded down, plus 1; nothing for impact 0."""
-    start, factor = query.frequent_impacts[t] + first_row, np.uint32(np.uint16(query.weights[t]))
+    start, factor = query.frequent_starts[t] + first_row, np.uint32(np.uint16(query.weights[t]))
     impacts = query.postings.frequent_impacts[start : start + len(upper_bounds)]
     for row in range(len(impacts)):
         product = np.uint32(np.uint32(np.uint32(impacts[row]) << np.uint32(8)) * factor) >> np.uint32(16)  # one instruction for 16 rows
@@ -92,8 +92,8 @@ def add_frequent_term(query: Query, t: int, first_row: int, upper_bounds: NDArra
 
 @kernel
 def look_up_frequent_term(query: Query, t: int, candidates: Candidates) -> None:
-    """Add the same to the bounds of a few rows."""
-    start, factor = query.frequent_impacts[t], np.uint32(query.weights[t])
+    """Add what ``add_frequent_term`` adds, to the bounds of a few rows."""
+    start, factor = query.frequent_starts[t], np.uint32(query.weights[t])
     impacts = query.postings.frequent_impacts[start : start + len(query.postings.lengths)]
     for i in range(len(candidates.rows)):
         impact = np.uint32(impacts[candidates.rows[i]])
