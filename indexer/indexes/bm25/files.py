@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,16 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-DTYPES = {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in get_type_hints(Postings).items()}  # dtype of each file
+DTYPES = {  # dtype of each file
+    name: np.dtype(dtype)
+    for dtype, names in {
+        np.uint8: ("pool", "impacts", "lengths", "frequent_impacts"),
+        np.uint16: ("segment_blocks", "segment_sizes", "rows", "exception_tfs"),
+        np.uint32: ("ends", "slots"),
+        np.int64: ("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs", "exception_postings", "totals"),
+    }.items()
+    for name in names
+}
 # A search reads parts of these files, and all other files whole.
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")
 _OF_POSTINGS = ("rows", "impacts")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +58,7 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
         import ir_measures
     except ImportError as error:
         raise MissingExtraError("figures of trec_eval", "eval") from error
-    parsed = {name: ir_measures.parse_measure("RR" if name.startswith(_RR_PREFIX) else name) for name in measures}
+    parsed = {name: _parse("RR" if name.startswith(_RR_PREFIX) else name, ir_measures) for name in measures}
     judged = {question: dict(qrels[question]) for question in questions if question in qrels}
     rankings = {question: dict(run.get(question, {})) for question in judged}
     values: dict[Measure, dict[str, float]] = {measure: {} for measure in parsed.values()}
@@ -73,6 +74,13 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
 def hit_values(hits: Sequence[Hits], k: int) -> FloatArray:
     """Return DPR's R@k of each question: 1 if any of the first k passages is a hit, else 0. Shape ``(questions,)``."""
     return np.array([float(question_hits[:k].any()) for question_hits in hits])
+
+
+def _parse(name: str, ir_measures: ModuleType) -> Measure:
+    """Return a measure; the library's own parser needs parts of ``ast`` that Python 3.14 lacks."""
+    base, at, cutoff = name.partition("@")
+    measure: Measure = getattr(ir_measures, base)
+    return measure @ int(cutoff) if at else measure
 
 
 def _apply_cutoff(name: str, values: FloatArray) -> FloatArray:
