@@ -167,7 +167,8 @@ def test_an_index_is_served_until_its_replacement_is_whole(
     shutil.copytree(whole_home / "mine", home / "mine", ignore=shutil.ignore_patterns(*others))
     chance = random.Random(3)
     staging = staging_path(path_of("bm25"))
-    for is_reached in (staging.exists, (staging / MANIFEST).exists, lambda: not staging.exists()):
+    points: list[Callable[[], bool]] = [staging.exists, (staging / MANIFEST).exists, lambda: not staging.exists()]
+    for is_reached in points:
         with started(command, "build", "mine", "--bm25", "--force") as running:
             while running.process.exitcode is None and not staging.exists():
                 time.sleep(_POLL_S)

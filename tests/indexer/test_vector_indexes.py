@@ -135,7 +135,7 @@ def test_hits_are_those_of_brute_force(large: VectorIndex, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_missing_rows_are_never_found_and_shift_no_other(large: VectorIndex, name: str) -> None:
     there = np.setdiff1d(np.arange(N), MISSING)[::37]
-    queries = VECTORS[there] * (100 / np.linalg.norm(VECTORS[there], axis=1, keepdims=True))
+    queries = (VECTORS[there] * (100 / np.linalg.norm(VECTORS[there], axis=1, keepdims=True))).astype(np.float32)
     expected = brute_force(VECTORS, queries, 1, MISSING)
     hits = search(large, queries, 5, ALL_FOUND.get(name))
     assert (hits.rows[:, 0] == expected.rows[:, 0]).mean() > 0.99

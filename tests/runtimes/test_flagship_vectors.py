@@ -96,7 +96,7 @@ def publish_contriever(folder: Path, ids: Sequence[str], vectors: Vectors) -> No
     path.parent.mkdir(parents=True)
     with tarfile.open(path, "w") as tar:
         for number, part in enumerate(np.array_split(np.arange(len(ids)), 3)):
-            content = pickle.dumps(([ids[row] for row in part], vectors[part].astype(np.float16)), protocol=4)
+            content = pickle.dumps(([ids[row] for row in part.tolist()], vectors[part].astype(np.float16)), protocol=4)
             member = tarfile.TarInfo(f"wikipedia_embeddings/passages_{number:02}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
@@ -106,7 +106,7 @@ def publish_dpr(folder: Path, ids: Sequence[str], vectors: Vectors) -> None:
     path = folder / "dpr" / "data" / "wiki_encoded" / "single" / "nq"
     path.mkdir(parents=True)
     for number, part in enumerate(np.array_split(np.arange(len(ids) - 24), 50)):
-        (path / f"wiki_passages_{number}").write_bytes(pickle.dumps([(f"wiki:{ids[row]}", vectors[row]) for row in part]))
+        (path / f"wiki_passages_{number}").write_bytes(pickle.dumps([(f"wiki:{ids[row]}", vectors[row]) for row in part.tolist()]))
 
 
 def faiss_index(path: Path, vectors: Vectors) -> bytes:

@@ -189,7 +189,7 @@ def test_progress_is_reported_of_every_try() -> None:
     rows = [PredictionRow(str(number), "Paris") for number in range(100)]
     judge = Judge(ScriptedLLM(lambda call: "yes"), progress=lambda done, total: reports.append((done, total)))
     values = judge.measure(rows, [FRANCE._replace(id=row.id) for row in rows]).values
-    assert (values["retrorag_judge"].sum(), reports) == (100, [(256, 500), (500, 500)])
+    assert (int(values["retrorag_judge"].sum()), reports) == (100, [(256, 500), (500, 500)])
 
 
 def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: Path) -> None:
