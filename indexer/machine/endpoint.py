@@ -1,21 +1,28 @@
 """Requests to a model's HTTP endpoint: connections with time limits, keys, proxies, and retries.
 
-A request is retried after a connection error, a time-out, an unusable answer, or a status of 408, 409, 425, 429 or 5xx except 501. The
-pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause_s``, doubled for each further
-retry up to 30 seconds, and shortened at random by up to half.
+A request is retried after a connection error, a time-out, or a status of 408, 409, 425, 429 or 5xx except 501; at most
+``UNUSABLE_RETRIES`` times after an answer that is no JSON. The pause before a retry is ``Retry-After``, at most five minutes. Without this
+header, the pause is ``first_pause_s``, doubled for each further retry up to 30 seconds, and shortened at random by up to half.
+
+A redirect of status 307 or 308 to the same scheme, host and port is followed. All others are refused: they would take the key elsewhere, or
+lose the request's body.
 """
 
 from __future__ import annotations
 
 import email.utils
+import html
+import json
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
@@ -31,6 +38,9 @@ from .failures import first_line
 from .timed_http import TIMED_POOLS
 
 N_CONNECTIONS = 16  # connections of an ``Endpoint`` that are kept open
+UNUSABLE_RETRIES = 2
+"""Maximum number of retries after answers that are complete and of status 200, but something else than was asked for. Some pass, such as a
+proxy's page while its server starts; most are the fault of an address or a setting, which no retry mends."""
 
 _RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 _LONGEST_PAUSE_S = 30.0
@@ -39,13 +49,16 @@ _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere
 _MAX_ANSWER_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
 _MAX_MESSAGE = 500
+_MAX_REDIRECTS = 3
+_HTML = "HTML, not JSON: "
+_PAGE = re.compile(r"\s*<(?:!doctype html|html|head|body)\b(?:.*?<title[^>]*>\s*(\S[^<]*))?", re.IGNORECASE | re.DOTALL)
 
 
 class EndpointError(IdxError):
     """An endpoint refuses a request, or gives no usable answer.
 
     Attributes:
-        status: the HTTP status; 0 without an answer.
+        status: the HTTP status, 200 if the answer cannot be used; 0 without an answer.
         is_final: whether a retry is pointless.
         retry_after_s: the pause that the endpoint requests, in seconds, or None.
     """
@@ -105,22 +118,23 @@ class Endpoint:
         self._pool.clear()
 
     def _send(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
-        attempt = 0
+        attempt, spare = 0, UNUSABLE_RETRIES
         while True:
             try:
-                return self._send_once(method, path, content)
+                return self._send_once(method, self.url + path, content)
             except EndpointError as error:
                 pause_s = retry_pause_s(attempt, self._first_pause_s) if error.retry_after_s is None else error.retry_after_s
-                if error.is_final or attempt >= self._retries or self._closed.wait(pause_s):
+                spare -= error.status == 200
+                if error.is_final or attempt >= self._retries or spare < 0 or self._closed.wait(pause_s):
                     error.args = (f"{error} ({attempt + 1} tries)" if attempt else str(error),)
                     raise
             attempt += 1
 
-    def _send_once(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
+    def _send_once(self, method: str, url: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
         try:
-            response, answer = read_answer(self._pool, method, self.url + path, self._timeout_s, content)
+            response, answer = read_answer(self._pool, method, url, self._timeout_s, content)
             if response.status < 300:
-                return parse_json(answer)
+                return parse_answer(answer, url)
         except NewConnectionError as error:
             raise EndpointError(f"nobody listens at {self.url} ({_cause(error)}): start the server, or correct the address") from error
         except TimeoutError as error:
@@ -128,11 +142,10 @@ class Endpoint:
         except HTTPError as error:
             raise EndpointError(f"the connection to {self._name} broke: {_cause(error)}") from error
         except ValueError as error:
-            raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}") from error
-        message = error_message(answer) or response.headers.get("Location") or response.reason or "no reason given"
+            raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}", status=200) from error
         advice = ": set OPENAI_API_KEY" if response.status in (401, 403) else ""
         raise EndpointError(
-            f"{self._name} answers {response.status}: {message}{advice}",
+            f"{self._name} answers {response.status}: {error_message(read_error(response, answer, url))}{advice}",
             status=response.status,
             is_final=not is_transient(response.status),
             retry_after_s=retry_after_s(response),
@@ -162,14 +175,21 @@ def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolMana
 def answering(
     pool: urllib3.PoolManager, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None
 ) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
-    """Send a request once, and yield the answer, and its content in parts as they arrive. The connection is closed unless all are read.
+    """Send a request, following redirects on its server, and yield the answer, and its content in parts as they arrive.
+
+    The connection is closed unless all are read.
 
     Raises:
         HTTPError: the connection fails, or the time limit is reached.
         ValueError: the answer is larger than 64 MB.
     """
-    with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
-        yield response, _read_parts(response)
+    for n_left in reversed(range(_MAX_REDIRECTS + 1)):
+        with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
+            target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
+            if urlsplit(target)[:2] != urlsplit(url)[:2]:
+                yield response, _read_parts(response)
+                return
+        url = target
 
 
 def _read_parts(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
@@ -187,6 +207,26 @@ def read_answer(
     """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
     with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body) as (response, parts):
         return response, b"".join(parts)
+
+
+def parse_answer(content: bytes, url: str) -> Any:  # noqa: ANN401 - JSON
+    """Parse an answer of a URL as JSON; raises ``ValueError`` with what it is instead."""
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        text = _plain_text(content) or "it is empty"
+        said = f"{text}, at {url}: an API's address usually ends in /v1" if text.startswith(_HTML) else f"{first_line(error)}: {text:.100}"
+        raise ValueError(said) from error
+
+
+def read_error(response: urllib3.BaseHTTPResponse, content: bytes, url: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the content of an answer of status 300 or more, as JSON or as a text on one line, or where it redirects to."""
+    try:
+        if response.status < 400 and (target := response.headers.get("Location")):
+            return f"it redirects to {urljoin(url, target)}: give the address of that server, if it is the one that you mean"
+        return parse_json(content)
+    except ValueError:
+        return _plain_text(content) or response.reason
 
 
 def is_transient(status: int) -> bool:
@@ -214,17 +254,21 @@ def retry_pause_s(attempt: int, first_pause_s: float) -> float:
     return min(first_pause_s * 2.0**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
 
 
-def error_message(answer: bytes) -> str:
-    """Return the message in the body of an error on one line: of OpenAI, FastAPI and their like, or the whole body."""
-    try:
-        body = orjson.loads(answer)
-    except ValueError:
-        body = answer.decode(errors="replace")
-    for _ in range(2):  # {"error": {"message": …}}
+def error_message(body: object) -> str:
+    """Return the message of an error as JSON on one line: of OpenAI, FastAPI and their like, or the whole error."""
+    for _ in range(3):  # {"error": {"error": {"message": …}}}
         if isinstance(body, Mapping):
-            body = next((body[name] for name in ("error", "message", "detail") if body.get(name)), body)
-    text = body if isinstance(body, str) else orjson.dumps(body).decode()
-    return " ".join(text.split())[:_MAX_MESSAGE]
+            body = next((body[name] for name in ("message", "detail", "msg", "error") if body.get(name)), body)
+    text = body if isinstance(body, str) else json.dumps(body, default=str)
+    return " ".join(text.split())[:_MAX_MESSAGE] or "no reason given"
+
+
+def _plain_text(content: bytes) -> str:
+    """Return the beginning of a text that is no JSON on one line; of a page in HTML, the title or the words."""
+    text = content[:_READ_BYTES].decode(errors="replace")
+    if page := _PAGE.match(text):
+        text = f"{_HTML}{html.unescape(page[1] or re.sub('<[^>]*>', ' ', text))}"
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_MAX_MESSAGE]
 
 
 def _cause(error: HTTPError) -> str:

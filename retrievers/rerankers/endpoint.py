@@ -98,7 +98,7 @@ class RerankEndpoint:
             rows = answer if isinstance(answer, list) else answer["results"]
             scores = {row["index"]: float(row["relevance_score"] if "relevance_score" in row else row["score"]) for row in rows}
             indices = [row["index"] for row in rows]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise EndpointError(f"{self._name} answers something else than scores: {answer!r:.80}", is_final=True) from None
         if len(indices) != n_texts or set(indices) != set(range(n_texts)):
             listed = ", ".join(map(str, indices))

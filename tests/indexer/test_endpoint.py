@@ -42,7 +42,10 @@ def test_the_pause_is_as_the_endpoint_asks() -> None:
     [
         (400, {"error": {"message": "no such\nfield", "type": "invalid_request_error"}}, "tiny answers 400: no such field"),
         (404, {"object": "error", "message": "the model `tiny` does not exist"}, "tiny answers 404: the model `tiny` does not exist"),
-        (422, {"detail": [{"loc": ["body"], "msg": "short"}]}, r'tiny answers 422: \[\{"loc":\["body"\],"msg":"short"\}\]'),
+        (422, {"detail": [{"loc": ["body"], "msg": "short"}]}, r'tiny answers 422: \[\{"loc": \["body"\], "msg": "short"\}\]'),
+        (404, "<!doctype html>\n<head><title>\nNot &amp; here </title>", "tiny answers 404: HTML, not JSON: Not & here$"),
+        (301, "moved", "tiny answers 301: moved"),
+        (400, {"statusCode": 400, "error": "Bad Request", "message": "n is 2"}, "tiny answers 400: n is 2"),
         (401, {"error": "no key"}, "tiny answers 401: no key: set OPENAI_API_KEY"),
         (501, "plain text", "tiny answers 501: plain text"),
         (400, "", "tiny answers 400: Bad Request"),
@@ -54,6 +57,31 @@ def test_a_refusal_is_final_and_quotes_the_message(status: int, body: object, me
         ask(fake)
     assert len(fake.bodies) == 1
     assert refusal.value.status == status
+
+
+def test_a_redirect_on_the_server_is_followed_with_the_body() -> None:
+    fake = FakeEmbeddings(faults=[(307, "", {"Location": "/v1/embeddings"}), (308, "", {"Location": "embeddings?again"})])
+    assert ask(fake)["data"][0]["index"] == 0
+    assert fake.bodies == [BODY] * 3
+
+
+@pytest.mark.parametrize(("status", "n_sent"), [(301, 1), (302, 1), (303, 1), (307, 1), (308, 4)])
+def test_other_redirects_are_refused_with_their_aim_and_the_key_stays(status: int, n_sent: int) -> None:
+    """To another server, with a status that loses the body, and in a circle."""
+    with fake_serving(other := FakeEmbeddings()) as url:
+        aim = "/v1/embeddings" if status == 308 else f"{url}/embeddings"
+        fake = FakeEmbeddings(faults=[(status, {"detail": "moved"}, {"Location": aim})] * 4)
+        with pytest.raises(EndpointError, match=rf"answers {status}: it redirects to http://127.0.0.1:\d+/v1/embeddings: give the address"):
+            ask(fake)
+    assert (len(fake.bodies), other.bodies) == (n_sent, [])
+
+
+def test_an_answer_that_is_none_is_tried_three_times() -> None:
+    fake = FakeEmbeddings(faults=[(503, "busy", {}), *[(200, "<html><body>Sign <b>in</b></body></html>", {})] * 3])
+    said = r"no usable answer: HTML, not JSON: Sign in, at http://.*/v1/embeddings: an API's address usually ends in /v1 \(4 tries\)"
+    with pytest.raises(EndpointError, match=said):
+        ask(fake)
+    assert len(fake.bodies) == 4
 
 
 def test_the_last_failure_is_reported_with_the_number_of_tries() -> None:

@@ -93,6 +93,7 @@ def test_failures_are_retried_and_the_key_is_sent(monkeypatch: pytest.MonkeyPatc
         ((200, "<html>", {}), "gives no usable answer"),
         ((200, {"data": []}, {}), "answers something else than scores: {'data': \\[\\]}"),
         ((200, {"results": [{"index": 0}]}, {}), "answers something else than scores"),
+        ((200, {"results": [{"index": 0, "score": 10**400}]}, {}), "answers something else than scores"),
     ],
 )
 def test_answers_that_are_no_scores_are_one_line(fault: tuple[int, Any, Mapping[str, str]], expected: str) -> None:
