@@ -6,7 +6,7 @@ openai_bodies          request bodies for endpoints, parsing of answers
 dialects               fields of servers beyond OpenAI's standard, recognition of servers
 served_tokens          token counts by a server's tokenizer, else estimated
 openai_connection      HTTP requests to endpoints, with retries
-streams                streamed answers, put together
+streams                answers that come in parts, put together
 replicas               several endpoints of one model
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import UnionType
 from typing import Any
 
 EACH = "*"
+
+
+def matching(value: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the fields that do not match their shape: optional ones, which must not cost the others."""
+    return {name: inner for name, inner in value.items() if not find_mismatch({name: inner}, {**shape}, "it")}
 
 
 def find_mismatch(value: Any, shape: Any, name: str) -> str | None:  # noqa: ANN401 - JSON and its shape

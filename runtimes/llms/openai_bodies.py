@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
+
+from wikidx.indexer.machine.endpoint import error_message
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
 from .dialects import OPENAI, UNKNOWN, Dialect
@@ -30,6 +31,9 @@ _STREAM: Body = {"stream": True, "stream_options": {"include_usage": True}}
 _UNNAMED = {"logprobs": "logprob", "stream": "streaming"}
 """Fields that a refusal may mean without naming them -> a word in its message."""
 
+_NAMING = r"""['"`]{0}['"`]|\b{0} (?:is|are|must|should|not|can(?:not|'t))\b|(?:parameter|field|argument|option|support)s?:? {0}\b"""
+"""Pattern of a refusal's words around a field's name that is a word by itself."""
+
 _FALLBACKS = {
     "logprobs": "no logprobs",
     "seed": "no seed: sampling cannot be repeated",
@@ -37,6 +41,8 @@ _FALLBACKS = {
     "temperature": "the endpoint sets the temperature",
     "top_p": "the endpoint sets top_p",
 }
+
+_ENDINGS = (None, "stop", "length", "eos", "eos_token", "stop_sequence")  # that leave an answer without text an empty text
 
 _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
@@ -94,7 +100,7 @@ class Refusal(NamedTuple):
         """Return the optional field of ``body`` that the refusal names; None if it names no such field."""
         for name in sorted(set(body) - ESSENTIAL, key=lambda name: (-len(name), name)):  # top_logprobs before logprobs
             is_unquoted = "_" in name and name in self.message
-            if self.param.split(".")[-1] == name or is_unquoted or re.search(rf"""['"`]{name}['"`]""", self.message):
+            if self.param.split(".")[-1] == name or is_unquoted or re.search(_NAMING.format(re.escape(name)), self.message):
                 return name
         unnamed = (name for name, word in _UNNAMED.items() if name in body and word in self.message.casefold())
         return next(unnamed, None)
@@ -135,22 +141,22 @@ class Answer(NamedTuple):
 
 def parse_refusal(status: int, body: object) -> Refusal:
     """Parse an answer with a status of 300 or more."""
-    error = body.get("error", body) if isinstance(body, Mapping) else body
-    if not isinstance(error, Mapping):
-        return Refusal(status, _one_line(error), "", "")
-    message = _one_line(error.get("message") or error.get("detail") or error)
-    lengths = _number(error.get("n_prompt_tokens"), _PROMPT_TOKENS, message), _number(error.get("n_ctx"), _CONTEXT, message)
-    return Refusal(status, message, str(error.get("code") or ""), str(error.get("param") or ""), *lengths)
+    body = body[0] if isinstance(body, list) and body else body  # as Google has it
+    error = body.get("error") or body if isinstance(body, Mapping) else body
+    about = error if isinstance(error, Mapping) else {}
+    message = error_message(body)
+    lengths = _number(about.get("n_prompt_tokens"), _PROMPT_TOKENS, message), _number(about.get("n_ctx"), _CONTEXT, message)
+    return Refusal(status, message, str(about.get("code") or ""), str(about.get("param") or ""), *lengths)
 
 
-def parse_stream_error(body: object) -> Refusal:
-    """Parse an error in a stream, whose status is its code, if it is one: else that of a refusal if the message is known as one."""
+def parse_reported_error(body: object) -> Refusal:
+    """Parse an error in an answer of status 200. Its status is its code, 400 if the message is known as that of a refusal, or else 200."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     code = error.get("code") if isinstance(error, Mapping) else None
     refusal = parse_refusal(400, body)
     if isinstance(code, int) and 400 <= code < 600:
         return refusal._replace(status=code)
-    return refusal if refusal.is_too_long or refusal.is_model_missing else refusal._replace(status=500)
+    return refusal if refusal.is_too_long or refusal.is_model_missing or refusal.refused_turns else refusal._replace(status=200)
 
 
 def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None:
@@ -158,11 +164,6 @@ def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None
     found = pattern.search(message)
     value = given if isinstance(given, int) else int(next(filter(None, found.groups()))) if found else 0
     return value if 0 < value < _MAX_TOKENS else None
-
-
-def _one_line(message: object) -> str:
-    text = message if isinstance(message, str) else json.dumps(message, default=str)
-    return " ".join(text.split())[:500] or "no reason given"
 
 
 def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN, *, answer_tokens: int = 1) -> Body:
@@ -275,8 +276,12 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
     """Parse one generated text of an answer. ``is_open``: the chat template opens a thought."""
     text = _choice_text(choice)
     finish = choice.get("finish_reason")
-    if text is None:
-        degraded = (*degraded, f"the endpoint gives no text: {finish or 'without a reason'}")
+    message = choice.get("message") or {}
+    why = "refusal" if message.get("refusal") else finish if finish not in _ENDINGS else None
+    if text is None or (why and not text) or finish == "content_filter":
+        degraded = (*degraded, f"the endpoint {'cuts the' if text else 'gives no'} text: {why or finish or 'without a reason'}")
+    if left_out := message.get("left_out"):
+        degraded = (*degraded, f"parts of the answer that are no text are left out: {', '.join(left_out)}")
     logprobs = _own_logprobs(choice.get("logprobs")) if call.logprobs else None
     if call.logprobs and logprobs is None and "no logprobs" not in degraded:
         degraded = (*degraded, "no logprobs")
@@ -326,8 +331,8 @@ def has_text(choice: Mapping[str, Any]) -> bool:
 
 
 def _choice_text(choice: Mapping[str, Any]) -> str | None:
-    message: Mapping[str, str | None] = choice.get("message") or {}
-    return message.get("content") if "message" in choice else choice.get("text")
+    message: Mapping[str, str | None] | None = choice.get("message")
+    return message.get("content") if message else choice.get("text")
 
 
 def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | None:

@@ -1,7 +1,8 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-A request is retried after a connection error, an unusable answer (truncated, not JSON, without choices, or larger than 64 MB), or a status
-of 408, 409, 425, 429 or 5xx except 501. An exhausted quota, a chat template's refusal of the turns, and all other refusals are final.
+A request is retried after a connection error, an end before the last token, or a status of 408, 409, 425, 429 or 5xx except 501; at most
+``UNUSABLE_RETRIES`` times after an unusable answer: no JSON, no choices, more than 64 MB, an error without a status. An exhausted quota, a
+chat template's refusal of the turns, and all other refusals are final.
 
 Time limits concern tokens, not answers: one until the first token, one from each token to the next. As long as the server sends tokens of
 any answer, the first limit does not run, because requests may wait for each other there. An answer without streaming counts as one token.
@@ -25,16 +26,26 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, TimeoutError
 
 from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.indexer.machine.endpoint import answering, is_transient, open_pool, read_answer, retry_after_s, retry_pause_s
+from wikidx.indexer.machine.endpoint import (
+    UNUSABLE_RETRIES,
+    answering,
+    is_transient,
+    open_pool,
+    parse_answer,
+    read_answer,
+    read_error,
+    retry_after_s,
+    retry_pause_s,
+)
 from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.machine.timed_http import limited
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply
-from .json_shape import find_mismatch
-from .openai_bodies import Body, Refusal, parse_refusal, parse_stream_error
+from .json_shape import find_mismatch, matching
+from .openai_bodies import Body, Refusal, parse_refusal, parse_reported_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
-from .streams import StreamedAnswer, StreamError
+from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, flatten_parts
 
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
@@ -60,6 +71,10 @@ class Overloaded(LLMError):
         self.retry_after_s = retry_after_s
 
 
+class Unusable(LLMError):
+    """The endpoint answers something else than texts."""
+
+
 class TimedOut(LLMError):
     """The endpoint has sent no token within the time limit. It may still work on the request."""
 
@@ -82,18 +97,11 @@ def answer_all(
             job.cancel()
 
 
-_LOGPROB = int | float | None
-_TOKEN = {"token": str, "logprob": _LOGPROB, "top_logprobs": [{"token": str, "logprob": int | float}]}
-_LOGPROBS = {
-    "content": [_TOKEN],
-    "tokens": [str],
-    "token_logprobs": [_LOGPROB],
-    "text_offset": [int],
-    "top_logprobs": [dict | None],
-}
-_CHOICE = {"text": str, "message": {"content": str}, "finish_reason": str, "logprobs": _LOGPROBS}
-_ANSWER = {"choices": [_CHOICE], "usage": {}}
-"""Expected shape of an answer of either API, chat or completions, for the fields that are read."""
+_ANSWER = {"choices": [{"text": str, "message": MESSAGE, "delta": MESSAGE}]}
+"""Expected shape of an answer of either API, chat or completions, for the texts."""
+
+_MODEL = {"id": str, "owned_by": str, "meta": {}}
+"""Shape of the fields that are read in a list of models."""
 
 
 class _TokenClock:
@@ -156,14 +164,14 @@ class Connection:
             Unreachable: the endpoint accepts no connection.
             LLMError: all attempts failed.
         """
-        content, resends = json.dumps(body).encode(), int(cancels)
+        content, resends, spare = json.dumps(body).encode(), int(cancels), UNUSABLE_RETRIES
         for attempt in range(self._options.retries + 1):
             try:
                 return self._post_once(path, content)
             except LLMError as failure:
                 pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
-                resends -= isinstance(failure, TimedOut)
-                is_last = attempt == self._options.retries or isinstance(failure, Refused) or resends < 0
+                resends, spare = resends - isinstance(failure, TimedOut), spare - isinstance(failure, Unusable)
+                is_last = attempt == self._options.retries or isinstance(failure, Refused) or min(resends, spare) < 0
                 if not is_last and pause is not None and pause >= _LOGGED_PAUSE_S:
                     logger.warning("retry in %.0f s: %s", pause, failure)
                 if is_last or self._closed.wait(retry_pause_s(attempt, self._options.first_pause) if pause is None else pause):
@@ -188,13 +196,11 @@ class Connection:
         """Return the endpoint's list of its models; empty if the list is unavailable."""
         try:
             answer = parse_json(read_answer(self._pool, "GET", self._url + "/models", _PROBE_S)[1])
-        except HTTPError:
-            self._is_silent = True
-            return []
-        except ValueError:
+        except (HTTPError, ValueError) as error:
+            self._is_silent = isinstance(error, HTTPError)
             return []
         data = answer.get("data") if isinstance(answer, dict) else None
-        return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+        return [matching(model, _MODEL) for model in data if isinstance(model, dict)] if isinstance(data, list) else []
 
     def close(self) -> None:
         """End pending retries and close the connections."""
@@ -202,50 +208,39 @@ class Connection:
         self._pool.clear()
 
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
-        clock = _TokenClock(self, self._options)
+        url, clock = self._url + path, _TokenClock(self, self._options)
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, self._options.timeout), read=self._options.timeout)
         try:
-            with limited(clock.left_s), answering(self._pool, "POST", self._url + path, timeout, content) as (response, parts):
-                if response.status < 300 and response.headers.get("Content-Type", "").startswith("text/event-stream"):
-                    return _validate(_read_stream(parts, clock))
+            with limited(clock.left_s), answering(self._pool, "POST", url, timeout, content) as (response, parts):
+                if response.status < 300:
+                    return _validate(_read_texts(parts, clock, url))
                 answer = b"".join(parts)
-            if response.status < 300:
-                clock.note_token()
-                return _validate(parse_json(answer))
         except (NewConnectionError, ConnectTimeoutError) as error:
             cause = first_line(error.__cause__ or error)
             raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or correct the address after @") from error
         except TimeoutError as error:
             raise TimedOut(f"{self._name} {clock.describe()}") from error
-        except HTTPError as error:
+        except (HTTPError, EOFError) as error:
             raise LLMError(f"the connection to {self._name} broke: {first_line(error.__cause__ or error)}") from error
-        except StreamError as error:
-            raise self._failure(parse_stream_error(error.body), None) from error
+        except ReportedError as error:
+            raise self._failure(parse_reported_error(error.body), None) from error
         except ValueError as error:
-            raise LLMError(f"{self._name} gives no usable answer: {first_line(error)}") from error
-        raise self._failure(_parse_refusal(response, answer), retry_after_s(response))
+            raise Unusable(f"{self._name} gives no usable answer: {first_line(error)}") from error
+        raise self._failure(parse_refusal(response.status, read_error(response, answer, url)), retry_after_s(response))
 
     def _failure(self, refusal: Refusal, pause: float | None) -> LLMError:
         """Return the error for a refusal; ``pause`` is the pause in seconds that the endpoint requests, or None."""
-        if refusal.status in (401, 403):
-            return Refused(f"{self._name} refuses the key ({refusal.status}: {refusal.message}): set OPENAI_API_KEY", refusal)
+        if refusal.status < 300:
+            return Unusable(f"{self._name} answers an error: {refusal.message}")
         is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and refusal.refused_turns)
         if is_transient(refusal.status) and not is_final:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
-        return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message})", refusal)
+        advice = ": set OPENAI_API_KEY if it is about the key" if refusal.status in (401, 403) else ""
+        return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message}){advice}", refusal)
 
 
-def _parse_refusal(response: urllib3.BaseHTTPResponse, answer: bytes) -> Refusal:
-    """Parse an answer with a status of 300 or more."""
-    try:
-        return parse_refusal(response.status, parse_json(answer))
-    except ValueError:
-        text = answer.decode(errors="replace")
-        return parse_refusal(response.status, text or response.headers.get("Location") or response.reason)
-
-
-def _read_stream(parts: Iterable[bytes], clock: _TokenClock) -> dict[str, Any]:
-    """Read a stream to its end; raises as ``StreamedAnswer``, and ``TimeoutError`` by the clock."""
+def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Read an answer to its end; raises as ``StreamedAnswer`` and ``parse_answer``, and ``TimeoutError`` by the clock."""
     answer = StreamedAnswer()
     try:
         for part in parts:
@@ -255,17 +250,28 @@ def _read_stream(parts: Iterable[bytes], clock: _TokenClock) -> dict[str, Any]:
     except TimeoutError:
         if not answer.is_done:
             raise
-    return answer.finish()
+    clock.note_token()
+    return answer.finish() if (content := answer.whole()) is None else parse_answer(content, url)
 
 
 def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Check that an answer has the expected shape and at least one choice, and return it.
+    """Check that an answer has the expected shape and at least one choice, and return it with messages of one form.
 
     Raises:
+        ReportedError: the answer, or a choice, is an error.
         ValueError: a field has a wrong type, or there is no choice.
     """
     if wrong := find_mismatch(answer, _ANSWER, "it"):
         raise ValueError(wrong)
-    if not answer.get("choices"):
-        raise ValueError("its list of choices is empty" if "choices" in answer else f"no choices in {answer!r:.80}")
-    return dict(answer)
+    choices = answer.get("choices") or []
+    if error := next((part["error"] for part in (answer, *choices) if part.get("error")), None):
+        raise ReportedError({"error": error})
+    if not choices:
+        raise ValueError(f"no choices in {answer!r:.80}")
+    return {**matching(answer, OPTIONAL), "choices": [_settle(choice) for choice in choices]}
+
+
+def _settle(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice with its message, if it has one, in the common form, and without fields of a wrong type."""
+    message = choice.get("message") or choice.get("delta")
+    return {**matching(choice, OPTIONAL), **({"message": flatten_parts(message)} if message else {})}

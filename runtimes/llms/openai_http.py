@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
@@ -344,7 +345,8 @@ class OpenAIHttp:
             n_generated = body.get("max_tokens") or body.get("max_completion_tokens") or 1
             return self._tokens.shorter_budget(refusal, prompt, n_generated=n_generated, budget=budget)
         if refusal.is_model_missing:
-            raise error
+            names = get_close_matches(self._model, [model["id"] for model in self._connection.models() if model.get("id")], n=5, cutoff=0)
+            raise Refused(f"{error}: it serves {', '.join(names)}", refusal) if names else error
         if (name := refusal.refused_parameter(body)) in self._options.extra_body:
             raise error
         if name == "n":

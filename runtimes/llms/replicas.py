@@ -19,7 +19,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
-from .openai_connection import Refused, TimedOut, answer_all
+from .openai_connection import Refused, TimedOut, Unusable, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
 _BEGINNING = 1_000  # characters of a prompt that decide among equally busy replicas
@@ -91,7 +91,7 @@ class Replicas:
 
     def _answer(self, call: Call) -> Reply | LLMError:
         reply: Reply | LLMError = LLMError(f"{self.name} was not called: it is closed")
-        n_timeouts = 0
+        n_given_up = 0
         for attempt in range(len(self._replicas) + self._options.retries):
             if attempt and self._are_all_out() and self._closed.wait(self._pause(attempt)):
                 break
@@ -105,9 +105,9 @@ class Replicas:
                 self._confirm(replica)
                 break
             self._leave_out(replica, reply)
-            n_timeouts += isinstance(reply, TimedOut)
-            if n_timeouts == len(self._replicas):
-                break  # they may still work on the call
+            n_given_up += isinstance(reply, TimedOut | Unusable)
+            if n_given_up == len(self._replicas):
+                break  # they may still work on the call, or are no models
         return reply
 
     def _are_all_out(self) -> bool:

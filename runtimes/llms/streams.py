@@ -1,88 +1,120 @@
-"""Streamed answers, put together to the answer that the same request gets without streaming.
+"""Answers that come in parts, put together to the answer that the same request gets at once.
 
 A stream consists of server-sent events, each a line ``data: JSON`` with a part of the answer. Servers differ in the space after the colon,
 in the ends of lines, in comments between events, and in the event that has the numbers of tokens: the last one, with or without choices.
+An answer without events is one JSON value, whatever type of content the server announces. The content of a message may be a list of parts.
 """
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Mapping
 from typing import Any
 
 from wikidx.corpora.artifacts.durable import parse_json
 
-from .json_shape import find_mismatch
+from .json_shape import find_mismatch, matching
 
-_TEXTS = ("content", "reasoning_content", "reasoning")
-_ENDINGS = (None, "stop", "length")  # reasons to finish that leave an answer without text an empty text
-_EVENT = {
-    "choices": [
-        {
-            "index": int,
-            "delta": dict.fromkeys(_TEXTS, str),
-            "text": str,
-            "finish_reason": str,
-            "logprobs": {"content": list, "tokens": list, "token_logprobs": list, "text_offset": list, "top_logprobs": list},
-        }
-    ]
+_LOGPROB = int | float | None
+_TOKEN = {"token": str, "logprob": _LOGPROB, "top_logprobs": [{"token": str, "logprob": int | float}]}
+_LOGPROBS = {
+    "content": [_TOKEN],
+    "tokens": [str],
+    "token_logprobs": [_LOGPROB],
+    "text_offset": [int],
+    "top_logprobs": [dict | None],
 }
+MESSAGE = {"content": str | list}
+OPTIONAL = {"finish_reason": str, "logprobs": _LOGPROBS, "usage": {}}
+"""Shape of the fields without which an answer is still one."""
+
+_TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+_EVENT = {"choices": [{"index": int, "delta": MESSAGE, "message": MESSAGE, "text": str}]}
 
 
-class StreamError(Exception):
-    """An error of the server in the middle of a stream. ``body`` is the error as JSON."""
+class ReportedError(Exception):
+    """An error that the server reports in a stream, or in an answer of status 200. ``body`` is the error as JSON."""
 
     def __init__(self, body: object) -> None:
         super().__init__(body)
         self.body = body
 
 
+def flatten_parts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with its content as one text, if it is a list of parts. ``left_out`` has the types of parts that are no text."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {"left_out": [], **matching(message, {"left_out": [str]})}
+    objects = [part for part in content if isinstance(part, Mapping)]
+    thoughts = _join([part["thinking"] for part in objects if "thinking" in part])
+    others = [str(part.get("type")) for part in objects if not isinstance(part.get("text", part.get("thinking")), str | list)]
+    return {**message, "content": _join(content), "left_out": others} | ({"reasoning_content": thoughts} if thoughts else {})
+
+
+def _join(parts: Any) -> str:  # noqa: ANN401 - JSON
+    """Return the texts of a part, or of a list of parts, joined."""
+    if isinstance(parts, list):
+        return "".join(map(_join, parts))
+    text = parts.get("text") if isinstance(parts, Mapping) else parts
+    return text if isinstance(text, str) else ""
+
+
 class StreamedAnswer:
-    """An answer that comes in parts.
+    """An answer that comes in parts, as events or as one JSON value.
 
     Attributes:
         is_done: whether the stream has said that it ends.
     """
 
     def __init__(self) -> None:
-        self.is_done = False
-        self._rest, self._fields, self._choices = b"", dict[str, Any](), dict[int, dict[str, Any]]()
+        self.is_done = self._has_events = False
+        self._fields, self._choices = dict[str, Any](), dict[int, dict[str, Any]]()
+        self._rest, self._others = list[bytes](), list[bytes]()  # the beginning of a line; lines that are no events
 
     def add(self, content: bytes) -> bool:
         """Add content of the stream, cut anywhere. Return whether it has a further token of the answer.
 
         Raises:
-            StreamError: the server reports an error.
+            ReportedError: the server reports an error.
             ValueError: an event has an unexpected form.
         """
-        *lines, self._rest = (self._rest + content).split(b"\n")
+        self._rest.append(content)
+        if b"\n" not in content:
+            return False
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
         return any([self._add_line(line) for line in lines])
+
+    def whole(self) -> bytes | None:
+        """Return the content of an answer that has not come as events; None if it has."""
+        self.add(b"\n")  # the last line may have no end
+        return None if self._has_events else b"\n".join(self._others)
 
     def finish(self) -> dict[str, Any]:
         """Return the answer.
 
         Raises:
-            ValueError: the stream has ended too early.
+            EOFError: the stream has ended too early.
         """
-        self.add(b"\n")  # the last line may have no end
+        self.add(b"\n")
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not self.is_done and not all(choice["finish_reason"] for choice in choices):
-            raise ValueError("the stream ended before the last token")
-        for choice in choices:
-            message = choice.get("message")
-            if message is not None and not message["content"]:
-                message["content"] = "" if choice["finish_reason"] in _ENDINGS else None
+            raise EOFError("the stream ended before the last token")
         return {**self._fields, "choices": choices}
 
     def _add_line(self, line: bytes) -> bool:
         field, _, value = line.partition(b":")
-        value = value.strip()
-        if field not in (b"data", b"error") or not value:  # comments, names of events
+        field, value = field.removeprefix(codecs.BOM_UTF8), value.strip()
+        if field not in (b"data", b"error") or not value:  # comments, names of events, lines of a whole answer
+            self._others.append(line)
             return False
+        self._has_events = True
         if value == b"[DONE]":
             self.is_done = True
             return False
         event = parse_json(value)
         if field == b"error" or (isinstance(event, dict) and event.get("error")):  # the former of old versions of llama.cpp
-            raise StreamError(event)
+            raise ReportedError(event)
         if wrong := find_mismatch(event, _EVENT, "an event"):
             raise ValueError(wrong)
         self._fields |= {name: field for name, field in event.items() if field is not None and name != "choices"}
@@ -92,16 +124,18 @@ class StreamedAnswer:
         """Add a part of one text. Return whether it has a token, or the end of the text."""
         index = part.get("index") or 0
         choice = self._choices.setdefault(index, {"index": index, "finish_reason": None, "logprobs": None})
+        part = matching(part, OPTIONAL)
         choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
         for name, values in (part.get("logprobs") or {}).items():
             known = choice["logprobs"] = choice["logprobs"] or {}
-            known[name] = [*(known.get(name) or ()), *values] if values else known.get(name, values)
-        delta = part.get("delta")
+            known[name] = [*(known.get(name) or ()), *values] if isinstance(values, list) else known.get(name, values)
+        delta = part.get("delta", part.get("message"))
         if delta is None:
             target, texts = choice, {"text": part.get("text") or ""}
         else:
-            target = choice.setdefault("message", {"role": "assistant", "content": None})
-            texts = {name: delta[name] for name in _TEXTS if delta.get(name)}
+            target, delta = choice.setdefault("message", {"role": "assistant", "content": "", "left_out": []}), flatten_parts(delta)
+            target["left_out"] += delta["left_out"]
+            texts = {name: delta[name] for name in _TEXTS if isinstance(delta.get(name), str)}
         for name, text in texts.items():
             target[name] = (target.get(name) or "") + text
         return bool(part.get("finish_reason") or any(texts.values()))

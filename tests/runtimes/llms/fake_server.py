@@ -13,6 +13,9 @@ from tests.loopback import listening
 Answer = tuple[int, Mapping[str, Any]]
 """A status and a body."""
 
+Raw = tuple[int, bytes, str]
+"""A status, a body, and its type of content."""
+
 Stream = Iterator[bytes]
 """The parts of a stream of events, sent one by one."""
 
@@ -30,7 +33,7 @@ class FakeServer:
     """
 
     def __init__(
-        self, answer: Callable[[str, dict[str, Any]], Answer | Stream], pages: Mapping[str, Mapping[str, Any]] | None = None
+        self, answer: Callable[[str, dict[str, Any]], Answer | Raw | Stream], pages: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         self.answer, self.pages = answer, pages or {}
         self.bodies: list[dict[str, Any]] = []
@@ -87,10 +90,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server_of.n_abandoned += 1
             self.close_connection = True
 
-    def _send(self, status: int, body: Mapping[str, Any]) -> None:
-        content = json.dumps(body).encode()
+    def _send(self, status: int, body: Mapping[str, Any] | bytes, kind: str = "application/json") -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -86,6 +86,7 @@ def one(model: OpenAIHttp, call: Generate) -> Gen:
         ({"/v1/models": {"data": [{"id": "gpt", "owned_by": "openai"}]}}, "OpenAI", None, None),
         (UNKNOWN, "unknown", None, None),
         ({"/v1/models": {"data": "none"}, "/props": {}, "/version": {"other": 1}}, "unknown", None, None),
+        ({"/v1/models": {"data": [{"id": 5, "owned_by": ["vllm"], "meta": "n_ctx"}]}}, "unknown", None, None),
     ],
 )
 def test_a_server_is_recognised_by_its_models_or_its_pages(pages: Pages, name: str, context: int | None, slots: int | None) -> None:

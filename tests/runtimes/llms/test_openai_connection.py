@@ -1,19 +1,29 @@
-"""Addresses, keys and proxies of a connection, and answers that never end."""
+"""Addresses, keys and proxies of a connection, answers in all forms, and answers that never end."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from tests.runtimes.llms.calling import ASK, SHORT, TURNS, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint, serving
+from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_serving, refusal
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.openai_bodies import parse_refusal
 from wikidx.runtimes.llms.openai_connection import Connection
+from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
+from wikidx.runtimes.llms.thinking import NO_THINKING
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Who?"}]}
 
@@ -80,3 +90,84 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(endpoint: Endpoin
         connection = Connection("tiny", url, ConnectionOptions(retries=0))
         assert connection.post("/chat/completions", BODY)["choices"]
         connection.close()
+
+
+def choice(**fields: Any) -> Answer:  # noqa: ANN401 - JSON
+    return 200, {"choices": [{"finish_reason": "stop", **fields}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+
+
+def events(*parts: dict[str, Any], finish: str = "stop", name: str = "delta", kind: str = "text/event-stream") -> Raw:
+    choices = [{name: part, "finish_reason": finish if part is parts[-1] else None} for part in parts]
+    lines = [json.dumps({"choices": [choice], "usage": {"completion_tokens": 1}}) for choice in choices]
+    return 200, "".join(f"data: {line}\n\n" for line in lines).encode(), kind
+
+
+@contextmanager
+def opened(answer: Answer | Raw) -> Iterator[tuple[OpenAIHttp, FakeServer]]:
+    server = FakeServer(lambda path, body: answer, {"/v1/models": {"data": [{"id": "fake-7b"}, {"id": 5}]}})
+    with fake_serving(server) as url:
+        yield (model := OpenAIHttp("fake", url, options=ConnectionOptions(retries=4, first_pause=0.01))), server
+        model.close()
+
+
+CURY, IMAGE = {"type": "text", "text": "cury"}, {"type": "image_url", "image_url": {}}
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+LEFT_OUT, NO_TEXT = "parts of the answer that are no text are left out: ", "the endpoint gives no text: "
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "notes"),
+    [
+        (choice(message={"content": ["Mer", CURY]}), "Mercury", ()),
+        (choice(message={"content": [IMAGE, "Mercury", {"type": "text", "text": {}}]}), "Mercury", (f"{LEFT_OUT}image_url, text",)),
+        (choice(message={"content": [THOUGHT, "Mercury"]}), "Mercury", (NO_THINKING,)),
+        (events({"content": ["Mer"]}, {"content": [CURY, IMAGE]}), "Mercury", (f"{LEFT_OUT}image_url",)),
+        (choice(message={"content": ""}, finish_reason="content_filter"), "", (f"{NO_TEXT}content_filter",)),
+        (events({"content": ""}, {}, finish="content_filter"), "", (f"{NO_TEXT}content_filter",)),
+        (events({"content": None}, {}), "", ()),
+        (choice(message={"content": "Mer"}, finish_reason="content_filter"), "Mer", ("the endpoint cuts the text: content_filter",)),
+        (choice(message={"content": None, "refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
+        (events({"content": ""}, {"refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
+        (choice(message=None, text="Mercury"), "Mercury", ()),
+        (choice(delta={"content": "Mercury"}), "Mercury", ()),
+        (events({"content": "Mer"}, {"content": "cury"}, name="message"), "Mercury", ()),
+        (events({"content": "Mercury", "reasoning": {"summary": "hm"}}), "Mercury", ()),
+        (events({"content": "Mercury"}, kind="application/octet-stream"), "Mercury", ()),
+        ((200, json.dumps(choice(text="Mercury")[1], indent=1).encode(), "text/event-stream"), "Mercury", ()),
+        ((200, {"choices": [{"text": "Mercury", "finish_reason": {}, "logprobs": [-0.1]}], "usage": [1]}), "Mercury", ("no logprobs",)),
+    ],
+)
+def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, text: str, notes: tuple[str, ...]) -> None:
+    with opened(answer) as (model, server):
+        gen = gens(model.run([Generate(prompt=TURNS, decoding=SHORT, logprobs="no logprobs" in notes)])[0])[0]
+    assert (gen.text, gen.degraded, gen.reasoning) == (text, notes, "hm" if NO_THINKING in notes else None)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "n_sent", "said"),
+    [
+        ((200, b"<html><title>Sign in</title>", "text/html"), 3, "no usable answer: HTML, not JSON: Sign in, at http://127.0.0.1:"),
+        ((200, b"", "text/event-stream"), 3, "it is empty (3 tries)"),
+        ((200, b'{"choices": [\x1b[1m', "application/json"), 3, 'line 1 column 14 (char 13): {"choices": [ [1m (3 tries)'),
+        ((200, {"error": "invalid key"}), 3, "answers an error: invalid key (3 tries)"),
+        ((200, {"error": {"message": "no credit", "code": 402}}), 1, "refuses the request (402: no credit)"),
+        (choice(text="", error={"message": "died", "code": 502}), 5, "answers 502: died (5 tries)"),
+        ((200, b'data: {"detail": "no"}\n\ndata: [DONE]\n\n', "text/event-stream"), 3, "no choices in {'detail': 'no'"),
+        ((400, b'[{"error": {"message": "bad key", "code": 400}}]', "application/json"), 1, "refuses the request (400: bad key)"),
+        (refusal("unsupported country", 403), 1, "(403: unsupported country): set OPENAI_API_KEY if it is about the key"),
+        (refusal("model 'fake' not found", 404), 1, "model 'fake' not found): it serves fake-7b"),
+    ],
+)
+def test_what_is_no_answer_is_told_after_as_many_tries_as_may_help(answer: Answer | Raw, n_sent: int, said: str) -> None:
+    with opened(answer) as (model, server):
+        assert said in error_of(model.run([ASK])[0])
+    assert len(server.bodies) == n_sent
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [("seed is not supported", "seed"), ("n must be 1", "n"), ("parameter: stop", "stop"), ("the upstream must stop", None)],
+)
+def test_a_field_is_told_from_the_same_word(message: str, name: str | None) -> None:
+    assert parse_refusal(400, {"error": message}).refused_parameter({"model", "seed", "n", "stop", "stream"}) == name
