@@ -2,7 +2,7 @@
 
     IdxError
     └── ServiceError          base class, with the HTTP ``status``
-        ├── InvalidRequest    400, 403, 404, 405, 413, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
+        ├── InvalidRequest    400, 403, 404, 405, 413, 415, 422 …: the request is invalid, or exceeds the server's limits; a ValueError
         ├── Unauthorized      401: the API key is missing or wrong
         ├── Overloaded        503: the queue is full; retry after ``retry_after`` seconds
         ├── NotReady          503: the corpus or retriever is still being opened, could not be opened, or the server is ending
@@ -30,8 +30,9 @@ class ServiceError(IdxError):
 
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None, **headers: str) -> None:
         super().__init__(message)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if status is not None:
             self.status = status
         self.retry_after = retry_after

@@ -3,6 +3,7 @@
 settings    corpora, retrievers and address of a server      limits          limits on a request and on the queue
 workers     several processes on one port                    running         one process: socket, signals, graceful shutdown
 front       checks, log and counts of all requests           pages           FastAPI's application: all paths
+bodies      decompression of requests, compression of answers
 searching   the paths /v1/search and /retrieve               models          schemas of request and response bodies
 catalog     all corpora and retrievers of a server           open_searchers  open stores, retrievers and searchers
 answering   answers by a language model, as runtimes adds them

@@ -68,6 +68,7 @@ class Catalog:
 
     Attributes:
         cluster: the cluster; None without one.
+        ending: why nothing more will be opened; None: it may.
         embedding: thread that embeds texts; None unless the settings ask for it.
     """
 
@@ -75,6 +76,7 @@ class Catalog:
         self, settings: Settings, metrics: Metrics, shared: SharedIdentities, source: OpenRetriever | Cluster | None = None
     ) -> None:
         self._settings, self._metrics, self._shared = settings, metrics, shared
+        self.ending: str | None = None
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._served = OpenSearchers(settings, shared, self._open_retriever)
@@ -138,7 +140,7 @@ class Catalog:
     def _searcher(self, corpus: str, retriever: str) -> Searcher:
         searcher = self._served.searchers.get((corpus, retriever))
         if searcher is None:
-            raise NotReady(f"'{retriever}' over '{corpus}' is being opened: /ready says how far that is", retry_after=1)
+            raise self.not_ready(f"'{retriever}' over '{corpus}' is being opened: /ready says how far that is")
         return searcher
 
     def _compose(self, corpus: str, name: RetrieverName) -> Served:
@@ -148,6 +150,10 @@ class Catalog:
         searcher = self._served.compose(corpus, name)
         owner = min(self._settings.retrievers, key=lambda retriever: self._names[corpus, retriever].is_lexical != name.is_lexical)
         return Served((corpus, PIPELINE), self._batchers[corpus, owner], searcher, name)
+
+    def not_ready(self, message: str) -> NotReady:
+        """Return the error for a request of what is not open yet; without ``retry_after`` if it will not be opened."""
+        return NotReady(message, retry_after=1) if self.ending is None else NotReady(self.ending)
 
     @property
     def is_full(self) -> bool:
@@ -171,7 +177,7 @@ class Catalog:
         if corpus not in self._settings.corpora:
             raise unknown_name_error("corpus", corpus, self._settings.corpora)
         if corpus not in self._served.corpora.stores:
-            raise NotReady(f"'{corpus}' is being opened: /ready says how far that is", retry_after=1)
+            raise self.not_ready(f"'{corpus}' is being opened: /ready says how far that is")
         return self._served.corpora.stores[corpus]
 
     def encoders(self) -> dict[str, TextEncoder]:

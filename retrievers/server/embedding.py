@@ -6,6 +6,7 @@ import asyncio
 import base64
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -20,7 +21,7 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.spec import Side
 from wikidx.retrievers.base import DEFAULTS
 from wikidx.retrievers.cancellation import raise_if_cancelled
-from wikidx.retrievers.errors import InvalidRequest, NotReady
+from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.options import SearchOptions
 
 from .batcher import Batcher, Groups, SearchRequest
@@ -28,7 +29,7 @@ from .catalog import Catalog
 from .front import JSON
 from .models import NAME_CHARACTERS, validate_body
 from .open_searchers import TextEncoder
-from .searching import read_body, wait_for
+from .searching import read_body, wait_for, wait_until_open
 from .settings import Settings
 
 _MAX_TEXTS = 2_048  # OpenAI's limit
@@ -36,14 +37,15 @@ _TEXTS_AT_ONCE = 256  # between two of these steps, embedding ends if the client
 
 
 class EmbeddingBody(BaseModel):
-    """Texts to embed; unknown fields are ignored, as most servers do."""
+    """Texts to embed."""
 
-    model_config = ConfigDict(strict=True, title="Embedding")
+    model_config = ConfigDict(strict=True, extra="forbid", title="Embedding")
 
     input: str | Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)] = Field(description="A text, or a list of texts.")
     model: Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)] = Field(description="A served encoder; see /v1/models.")
     encoding_format: Literal["float", "base64"] = Field("float", description="base64: the bytes of little-endian float32 numbers.")
     dimensions: int | None = Field(None, ge=1, description="Number of components; other encoders than Matryoshka's have only one number.")
+    user: str | None = Field(None, description="OpenAI's name of the end user, which is not used.")
     input_type: Side = Field("passage", description="Embed the texts as passages, or as queries for them.")
 
 
@@ -95,20 +97,20 @@ class EmbeddingEndpoints:
     """The endpoints for vectors."""
 
     def __init__(self, settings: Settings, catalog: Catalog, batcher: Batcher) -> None:
-        self._limits, self._catalog, self._batcher, self._started = settings.limits, catalog, batcher, int(time.time())
+        self._settings, self._catalog, self._batcher, self._started = settings, catalog, batcher, int(time.time())
 
     async def embed(self, request: Request) -> Response:
         """Embed texts, as passages or as queries."""
-        body = validate_body(EmbeddingBody, await read_body(request, self._limits.max_body_bytes))
+        body = validate_body(EmbeddingBody, await read_body(request, self._settings.limits.max_body_bytes))
         texts = [body.input] if isinstance(body.input, str) else body.input
-        encoder = self._find(body.model)
+        deadline = time.monotonic() + self._settings.limits.deadline_s
+        encoder = await wait_until_open(request, partial(self._find, body.model), deadline)
         self._check(texts, body, encoder)
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        name, timeout_s = ("", body.model), self._limits.deadline_s
         embedder = _Embedder(encoder, body.input_type)
-        self._batcher.submit(SearchRequest(name, embedder, [texts], DEFAULTS, time.monotonic() + timeout_s, answer))
+        self._batcher.submit(SearchRequest(("", body.model), embedder, [texts], DEFAULTS, deadline, answer))
         request.state.logged = {"model": body.model, "texts": len(texts)}
-        ((vectors, n_tokens),) = await wait_for(request, answer, timeout_s)
+        ((vectors, n_tokens),) = await wait_for(request, answer, deadline - time.monotonic())
         return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)
 
     def models(self) -> dict[str, Any]:
@@ -130,15 +132,15 @@ class EmbeddingEndpoints:
         encoders = self._catalog.encoders()
         if model in encoders:
             return encoders[model]
-        if not self._catalog.readiness()["ready"]:
-            raise NotReady(f"'{model}' may still be being opened: /ready says how far that is", retry_after=1)
+        for corpus, retriever in self._settings.served_pairs:
+            self._catalog.find(corpus, retriever)  # raises ``NotReady`` until all are open
         raise unknown_name_error("model", model, encoders)
 
     def _check(self, texts: Sequence[str], body: EmbeddingBody, encoder: TextEncoder) -> None:
         """Raise ``InvalidRequest`` if a text is blank or too long, or if the encoder has another dimension."""
         longest = max(map(len, texts))
-        if longest > self._limits.max_query_characters:
-            raise InvalidRequest(f"input: a text has {longest:,} characters, {self._limits.max_query_characters:,} are allowed")
+        if longest > self._settings.limits.max_query_characters:
+            raise InvalidRequest(f"input: a text has {longest:,} characters, {self._settings.limits.max_query_characters:,} are allowed")
         if not all(text.strip() for text in texts):
             raise InvalidRequest("input: a text is blank: leave it out, because its vector would mean nothing")
         is_shorter = encoder.spec.truncate_dim is not None and (body.dimensions or 0) < encoder.dim

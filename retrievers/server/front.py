@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, http_status, to_json, to_openai_json
@@ -16,6 +17,7 @@ from wikidx.retrievers.wire import EMBEDDINGS, RETRIEVE, SEARCH
 
 from .access_log import AccessLog
 from .api_key import ApiKey
+from .bodies import start_compression
 from .catalog import Catalog
 from .host_check import foreign_host_error
 from .metrics import Metrics
@@ -26,6 +28,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
+POLL_S = 0.1  # interval at which a request that waits for what is being opened looks again
 CLIENT_GONE = 499  # nginx's status for a client that has disconnected
 GONE = "gone"  # in the state of a request: a future that is done when the client has disconnected
 JSON = "application/json"
@@ -36,10 +39,10 @@ OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key becau
 
 
 class _RecordingSend:
-    """Wrapper of an ASGI ``send`` that records the status and size of the response."""
+    """Wrapper of an ASGI ``send`` that compresses a long response, and records the status and size that are sent."""
 
-    def __init__(self, send: Send, *, closes_connection: bool) -> None:
-        self._send, self._closes_connection = send, closes_connection
+    def __init__(self, scope: Message, send: Send, *, closes_connection: bool) -> None:
+        self._scope, self._send, self._closes_connection = scope, send, closes_connection
         self.status = self.n_bytes = 0
         self.is_whole = False
 
@@ -48,7 +51,10 @@ class _RecordingSend:
             self.status = message["status"]
             if self._closes_connection:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            self._compress = start_compression(self._scope, message)
         else:
+            if self._compress is not None:
+                message = {**message, "body": await run_in_threadpool(self._compress, message)}
             self.n_bytes += len(message.get("body", b""))
             self.is_whole = not message.get("more_body", False)
         await self._send(message)
@@ -75,18 +81,21 @@ class Front:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request."""
         started = time.perf_counter()
-        recording = _RecordingSend(send, closes_connection=self.is_stopping)
+        recording = _RecordingSend(scope, send, closes_connection=self.is_stopping)
         try:
             await self._answer(scope, receive, recording)
         except asyncio.CancelledError:  # the grace period at shutdown is over
             if not recording.status:
-                await error_response(NotReady("the server ends"), scope["path"])(scope, receive, recording)
+                await error_response(NotReady(self._catalog.ending or "the server ends"), scope["path"])(scope, receive, recording)
         finally:
             status, seconds = recording.status if recording.is_whole else CLIENT_GONE, time.perf_counter() - started
-            self._metrics.count_request(scope["path"], status, seconds)
+            self._metrics.count_request(scope["path"].removesuffix("/"), status, seconds)
             self._log.add(scope, status, recording.n_bytes, seconds)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        is_patient = scope["method"] == "POST" and scope["path"].removesuffix("/") in (SEARCH, RETRIEVE, EMBEDDINGS)
+        while is_patient and self.pages is None and self._catalog.ending is None:  # some seconds
+            await asyncio.sleep(POLL_S)
         response = self._early_response(scope["path"], scope)
         if response is not None:
             await response(scope, receive, send)
@@ -106,7 +115,7 @@ class Front:
             return error_response(foreign, path)
         if self.pages is None:
             alive = Response(ALIVE, media_type=JSON)
-            return alive if path == HEALTH else error_response(NotReady("the server has just been started", retry_after=1), path)
+            return alive if path == HEALTH else error_response(self._catalog.not_ready("the server has just been started"), path)
         if self._catalog.is_full and path in (SEARCH, RETRIEVE) and scope["method"] == "POST":
             return error_response(self._catalog.overload_error())
         return None
@@ -114,7 +123,7 @@ class Front:
 
 def error_response(error: Exception, path: str = "") -> Response:
     """Return the response to a failed request; clients of OpenAI's paths expect its format, and the status 400 for all invalid fields."""
-    headers = {}
+    headers = dict(error.headers) if isinstance(error, ServiceError) else {}
     if isinstance(error, ServiceError) and error.retry_after is not None:
         headers["retry-after"] = f"{error.retry_after:g}"
     if isinstance(error, Unauthorized):

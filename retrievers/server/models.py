@@ -50,9 +50,9 @@ class SearchBody(BaseModel):
 
 
 class RetrieveBody(BaseModel):
-    """A search in Search-R1's protocol; unknown fields are ignored, as in Search-R1's server."""
+    """A search in Search-R1's protocol; unknown fields are kept apart and ignored, as in Search-R1's server."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="allow")
 
     queries: list[str]
     topk: int | None = Field(None, ge=1)
@@ -150,6 +150,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
         (HTTPStatus.FORBIDDEN, "The server has no API key, and the Host or Origin of the request is not this machine."),
         (HTTPStatus.NOT_FOUND, "The corpus or the retriever is not served."),
         (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
+        (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON, or its Content-Encoding is neither gzip nor zstd."),
         (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid, or exceeds a limit of the server."),
         (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),
         (

@@ -64,7 +64,7 @@ class Pages:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        path = scope["path"]
+        path = scope["path"].removesuffix("/")  # not every client repeats a POST that is redirected
         endpoint = self._endpoints.get(path) if scope["method"] == "POST" else None
         if endpoint is None:
             await self.api(scope, receive, send)
@@ -122,8 +122,10 @@ def _add_contents(api: FastAPI, settings: Settings, catalog: Catalog, answerer: 
         }
 
     @api.get("/v1/corpora/{corpus}/passages", tags=["search"], responses={status: ERROR_RESPONSES[status] for status in (404, 422, 503)})
-    def passages(corpus: str, id: Annotated[list[str], Query()]) -> dict[str, Any]:
+    def passages(corpus: str, id: Annotated[list[str], Query()], request: Request) -> dict[str, Any]:
         """Return the passages with the given ids, in this order; ids that the corpus lacks are listed as missing."""
+        if unknown := sorted(set(request.query_params) - {"id"}):
+            raise InvalidRequest(f"unknown field {unknown[0][:80]!r}: known: id")
         if len(id) > limits.max_ids:
             raise InvalidRequest(f"{len(id):,} passages in a request, {limits.max_ids:,} are allowed")
         store = catalog.store(corpus)

@@ -85,6 +85,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the three steps of the class's docstring."""
         self._front.is_stopping = True
+        self._catalog.ending = self._catalog.ending or "the server ends"
         await asyncio.sleep(0 if self.force_exit else self._limits.drain_s)
         duplicates = [listener.dup() for listener in sockets or []]
         for server in self.servers:
@@ -232,6 +233,7 @@ class Service:
                 gc.set_threshold(*_GC_THRESHOLDS)
             self._opening.set_result(None)
         except Exception as error:  # ``run`` raises it
+            catalog.ending = f"the server cannot open what it serves: {error if isinstance(error, IdxError) else 'its log says why'}"
             self._opening.set_exception(error)
             server.should_exit = server.force_exit = True
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -13,16 +14,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from wikidx.corpora.registry import suggest
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
-from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest
+from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
 from .batcher import Groups, SearchRequest
+from .bodies import decode_body
 from .catalog import Catalog
-from .front import GONE, JSON
+from .front import GONE, JSON, POLL_S
 from .limits import check_size
-from .models import SearchBody, retrieval_model, search_model, validate_body
+from .models import RetrieveBody, SearchBody, retrieval_model, search_model, validate_body
 from .settings import Settings
 
 T = TypeVar("T")
@@ -61,26 +64,36 @@ class SearchEndpoints:
         options = SearchOptions(k=body.topk or self._topk)
         rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in body.queries], options)
         chunks = encode_in_chunks(b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
-        return await _to_response(request, chunks)
+        response = await _to_response(request, chunks)
+        if body.model_extra:
+            request.state.logged["ignored"] = response.headers["idx-ignored"] = _describe_ignored(body.model_extra)
+        return response
 
     async def _search(
         self, request: Request, body: SearchBody, groups: Groups, options: SearchOptions, unsearched: set[UnsearchedRows] | None = None
     ) -> Rankings:
-        name, batcher, searcher, retriever = self._catalog.find(body.corpus, body.retriever)
+        deadline = time.monotonic() + min(body.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
+        find = partial(self._catalog.find, body.corpus, body.retriever)
+        name, batcher, searcher, retriever = await wait_until_open(request, find, deadline)
         check_size(self._limits, groups, options, retriever)
-        timeout_s = min(body.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
-        search = SearchRequest(name, searcher, groups, options, time.monotonic() + timeout_s, answer, unsearched)
+        search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched)
         batcher.submit(search)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
-        return await wait_for(request, answer, timeout_s)
+        return await wait_for(request, answer, deadline - time.monotonic())
+
+
+def _describe_ignored(names: Iterable[str]) -> str:
+    """Return some unknown fields of /retrieve with similar known ones, in ASCII for a header."""
+    shown = (name[:40] for name in sorted(names)[:5])
+    return ", ".join(f"{ascii(name)}: {suggest(name, RetrieveBody.model_fields)}".rstrip(": ") for name in shown)
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return a request's body.
+    """Return a request's body, decompressed.
 
     Raises:
-        InvalidRequest: the body is too long.
+        InvalidRequest: the body is too long, or is refused by ``decode_body``.
         ClientDisconnect: the client disconnected before the end of the body.
     """
     parts, n_bytes = list[bytes](), 0
@@ -90,7 +103,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
             parts.append(part)
     if n_bytes > max_bytes:
         raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)
-    return b"".join(parts)
+    return decode_body(b"".join(parts), request.headers, max_bytes)
 
 
 def _read_groups(body: SearchBody) -> Groups:
@@ -104,6 +117,23 @@ def _read_options(body: SearchBody) -> SearchOptions:
         return SearchOptions(**{name: getattr(body, name) for name in OPTION_NAMES})
     except (ValueError, TypeError) as error:
         raise InvalidRequest(str(error)) from error
+
+
+async def wait_until_open(request: Request, find: Callable[[], T], deadline: float) -> T:
+    """Return what a function finds, which is called again as long as it raises ``NotReady`` for what is being opened.
+
+    Raises:
+        NotReady: it was not open in time, or will not be opened.
+        ClientDisconnect: the client disconnected.
+    """
+    while True:
+        try:
+            return find()
+        except NotReady as error:
+            if error.retry_after is None or time.monotonic() >= deadline:
+                raise
+        with contextlib.suppress(DeadlineExceeded):
+            await wait_for(request, asyncio.get_running_loop().create_future(), POLL_S)
 
 
 async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float) -> T:
@@ -121,7 +151,7 @@ async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float
             return answer.result()
         if gone is not None and gone.done():
             raise ClientDisconnect
-        raise DeadlineExceeded(f"there was no answer within {timeout_s:g} s")
+        raise DeadlineExceeded(f"there was no answer within {timeout_s:.3g} s")
     finally:
         answer.cancel()
 

@@ -91,6 +91,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
     with idx_serve("made", until_ready=False) as served:
         assert ask(served.url, "/health").json == {"alive": True}
         healthy_s = time.monotonic() - started
+        assert ask(served.url, "/retrieve", {"queries": ["fox"], "top_k": 1}).status == 200
         wait_until(lambda: ask(served.url, "/ready").status == 200)
         (line,) = idx("search", "made", "fox", "--url", served.url, "--json", "-k", "2").splitlines()[:1]
         remote = idx("search", "made", "fox", "whale", "--url", served.url, "--json")
@@ -104,6 +105,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
     assert served.said[0] == f"listening on {served.url} (search page: /, documentation: /docs)\n"
     assert served.said[1] == "serving 'made' by bm25\n"
     assert re.fullmatch(r"ready after \d+\.\d s\n", served.said[2])
+    assert [entry["ignored"] for entry in log if entry["path"] == "/retrieve"] == ["'top_k': did you mean 'topk'?"]
     searches = [entry for entry in log if entry["path"] == "/v1/search"]
     assert [(entry["status"], entry.get("queries"), entry.get("corpus")) for entry in searches] == [
         (200, 1, "made"),

@@ -50,7 +50,7 @@ def check_refusal(answer: Answer, *statuses: int) -> str:
         (b"", 400, "the body is no JSON: "),
         (b"{", 400, "the body is no JSON: "),
         (b"queries=fox", 400, "the body is no JSON: "),
-        (b'{"queries": ["\xff\xfe"]}', 400, "the body is no JSON: "),
+        (b'{"queries": ["\xff\xfe"]}', 400, "the body is not UTF-8: "),
         (b'{"queries": ["\\ud800"]}', 400, "the body is no JSON: "),
         (b'{"queries": ' + b"[" * 100_000, 400, "the body is no JSON: recursion limit"),
         (b'{"queries": ' + b"[" * 1000 + b"]" * 1000 + b"}", 400, "the body is no JSON: recursion limit"),
@@ -113,6 +113,7 @@ def test_what_is_not_served_is_named(url: str) -> None:
     assert "unknown corpus '..'" in check_refusal(ask(url, "/v1/corpora/../passages?id=1"), 404)
     check_refusal(ask(url, "/v1/corpora/nothing/passages?id=1"), 404)
     check_refusal(ask(url, "/v1/corpora/made/passages"), 422)
+    assert "unknown field 'limit': known: id" in check_refusal(ask(url, "/v1/corpora/made/passages?id=p1&limit=3"), 422)
     check_refusal(ask(url, "/v1/corpora/made/passages?" + "&".join(f"id={n}" for n in range(51))), 422)
     check_refusal(ask(url, "/v2/search", SEARCH), 404)
     for method, path, allowed in (
@@ -126,7 +127,7 @@ def test_what_is_not_served_is_named(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/search", "/retrieve", "/v1/corpora/made/passages", "/nothing"])
-@pytest.mark.parametrize("more", ["%0A", "%0D%0A", "%00", "%FF", "%2F", "/", "//", "%", "%E2%80%A8", "x" * 30_000, "é"])
+@pytest.mark.parametrize("more", ["%0A", "%0D%0A", "%00", "%FF", "%2F", "//", "%", "%E2%80%A8", "x" * 30_000, "é"])
 def test_paths_that_resemble_others_are_not_there(url: str, path: str, more: str) -> None:
     head = f"{path}{more} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n".encode()
     for request in (b"GET " + head + b"\r\n", b"POST " + head + b'content-length: 20\r\n\r\n{"queries": ["fox"] }'):

@@ -123,6 +123,7 @@ def test_fewer_dimensions_of_a_matryoshka_encoder(url: str, encoder: Transformer
         ({"input": "x", "model": "e5", "input_type": "document"}, 400, "input_type"),
         ({"input": "x", "model": "e5", "encoding_format": "int8"}, 400, "encoding_format"),
         ({"input": "x"}, 400, "model"),
+        ({"input": "x", "model": "e5", "truncate": 3}, 400, "unknown field 'truncate'"),
         (b"no JSON", 400, "the body is no JSON"),
         (b"x" * (LIMITS.max_body_bytes + 1), 413, "are allowed"),
     ],

@@ -58,8 +58,21 @@ def test_without_scores_documents_come_bare(url: str, n_queries: int) -> None:
         assert [len(documents) for documents in bare["result"]] == [3] * n_queries  # Search-R1's default
 
 
-def test_fields_that_are_not_known_are_passed_over(url: str) -> None:
-    assert ask(url, "/retrieve", {"queries": ["fox"], "topk_rerank": 3}).status == 200
+@pytest.mark.parametrize("path", ["/retrieve", "/retrieve/"])
+def test_both_forms_are_exactly_those_of_search_r1_s_server(url: str, made: Path, path: str) -> None:
+    (hit,) = open_searcher("made").search(["whale ocean"], SearchOptions(k=1))[0]
+    document = {"id": hit.passage.id, "contents": f'"{" ".join(hit.passage.title.splitlines())}"\n{hit.passage.text}'}
+    asked = {"queries": ["whale ocean"], "topk": 1}
+    assert ask(url, path, asked).json == {"result": [[document]]}
+    assert ask(url, path, {**asked, "return_scores": True}).json == {"result": [[{"document": document, "score": hit.score}]]}
+
+
+def test_fields_that_are_not_known_are_passed_over_and_told(url: str) -> None:
+    asked = {"queries": ["fox"], "top_k": 1, "a\r\nb: é": 2, **{"z" * 41 + str(n): 1 for n in range(9)}}
+    answer = ask(url, "/retrieve", asked)
+    told = r"'a\r\nb: \xe9', 'top_k': did you mean 'topk'?" + f", '{'z' * 40}'" * 3
+    assert (answer.status, len(answer.json["result"][0]), answer.headers["idx-ignored"]) == (200, 3, told)
+    assert "idx-ignored" not in ask(url, "/retrieve", {"queries": ["fox"], "topk": 1}).headers
     assert len(ask(url, "/retrieve", b'{"queries": ["fox"], "topk": 2.0}').json["result"][0]) == 2  # JSON's 2.0 is an integer
 
 
