@@ -123,14 +123,14 @@ async def wait_until_open(request: Request, find: Callable[[], T], deadline: flo
     """Return what a function finds, which is called again as long as it raises ``NotReady`` for what is being opened.
 
     Raises:
-        NotReady: it was not open in time, or will not be opened.
+        NotReady: it was not open in time, or will not be opened, or the client prefers not to wait (RFC 7240).
         ClientDisconnect: the client disconnected.
     """
     while True:
         try:
             return find()
         except NotReady as error:
-            if error.retry_after is None or time.monotonic() >= deadline:
+            if error.retry_after is None or time.monotonic() >= deadline or "wait=0" in request.headers.get("prefer", ""):
                 raise
         with contextlib.suppress(DeadlineExceeded):
             await wait_for(request, asyncio.get_running_loop().create_future(), POLL_S)

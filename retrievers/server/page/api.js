@@ -79,7 +79,8 @@ function unreachable(error) {
 }
 
 async function send(path, body, signal) {
-  const headers = body === null ? {} : { "content-type": "application/json" };
+  // Without a wait on the server's side, the page can say what is being opened.
+  const headers = body === null ? {} : { "content-type": "application/json", prefer: "wait=0" };
   const key = sessionStorage.getItem(KEY);
   if (key !== null) headers.authorization = `Bearer ${key}`;
   const options = body === null ? { headers, signal } : { headers, signal, method: "POST", body: JSON.stringify(body) };

@@ -50,7 +50,8 @@ def test_a_search_waits_for_its_own_index_only(opening: Opening) -> None:
         late = pool.submit(ask, url, "/v1/search", OTHER)
         assert (ask(url, "/health").json, ask(url, "/ready").status) == ({"alive": True}, 503)
         assert [future.result().status for future in first] == [200] * 3
-        assert not late.done()
+        hasty = ask(url, "/v1/search", OTHER, headers={"Prefer": "wait=0"})
+        assert (hasty.status, hasty.headers["retry-after"], late.done()) == (503, "1", False)
         opening.may_open.set()
         assert [hit["id"] for hit in late.result().json["rankings"][0]] == [
             hit.passage.id for hit in open_searcher("other").search(["fox"])[0]
