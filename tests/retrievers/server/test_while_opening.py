@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,26 +43,20 @@ def opening(made: Path) -> Iterator[Opening]:
     opened.may_open.set()
 
 
-def test_a_search_waits_for_its_own_index_only(opening: Opening) -> None:
+def test_a_search_waits_for_its_own_index_until_its_deadline(opening: Opening) -> None:
     with serving(SETTINGS, opening, until_ready=False) as url, ThreadPoolExecutor(4) as pool:
         first = [pool.submit(ask, url, path, RETRIEVE) for path in ("/retrieve", "/retrieve/", "/v1/search")]
         late = pool.submit(ask, url, "/v1/search", OTHER)
         assert (ask(url, "/health").json, ask(url, "/ready").status) == ({"alive": True}, 503)
         assert [future.result().status for future in first] == [200] * 3
-        hasty = ask(url, "/v1/search", OTHER, headers={"Prefer": "wait=0"})
-        assert (hasty.status, hasty.headers["retry-after"], late.done()) == (503, "1", False)
+        for body, headers in ((OTHER, {"Prefer": "wait=0"}), ({**OTHER, "timeout_s": 0.3}, {})):
+            refused = ask(url, "/v1/search", body, headers=headers)
+            assert (refused.status, refused.json["error_type"], refused.headers["retry-after"]) == (503, "NotReady", "1")
+        assert not late.done()
         opening.may_open.set()
         assert [hit["id"] for hit in late.result().json["rankings"][0]] == [
             hit.passage.id for hit in open_searcher("other").search(["fox"])[0]
         ]
-
-
-def test_what_is_not_open_in_time_is_refused(opening: Opening) -> None:
-    with serving(dataclasses.replace(SETTINGS, limits=dataclasses.replace(LIMITS, deadline_s=0.3)), opening, until_ready=False) as url:
-        wait_until(lambda: ask(url, "/ready").json.get("served", [{}])[0].get("state") == "ready")
-        refused = ask(url, "/v1/search", OTHER)
-        opening.may_open.set()
-    assert (refused.status, refused.json["error_type"], refused.headers["retry-after"]) == (503, "NotReady", "1")
 
 
 @pytest.mark.parametrize(
