@@ -36,10 +36,10 @@ def show_steps() -> Iterator[Step]:
         yield _log_step
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn(compact=True))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
 
         def show_bar(name: str, unit: str) -> Progress:
@@ -63,7 +63,7 @@ def _log_step(name: str, unit: str) -> Progress:
 
     def log(done: int, total: int | None) -> None:
         nonlocal last
-        line = f"{name}: {state.line(done, total)}{state.left(done, total)}"
+        line = f"{name}: {state.line(done, total)}"
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
             sys.stderr.write(line + "\n")
@@ -73,29 +73,32 @@ def _log_step(name: str, unit: str) -> Progress:
 
 
 class _State:
-    """Progress of a step as text. The rate is measured from the first report: earlier progress may be from an interrupted run."""
+    """Progress of a step as text.
+
+    The rate is measured from the second batch on: before the first report there may be progress of an interrupted run, and the first batch
+    includes loading and compiling.
+    """
 
     def __init__(self, unit: str) -> None:
         self._text: Callable[[float], str] = format_bytes if unit == "B" else "{:,.0f}".format
         self._unit = "" if unit == "B" else f" {unit}"
-        self._first: tuple[int, float] | None = None
+        self._marks: list[tuple[int, float]] = []  # units and time of the first report, and of the end of the first batch
 
     def line(self, done: int, total: int | None) -> str:
-        rate = self._rate(done)
-        of = f" of {self._text(total)}" if total else ""
-        return f"{self._text(done)}{of}{self._unit}" + (f", {self._per_s(rate)}{self._unit}/s" if rate else "")
+        """Return the progress, its rate, and the expected time that is left if enough is done: what finishes together says little."""
+        n_timed, rate = self._measure(done)
+        line = self._text(done) + (f" of {self._text(total)}" if total else "") + self._unit
+        if rate:
+            line += f", {f'{rate:.2g}' if self._unit and rate < 10 else self._text(rate)}{self._unit}/s"
+        if total and rate and n_timed >= min(_MIN_DONE, total / 4):
+            line += f", about {format_duration((total - done) / rate)} left"
+        return line
 
-    def left(self, done: int, total: int | None) -> str:
-        """Return the expected time that is left; nothing at first: what finishes together says little about the rest."""
-        rate = self._rate(done)
-        if not total or not rate or self._first is None or done - self._first[0] < min(_MIN_DONE, total / 4):
-            return ""
-        return f", about {format_duration((total - done) / rate)} left"
-
-    def _per_s(self, rate: float) -> str:
-        return f"{rate:.2g}" if self._unit and rate < 10 else self._text(rate)
-
-    def _rate(self, done: int) -> float:
-        if self._first is None or done < self._first[0]:
-            self._first = (done, time.monotonic())
-        return (done - self._first[0]) / max(1e-3, time.monotonic() - self._first[1])
+    def _measure(self, done: int) -> tuple[int, float]:
+        """Return the units since the first batch, and those per second; 0 before the second batch is done."""
+        if self._marks and done < self._marks[-1][0]:
+            self._marks.clear()
+        if not self._marks or (len(self._marks) == 1 and done > self._marks[0][0]):
+            self._marks.append((done, time.monotonic()))
+        first, start = self._marks[-1]
+        return done - first, (done - first) / max(1e-3, time.monotonic() - start)

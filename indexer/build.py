@@ -149,7 +149,7 @@ def build_vectors(
     find_existing = partial(reusable_index, ref, store, requested, force=force)
 
     def write(staging: Path) -> BuildResult:
-        vectors = VectorFile(staging, len(store), stored, RANGE_ROWS if resources.devices[0] == "cpu" else GPU_RANGE_ROWS)
+        vectors = VectorFile(staging, len(store), stored, RANGE_ROWS if resources.devices[0] == "cpu" else GPU_RANGE_ROWS, spec.normalize)
         embed(Job(spec, partial(_reopen_store, corpus, store.fingerprint), vectors.write, resources), vectors, progress)
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 

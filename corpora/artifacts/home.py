@@ -25,6 +25,18 @@ def home() -> Path:
     return Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
 
 
+def utf8_path(path: Path) -> str:
+    """Return a path for a library that takes only texts in UTF-8, also if the locale has another encoding of file names, such as ASCII.
+
+    Raises:
+        InputError: the file's name is not UTF-8.
+    """
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{os.fsencode(path)!r} is not UTF-8: rename it") from error
+
+
 def check_name(name: str) -> str:
     """Validate and return a user's name for a corpus.
 

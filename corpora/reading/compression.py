@@ -34,7 +34,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, is a directory, pipe or device, or is a zip, 7z, xz or rar archive.
+        InputError: the file is missing, empty or unreadable, is a directory, pipe or device, or is a zip, 7z, xz or rar archive, or a
+            pointer of git LFS.
     """
     try:
         if path.is_dir():
@@ -43,6 +44,7 @@ def open_bytes(path: Path) -> IO[bytes]:
             raise InputError(f"{path} is a pipe or a device, readable only once: write it to a file first")
         with path.open("rb") as file:
             magic = file.read(4)
+        refuse_pointer(path)
         if not magic:
             raise InputError(f"{path} is empty")
         if magic in _ARCHIVES:
@@ -52,6 +54,18 @@ def open_bytes(path: Path) -> IO[bytes]:
         raise InputError(f"there is no file {path}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def refuse_pointer(path: Path) -> None:
+    """Raise ``InputError`` if a file, or one in a folder or its folders, is a pointer of git LFS, which stands for the file in a clone.
+
+    A file that cannot be read is left to its reader.
+    """
+    with contextlib.suppress(OSError):
+        for name in filter(Path.is_file, (path, *path.glob("*"), *path.glob("*/*"))):
+            with name.open("rb") as file:
+                if file.read(64).startswith(b"version https://git-lfs.github.com/spec/"):
+                    raise InputError(f"{name} is a pointer of git LFS, not the file itself: run 'git lfs pull' there, or download the file")
 
 
 @contextlib.contextmanager

@@ -297,7 +297,7 @@ def detect_format(path: Path) -> str:
 
 
 def _fail_detection(bad: BadRecord) -> None:
-    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or name the format with --format")
+    raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or name its --format and add --on-error skip")
 
 
 def _json_format(path: Path, number: int, line: str) -> str:

@@ -69,7 +69,7 @@ class Database:
         error_class = StorageError if is_new else ArtifactCorrupt
         try:
             self.environment = lmdb.open(
-                str(path),
+                os.fsencode(path),  # a text is encoded strictly, which fails for a name outside the locale's characters
                 subdir=False,
                 max_dbs=2,
                 map_size=max(_FIRST_MAP_BYTES, 2 * path.stat().st_size if path.exists() else 0) if writable else 0,

@@ -20,6 +20,7 @@ from wikidx.corpora.artifacts.durable import file_sha256, parse_json, write_dura
 from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
 from wikidx.corpora.fetching.download import apply_mirror
+from wikidx.corpora.reading.compression import refuse_pointer
 from wikidx.corpora.validation import options
 from wikidx.indexer.machine.failures import first_line
 
@@ -132,7 +133,8 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         required: required files.
 
     Raises:
-        InputError: a directory named by the user lacks required files, or the checkpoint is a served model, or none.
+        InputError: a directory named by the user lacks required files, or has pointers of git LFS in their place, or the checkpoint is a
+            served model, or none.
         MissingExtraError: the package is not installed.
         DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading the files.
@@ -247,7 +249,8 @@ def checksum(file: Path) -> str:
 
 
 def _missing_files(folder: Path, required: RequiredFiles, name: str) -> RequiredFiles:
-    """Return the groups without a file in a directory, and the missing shards of its shard index."""
+    """Return the groups without a file in a directory, and the missing shards of its shard index; refuse pointers of git LFS."""
+    refuse_pointer(folder)
     files = [find_file(folder, group) for group in required]
     listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in list_shards(file, name)]
     absent = [group for group, file in zip(required, files, strict=True) if file is None]

@@ -125,7 +125,7 @@ def _load_errors(path: Path, name: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = first_line(error)
-        if path.suffix == ".bin" and not isinstance(error, OSError):  # torch's own message advises to allow running code in the file
+        if path.suffix == ".bin" and not isinstance(error, OSError | UnicodeError):  # torch advises to allow running code in the file
             reason = "it is corrupt, or holds more than tensors; nothing of it was run"
         raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
 

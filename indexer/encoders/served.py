@@ -175,7 +175,7 @@ class ServedEncoder:
         """Return the vectors of a reply in the order of the texts.
 
         Raises:
-            IdxError: the reply has other rows, other dimensions, or numbers that are not finite.
+            IdxError: the reply has other rows, other dimensions, numbers that are not finite, or zeros that cannot be scaled to length 1.
         """
         try:
             rows = {row["index"]: row["embedding"] for row in reply["data"]}
@@ -190,8 +190,8 @@ class ServedEncoder:
         expected = self.dim or len(vectors[0])
         if differing := sorted({len(vector) for vector in vectors} - {expected}):
             raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}")
-        if not all(np.isfinite(vector).all() for vector in vectors):
-            raise IdxError(f"'{self._model.model}' answers a vector with components that are not finite")
+        if not all(np.isfinite(vector).all() and (vector.any() or not self.spec.normalize) for vector in vectors):
+            raise IdxError(f"'{self._model.model}' answers a vector of zeros, or one with components that are not finite")
         return np.stack(vectors)
 
 

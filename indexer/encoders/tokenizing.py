@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.machine.failures import first_line
@@ -211,8 +212,8 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
     path = find_file(folder, TOKENIZER) or folder / TOKENIZER[0]
     try:
         if path.suffix == ".json":
-            return Tokenizer.from_file(str(path))
-        return Tokenizer.from_str(BertWordPieceTokenizer(str(path), lowercase=True).to_str())
+            return Tokenizer.from_file(utf8_path(path))
+        return Tokenizer.from_str(BertWordPieceTokenizer(utf8_path(path), lowercase=True).to_str())
     except Exception as error:  # the library raises plain ``Exception`` for every error in a file
         raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 

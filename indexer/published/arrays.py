@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.base import StoredVectors
 
@@ -143,7 +144,7 @@ def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
     except ImportError as error:
         raise MissingExtraError("reading Parquet", "parquet") from error
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(utf8_path(path)) as file:
             columns = _parquet_columns(path, file.schema_arrow, id_column)
             for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
                 id_values, lists = (batch.column(column) for column in columns)

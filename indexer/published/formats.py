@@ -31,6 +31,7 @@ import numpy as np
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.errors import InputError, StorageError
 from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.reading.compression import refuse_pointer
 from wikidx.indexer.base import StoredVectors
 
 from .arrays import BLOCK_ROWS, Block, attach_ids, read_arrays, read_id_map, read_lines
@@ -45,6 +46,7 @@ _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Eucl
 _ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _CHUNK_BYTES = 1 << 20
+_ADVICE = "numpy.save writes an array as .npy, which is read"
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
 
@@ -107,6 +109,7 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
     if not files:
         raise InputError(f"the folder {path} is empty")
     with _read_errors(path):
+        refuse_pointer(path)
         detected = _detect_format(path, files)
     if detected == "pyserini" and path.is_dir():
         files = [path / "docid", path / "index"]
@@ -115,6 +118,7 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
     ids_file = Path(ids) if ids and detected != "parquet" else None
     if ids_file and not ids_file.is_file():
         raise InputError(f"--ids {ids}: there is no such file")
+    refuse_pointer(ids_file or path)
     origins = tuple(str(file.absolute()) for file in [*files, *([ids_file] if ids_file else [])])
     column = "" if ids is None or ids_file else ids
     return Embeddings(str(path), format_ or detected, tuple(files), origins, ids=ids_file, id_column=column)
@@ -159,18 +163,22 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
         return "safetensors"
     if start_bytes[:6] == b"\x93NUMPY" or start_bytes[:4] == b"PAR1":
         return "npy" if start_bytes[:1] == b"\x93" else "parquet"
+    dim = int.from_bytes(start_bytes[:4], "little")
+    if 0 < dim <= _MAX_DIM and files[0].stat().st_size % (4 + 4 * dim) == 0:  # a dimension before each vector; 384 begins as a pickle does
+        raise InputError(f"{files[0]} looks like fvecs: numpy.fromfile(FILE, 'f4').reshape(-1, {1 + dim})[:, 1:] reads them; {_ADVICE}")
     if start_bytes[:1] == b"\x80":
         return "pickles"
     if start_bytes[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
         raise InputError(
-            f"{files[0]} is a FAISS index of type '{start_bytes[:4].decode(errors='replace')}': only flat ones hold the vectors themselves"
+            f"{files[0]} is a FAISS index of type '{start_bytes[:4].decode(errors='replace')}', and only flat ones are read: if it has the "
+            f"vectors, as 'IHNf' and 'IwFl' do, faiss.read_index(FILE).reconstruct_n() gives them; {_ADVICE}"
         )
     if start_bytes.startswith(_COMPRESSED):
         raise InputError(
             f"{files[0]} is compressed, but no tar: it is cut off or corrupt, or holds something else, which is none of the formats "
             f"{', '.join(FORMATS)}"
         )
-    raise InputError(f"{files[0]} begins with {start_bytes[:4]!r}, which is none of the formats {', '.join(FORMATS)}")
+    raise InputError(f"{files[0]} begins with {start_bytes[:4]!r}, which is none of the formats {', '.join(FORMATS)}: {_ADVICE}")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 Each embedding is matched to its passage by its id. Embeddings without ids are matched in order, and there must be exactly one per
 passage. Missing, duplicate and foreign embeddings are counted and named. Only missing embeddings can be allowed: their rows get no
-vector, and no search returns them.
+vector, and no search returns them. For an encoder that scales its vectors to length 1, a vector of zeros is a missing one, and any other
+length is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from wikidx.indexer.embedding.pipeline import PassageEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.page_checks import ReadableArray, build_checked, save_array
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
-from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, write_rows
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, lengths, write_rows
 
 from .arrays import Block
 from .formats import Embeddings, add_checksums
@@ -51,6 +52,7 @@ class ImportOptions:
         allow_missing: import even if some passages have no embedding.
         verify: number of random passages to encode again for comparison.
         dtype: dtype on disk, "float32" or "float16"; None: as in the source.
+        normalize: scale the embeddings to length 1.
         device: device of the encoder for ``verify``.
         force: replace existing vectors.
     """
@@ -58,6 +60,7 @@ class ImportOptions:
     allow_missing: bool = False
     verify: int = 0
     dtype: str | None = None
+    normalize: bool = False
     device: str = "auto"
     force: bool = False
 
@@ -80,17 +83,18 @@ def import_vectors(
         progress: called with (passages with a vector, all passages).
 
     Raises:
-        InputError: the embeddings cannot be read, have another dimension, or belong to another corpus; some are missing without
+        InputError: the embeddings cannot be read, have another dimension or length, or belong to another corpus; some are missing without
             ``allow_missing``; or ``verify`` found vectors of another encoder.
         ArtifactMismatch: other vectors of the encoder exist.
         StorageError, LockedError: see ``build_checked``.
     """
-    spec, dtype = _read_start(spec, source)
+    spec, dtype = _read_start(dataclasses.replace(spec, normalize=spec.normalize or options.normalize), source)
     encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=options.device), spec)) if options.verify else None
     stored: Stored = "float16" if np.dtype(options.dtype or dtype).itemsize == 2 else "float32"
     names = [f"file {number}" for number in range(len(source.origins))]  # independent of file names
     inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or add_checksums(source).sha256, strict=True))}
-    parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored}
+    scaled: Parameters = {"normalized": True} if options.normalize else {}
+    parameters: Parameters = {"encoder": spec.name, "origin": "imported", "dtype": stored, **scaled}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     ref = index_ref(corpus, spec.name)
     check_staged_recipe(ref, recipe, force=options.force)
@@ -152,13 +156,13 @@ class _Importer:
         self._is_subset = limit is not None
         self._has_vector = np.zeros(len(store), dtype=np.bool_)
         self._has_ids = True
-        self._n_read = self._n_imported = 0
+        self._n_read = self._n_imported = self._n_zero = 0
         self._foreign, self._duplicates = _Examples(), _Examples()
 
     def import_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
         """Write all embeddings into the array; return the rows without an embedding, ascending."""
         for block in source.blocks():
-            self._import_block(block)
+            self._import_block(_scale(block) if options.normalize else block)
             progress(self._n_imported, len(self._store))
         missing = np.flatnonzero(~self._has_vector)
         self._check_coverage(missing, allow_missing=options.allow_missing)
@@ -179,7 +183,11 @@ class _Importer:
         is_first[np.unique(rows, return_index=True)[1]] = True
         is_new = is_known & is_first & ~self._has_vector[rows]
         self._duplicates.add(block, np.flatnonzero(is_known & ~is_new))
-        write_rows(self._array, rows[is_new], block.vectors[is_new])
+        if self._spec.normalize:
+            is_zero = lengths(block.vectors) == 0
+            self._n_zero += int(np.count_nonzero(is_new & is_zero))
+            is_new &= ~is_zero
+        write_rows(self._array, rows[is_new], block.vectors[is_new], is_unit=self._spec.normalize)
         self._has_vector[rows[is_new]] = True
         self._n_imported += int(np.count_nonzero(is_new))
 
@@ -203,17 +211,23 @@ class _Importer:
             problems.append(f"has {self._foreign.n:,} embeddings that are not of this corpus, {self._foreign}")
         if self._duplicates.n:
             problems.append(f"has {self._duplicates.n:,} embeddings of passages that have one already, {self._duplicates}")
-        if not self._has_ids:
-            n_whole = _n_corpus_passages(self._corpus) if self._is_subset else n_passages
-            if self._n_read != n_whole:
-                whole = f"{n_whole:,} passages" if n_whole else f"an unknown number of passages ('{self._corpus}' is not built)"
-                problems.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
+        n_whole = _n_corpus_passages(self._corpus) if self._is_subset else n_passages
+        if not self._has_ids and self._n_read != n_whole:
+            whole = f"{n_whole:,} passages" if n_whole else f"an unknown number of passages ('{self._corpus}' is not built)"
+            problems.append(f"has {self._n_read:,} embeddings without ids for {whole}, so that nothing says whose they are")
         elif len(missing) and not allow_missing:
             shown = ", ".join(f"'{passage.id}'" for passage in self._store.get_many(missing[:_SHOWN]))
+            zeros = f" (those of {self._n_zero:,} are zeros)" if self._n_zero else ""
             hint = "" if problems else ": --allow-missing imports the others"
-            problems.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{hint}")
+            problems.append(f"lacks {len(missing):,} of the corpus's {n_passages:,} passages, such as {shown}{zeros}{hint}")
         if problems:
             raise InputError(f"{self._name} {'; it '.join(problems)}")
+
+
+def _scale(block: Block) -> Block:
+    """Return a block with vectors of length 1. Vectors of zeros, and those that are not finite or too long to measure, are unchanged."""
+    found = lengths(block.vectors)
+    return block._replace(vectors=block.vectors / np.where(np.isfinite(found) & (found > 0), found, 1)[:, None])
 
 
 def _n_corpus_passages(corpus: str) -> int | None:

@@ -24,6 +24,7 @@ from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
 from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.reading.compression import refuse_pointer
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
 from wikidx.indexer.catalog import PACKAGES, index_ref, reusable_index
@@ -83,6 +84,7 @@ def _segments_file(source: Path) -> Path:
     files = [file for file in source.glob("segments_*") if file.is_file()]
     if not files:
         raise InputError(f"{source} is no Lucene index: it is no folder with a file segments_N")
+    refuse_pointer(source)
     return max(files, key=lambda file: (len(file.name), file.name))  # N is in base 36
 
 

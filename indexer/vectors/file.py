@@ -33,6 +33,9 @@ MISSING = "missing.npy"
 # Rows written as a unit: after an interruption, a range is finished or lost. With batches as large as a GPU's, which encodes 4,096 rows in
 # seconds, ranges of 1,024 rows would have 9 % more padding; with those of a CPU, they have 0.4 % more.
 RANGE_ROWS, GPU_RANGE_ROWS = 1_024, 4_096
+# Vectors that were scaled to length 1 in bfloat16, which has 8 bits, are off by less than this, those in float16 by less than 0.002. The
+# dtype in a file does not tell which: many vectors were computed in 16 bits and stored in 32.
+_UNIT_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,14 @@ class VectorFile:
         n_rows: rows of the corpus.
         stored: dtype of the components; an index's quantized vectors are written as an encoder's are.
         range_rows: rows of a range, which is written as a unit.
+        is_unit: whether the vectors must have length 1, as those of an encoder that normalizes.
     """
 
     folder: Path
     n_rows: int
     stored: Stored | Codes
     range_rows: int = RANGE_ROWS
+    is_unit: bool = False
 
     @property
     def path(self) -> Path:
@@ -74,13 +79,13 @@ class VectorFile:
         """Write the vectors of consecutive rows, shape (len(rows), dim), and record the rows as finished.
 
         Raises:
-            IdxError: a component is not finite, or too large for float16; the message names the row.
+            IdxError: a component is not finite, or too large for float16, or the length is not 1; the message names the row.
             ValueError: there is not exactly one vector per row.
             OSError: a disk error.
         """
         if len(vectors) != len(rows):
             raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
-        content, problem = _convert(vectors, self.stored, rows)
+        content, problem = _convert(vectors, self.stored, rows, is_unit=self.is_unit)
         if problem:
             raise IdxError(f"{problem}; the finished vectors are kept")
         with self._locked_journal(vectors.shape[1]) as journal:
@@ -138,13 +143,13 @@ class VectorFile:
 _JOURNAL = "finished"
 
 
-def write_rows(array: NDArray[Any], rows: Rows, vectors: StoredVectors) -> None:
+def write_rows(array: NDArray[Any], rows: Rows, vectors: StoredVectors, *, is_unit: bool = False) -> None:
     """Write the vectors of given rows, shape (len(rows), dim), into an array from ``VectorFile.map_writable``.
 
     Raises:
-        InputError: a component is not finite, or too large for float16; the message names the row.
+        InputError: a component is not finite, or too large for float16, or a length is not 1 though it must be; the message names the row.
     """
-    content, problem = _convert(vectors, array.dtype, rows)
+    content, problem = _convert(vectors, array.dtype, rows, is_unit=is_unit)
     if problem:
         raise InputError(problem)
     array[rows] = content
@@ -173,14 +178,25 @@ def _checksum(line: str) -> str:
     return f"{zlib.crc32(line.encode()):08x}"
 
 
-def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | range) -> tuple[StoredVectors, str | None]:
+def lengths(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the Euclidean length of each vector, shape (n,)."""
+    components = vectors.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # infinity
+        return np.sqrt(np.vecdot(components, components))
+
+
+def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | range, *, is_unit: bool) -> tuple[StoredVectors, str | None]:
     """Return the vectors in the stored dtype, and a message for the first vector that cannot be stored, or None."""
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)
-    if is_finite.all():
+    found = lengths(vectors) if is_unit else np.ones(len(content))
+    is_good = is_finite & (np.abs(found - 1) <= _UNIT_TOLERANCE)
+    if is_good.all():
         return content, None
-    number = int(np.argmin(is_finite))
-    if np.isfinite(vectors[number]).all():
-        return content, f"the vector of row {rows[number]} has a component too large for {content.dtype}: use --dtype float32"
-    return content, f"the vector of row {rows[number]} is not finite"
+    number = int(np.argmin(is_good))
+    problem = f"has length {found[number]:.4g}, the encoder's have length 1: correct it, or scale all with --normalize"
+    if not is_finite[number]:
+        is_too_large = np.isfinite(vectors[number]).all()
+        problem = f"has a component too large for {content.dtype}: use --dtype float32" if is_too_large else "is not finite"
+    return content, f"the vector of row {rows[number]} {problem}"

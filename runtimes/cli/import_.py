@@ -49,6 +49,7 @@ def embeddings(
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Import even if some passages have no embedding.")] = False,
     verify: Annotated[int, typer.Option(min=0, help="Re-encode N random passages and compare them with the embeddings.", metavar="N")] = 0,
     dtype: Annotated[str | None, typer.Option(help="Stored precision: float16 or float32; default: the file's.")] = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale the embeddings to length 1.")] = False,
     device: Annotated[str, typer.Option(help="Device of the encoder for --verify.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -62,7 +63,7 @@ def embeddings(
 
     require_built(corpus)
     spec = encoder_spec(encoder)
-    options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, device=device, force=force)
+    options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, normalize=normalize, device=device, force=force)
     embeddings_ = find_embeddings(path, file_format, ids)
     with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))

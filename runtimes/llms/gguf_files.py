@@ -15,6 +15,7 @@ from typing import Any
 
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.corpora.progress import format_bytes
+from wikidx.corpora.reading.compression import refuse_pointer
 from wikidx.indexer.encoders.checkpoints import CONFIG
 from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.machine.failures import first_line
@@ -40,6 +41,7 @@ def find_gguf(model: str) -> Path | None:
     if model in EMBEDDED:
         return embedded_file(model)
     path = Path(model).expanduser()
+    refuse_pointer(path)
     if path.is_dir():
         files = [] if (path / CONFIG).is_file() else sorted(path.glob(f"*{_SUFFIX}"))
         if len(files) > 1:
@@ -87,9 +89,12 @@ def _write(file: Path, staging: Path) -> int:
     size = format_bytes(file.stat().st_size)
     logger.warning("converting %s (%s) for transformers, once: this takes half a minute, or minutes for a large file", file.name, size)
     tokenizer, model = _read(file)
-    with silent_transformers():
-        model.save_pretrained(staging)
-        tokenizer.save_pretrained(staging)
+    try:
+        with silent_transformers():
+            model.save_pretrained(staging)
+            tokenizer.save_pretrained(staging)
+    except UnicodeEncodeError as error:
+        raise InputError(f"{staging} is not in the locale's characters, so that no tokenizer is written: set LC_ALL=C.UTF-8") from error
     for weights in staging.glob("*.safetensors"):  # written for the owner alone
         weights.chmod((staging / CONFIG).stat().st_mode)
     return int(model.num_parameters())

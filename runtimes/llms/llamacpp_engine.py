@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.machine.threads import n_threads
@@ -100,7 +101,7 @@ class LlamaCpp:
             name=self.name,
             dialect=_GUIDED,
         )
-        self._client = OpenAIHttp(model, f"{self._engine.listening_address}/v1", options=connection)
+        self._client = OpenAIHttp(utf8_path(Path(model)), f"{self._engine.listening_address}/v1", options=connection)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -145,7 +146,7 @@ def _import(name: str) -> Any:  # noqa: ANN401 - the package has no types
 
 def _parameters(package: Any, model: str, file: Path, options: LlamaCppOptions, n_slots: int) -> Any:  # noqa: ANN401 - the package has no types
     params = package.CommonParams()
-    params.model.path, params.model_alias = str(file), {model}
+    params.model.path, params.model_alias = utf8_path(file), {utf8_path(Path(model))}
     params.n_parallel, params.n_ctx = n_slots, n_slots * options.context  # a slot's share is at most the model's own context
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads or n_threads()
     params.n_gpu_layers = 0 if options.device == "cpu" else -1  # the number that fits

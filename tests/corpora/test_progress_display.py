@@ -17,31 +17,36 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-@pytest.fixture
-def lines(clock: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines after 1, 15, 16 and 64 of 107 questions: the first 16 take 40 s, the others 1 s each."""
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        pytest.param(  # the first 16 take 40 s, the others 1 s each
+            ((0, 0), (1, 38), (15, 39), (15, 49.5), (17, 60), (64, 107)),
+            [
+                "1 of 107 questions",
+                "15 of 107 questions, 1.2 questions/s",
+                "17 of 107 questions, 0.73 questions/s, about 2 min left",
+                "64 of 107 questions, 0.91 questions/s, about 47 s left",
+            ],
+            id="questions at the same time",
+        ),
+        pytest.param(
+            ((0, 0), (30, 60), (60, 61), (90, 70)),
+            ["30 of 107 questions", "90 of 107 questions, 6 questions/s, about 3 s left"],
+            id="a first batch that includes compiling and loading",
+        ),
+        pytest.param(
+            ((50, 0), (50, 30), (60, 40), (80, 50)),
+            ["50 of 107 questions", "60 of 107 questions", "80 of 107 questions, 2 questions/s, about 14 s left"],
+            id="an earlier start does not count",
+        ),
+    ],
+)
+def test_the_time_that_is_left_is_estimated_from_the_second_batch_on(
+    clock: list[float], capsys: pytest.CaptureFixture[str], reports: tuple[tuple[int, float], ...], expected: list[str]
+) -> None:
     with progress_display.show_steps() as step:
         report = step("rag", "questions")
-        report(0, 107)
-        for done, seconds in ((1, 38.0), (15, 39.0), (15, 49.5), (16, 60.0), (64, 108.0)):
-            clock[0] = seconds
+        for done, clock[0] in reports:
             report(done, 107)
-    return capsys.readouterr().err.splitlines()
-
-
-def test_the_remaining_time_is_estimated_when_some_units_are_done(lines: list[str]) -> None:
-    assert lines == [
-        "rag: 1 of 107 questions, 0.026 questions/s",
-        "rag: 15 of 107 questions, 0.3 questions/s",
-        "rag: 16 of 107 questions, 0.27 questions/s, about 6 min left",
-        "rag: 64 of 107 questions, 0.59 questions/s, about 73 s left",
-    ]
-
-
-def test_what_an_earlier_start_did_does_not_count(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_display.show_steps() as step:
-        report = step("passages", "passages")
-        report(1_000, 2_000)
-        clock[0] = 10.0
-        report(1_500, 2_000)
-    assert capsys.readouterr().err == "passages: 1,500 of 2,000 passages, 50 passages/s, about 10 s left\n"
+    assert capsys.readouterr().err.splitlines() == [f"rag: {line}" for line in expected]

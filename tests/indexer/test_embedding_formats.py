@@ -246,11 +246,20 @@ def test_what_is_no_embeddings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "passages.gz").write_bytes(gzip.compress(contriever_pickles()[0]))
     with pytest.raises(InputError, match="which is none of the formats"):
         find_embeddings(tmp_path / "passages.gz")
+    rows = np.zeros((4, 385), dtype="<f4")
+    rows[:, 0] = np.full(4, 384, dtype="<i4").view("<f4")
+    rows.tofile(tmp_path / "x.fvecs")  # begins as a pickle does
+    with pytest.raises(
+        InputError, match=r"x\.fvecs looks like fvecs: numpy\.fromfile\(FILE, 'f4'\)\.reshape\(-1, 385\)\[:, 1:\] reads them"
+    ):
+        find_embeddings(tmp_path / "x.fvecs")
 
 
 def test_other_kinds_of_faiss_indexes_are_refused(tmp_path: Path) -> None:
     faiss_index(tmp_path / "index", "HNSW16")
-    with pytest.raises(InputError, match="is a FAISS index of type 'IHNf': only flat ones hold the vectors themselves"):
+    with pytest.raises(
+        InputError, match=r"of type 'IHNf', and only flat ones are read: if it has .* as 'IHNf' and 'IwFl' do, .*reconstruct_n"
+    ):
         find_embeddings(tmp_path / "index")
     (tmp_path / "docid").write_text("1\n")
     with pytest.raises(InputError, match="is no flat FAISS index, or cut off: it begins with b'IHNf'"):

@@ -31,7 +31,7 @@ DIM = 8
 
 
 class FakeEncoder:
-    """A passage's vector is made of its text's bytes."""
+    """A passage's vector, of length 1, is made of its text's bytes."""
 
     name = "minilm"
 
@@ -39,7 +39,9 @@ class FakeEncoder:
         pass
 
     def encode(self, passages: Sequence[Passage]) -> Vectors:
-        return np.array([np.random.default_rng(list(passage.text.encode())).normal(size=DIM) for passage in passages], dtype=np.float32)
+        vectors = np.array([np.random.default_rng(list(passage.text.encode())).normal(size=DIM) for passage in passages], dtype=np.float32)
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
 
 
 @pytest.fixture(autouse=True)
@@ -255,9 +257,29 @@ def test_a_component_that_is_not_finite_is_named(store: PassageStore, made: Vect
     assert not index_ref("made", "minilm").path.parent.exists()
 
 
+def test_a_length_that_an_encoder_does_not_give_is_refused_or_scaled(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
+    path = pickled(tmp_path / "array.pkl", made * np.where(np.arange(3000) == 1234, 50, 1)[:, None].astype(np.float32))
+    with pytest.raises(InputError, match=r"row 1234 has length 50, the encoder's have length 1: correct it, or scale all with --normalize"):
+        run(path)
+    run(path, normalize=True, verify=3000)
+    np.testing.assert_allclose(stored(), made, rtol=1e-6)
+    with pytest.raises(ArtifactMismatch, match="holds other vectors"):
+        run(path)
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_vectors_of_zeros_are_missing_ones(store: PassageStore, made: Vectors, tmp_path: Path, has_ids: bool) -> None:
+    made[[5, 2000]] = 0
+    path = pickled(tmp_path / "some.pkl", embeddings(store, made, range(3000)) if has_ids else made)
+    with pytest.raises(InputError, match=r"lacks 2 of .* such as '6', '2001' \(those of 2 are zeros\): --allow-missing imports the others"):
+        run(path)
+    assert run(path, allow_missing=True).counts["missing"] == 2
+    assert not np.isin(opened().search(made[:1], 3000).rows, [5, 2000]).any()
+
+
 @pytest.mark.parametrize("n_other", [0, 1])
 def test_verification_encodes_again(store: PassageStore, made: Vectors, tmp_path: Path, n_other: int) -> None:
-    made += np.random.default_rng(1).normal(scale=0.003, size=made.shape).astype(np.float32)  # as half precision would
+    made += np.random.default_rng(1).normal(scale=0.002, size=made.shape).astype(np.float32)  # as half precision would
     made[:n_other] = made[1700]
     path = pickled(tmp_path / "array.pkl", made)
     run(path, verify=20)  # does not happen to meet row 0
@@ -282,13 +304,13 @@ def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vect
     path = pickled(tmp_path / "array.pkl", made)
     created = run(path)
     assert run(path) == created
-    other = pickled(tmp_path / "other.pkl", 2 * made)
+    other = pickled(tmp_path / "other.pkl", -made)
     with pytest.raises(ArtifactMismatch, match=r"holds other vectors \(imported 20.*\): --force replaces them"):
         run(other)
     with pytest.raises(ArtifactMismatch, match="holds other vectors"):
         run(path, dtype="float16")
     run(other, force=True)
-    np.testing.assert_array_equal(stored(), 2 * made)
+    np.testing.assert_array_equal(stored(), -made)
     with lock(index_ref("made", "minilm").path), pytest.raises(LockedError):
         run(path, force=True)
 

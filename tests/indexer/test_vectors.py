@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
 import multiprocessing
 import resource
@@ -31,6 +32,11 @@ def journal(folder: Path) -> Path:
 
 def made(n: int = N_ROWS, dim: int = 4) -> Vectors:
     return np.random.default_rng(1).normal(size=(n, dim)).astype(np.float32)
+
+
+def unit(vectors: Vectors) -> Vectors:
+    scaled: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled
 
 
 def manifest(folder: Path, n_missing: int = 0, dtype: str = "float32") -> Manifest:
@@ -114,6 +120,31 @@ def test_a_vector_that_cannot_be_stored_is_named_and_nothing_is_written(bad: flo
         file_in(tmp_path).write(range(20, 25), made(10))
     with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
         write_rows(file_in(tmp_path, "float16").map_writable(4), np.array([24, 23, 22]), content[2:5])
+
+
+@pytest.mark.parametrize("factor", [50, 0.98, 0])
+def test_a_vector_of_another_length_than_the_encoders_is_named(factor: float, tmp_path: Path) -> None:
+    content = unit(made(10))
+    content[3] *= factor
+    file = dataclasses.replace(file_in(tmp_path), is_unit=True)
+    message = f"the vector of row 13 has length {factor}, the encoder's have length 1"
+    with pytest.raises(IdxError, match=message):
+        file.write(range(10, 20), content)
+    with pytest.raises(InputError, match=message):
+        write_rows(file.map_writable(4), np.arange(10, 20), content, is_unit=True)
+    file_in(tmp_path).write(range(10, 20), content)  # of an encoder that does not normalize
+
+
+@pytest.mark.parametrize("n_bits", [8, 11])
+def test_lengths_that_were_rounded_in_16_bits_pass(n_bits: int, tmp_path: Path) -> None:
+    def rounded(numbers: Vectors) -> Vectors:
+        mantissa, exponent = np.frexp(numbers)
+        return np.ldexp(np.round(mantissa * 2**n_bits) / np.float32(2**n_bits), exponent)
+
+    content = rounded(made(N_ROWS, 384))
+    content = rounded(content / rounded(np.linalg.norm(content, axis=1, keepdims=True)))
+    dataclasses.replace(file_in(tmp_path), is_unit=True).write(range(N_ROWS), content)
+    assert np.abs(np.linalg.norm(content, axis=1) - 1).max() > 1e-4
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:

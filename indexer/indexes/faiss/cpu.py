@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.artifacts.manifest import Manifest
 from wikidx.corpora.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.progress import format_bytes
@@ -110,7 +111,7 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
         MissingExtraError: FAISS is not installed.
     """
     with faiss_errors(path / INDEX_FILE):
-        index = load_faiss().read_index(str(path / INDEX_FILE), flags)
+        index = load_faiss().read_index(utf8_path(path / INDEX_FILE), flags)
     if not index.is_trained:
         raise ArtifactCorrupt(f"{path / INDEX_FILE} holds an index that was never trained: build it again with --force")
     actual = (index.ntotal, index.d, index.metric_type)

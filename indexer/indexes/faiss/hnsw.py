@@ -13,6 +13,7 @@ from typing import Any
 
 from wikidx.corpora.artifacts.building import INTERMEDIATE
 from wikidx.corpora.artifacts.durable import sync
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.artifacts.manifest import Parameters
 from wikidx.corpora.errors import StagingCorrupt
 from wikidx.indexer.indexes.approximate import save_missing
@@ -75,7 +76,7 @@ def _start_graph(build: IndexBuild[CorpusVectors], checkpoint: Path) -> Any:  # 
         array.resize(0)  # keeps the capacity
     if checkpoint.exists():
         with faiss_errors(checkpoint, is_intermediate=True):
-            _copy(faiss.read_index(str(checkpoint), faiss.IO_FLAG_MMAP_IFC), index)
+            _copy(faiss.read_index(utf8_path(checkpoint), faiss.IO_FLAG_MMAP_IFC), index)
     return index
 
 

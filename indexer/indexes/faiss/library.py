@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.durable import sync
+from wikidx.corpora.artifacts.home import utf8_path
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.threads import limit_threads_after_fork
@@ -58,8 +59,8 @@ def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
     """
     faiss = load_faiss()
     try:
-        faiss.write_index(index, str(path))
-        faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)  # read again, because FAISS misses an error of its last flush
+        faiss.write_index(index, utf8_path(path))
+        faiss.read_index(utf8_path(path), faiss.IO_FLAG_MMAP_IFC)  # read again, because FAISS misses an error of its last flush
     except RuntimeError as error:
         raise OSError(f"FAISS wrote {path} but in part ({reason(error)})") from error
     sync(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -147,7 +148,7 @@ def open_directory(path: Path) -> Any:  # noqa: ANN401 - a Java object
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{os.fsencode(path)!r} is not UTF-8: Lucene cannot open it") from error
+        raise InputError(f"{os.fsencode(path)!r} is not in the locale's {sys.getfilesystemencoding()}: Lucene cannot open it") from error
     return java_class(f"{LUCENE}.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(path)))
 
 

@@ -124,6 +124,12 @@ def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
         encoder.encode_passages(passages)
 
 
+def test_zeros_that_cannot_be_normalized_are_refused() -> None:
+    fake = FakeEmbeddings(embed=lambda texts: 0 * hashed_vectors(texts))
+    with encoding(fake, normalize=True) as encoder, pytest.raises(IdxError, match="answers a vector of zeros"):
+        encoder.encode_queries(["who"])
+
+
 def dropped(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
     return rows[1:]
 
@@ -149,8 +155,8 @@ def with_first(embedding: object) -> Callable[[list[dict[str, Any]]], Any]:
         (lambda rows: [*rows, rows[0] | {"index": 3}], "'org/tiny' answers 3 texts with the indices 0, 1, 2, 3"),
         (with_first([0.5] * 7), "'org/tiny' answers vectors of 7 components instead of 8"),
         (with_first([]), "'org/tiny' answers vectors of 0 components instead of 8"),
-        (with_first([float("nan")] * 8), "'org/tiny' answers a vector with components that are not finite"),
-        (with_first([1e39] * 8), "'org/tiny' answers a vector with components that are not finite"),
+        (with_first([float("nan")] * 8), "'org/tiny' answers a vector of zeros, or one with components that are not finite"),
+        (with_first([1e39] * 8), "'org/tiny' answers a vector of zeros, or one with components that are not finite"),
         (with_first("AAAA"), "'org/tiny' answers something else than embeddings .buffer size must be a multiple"),
         (with_first("not base64"), "'org/tiny' answers something else than embeddings"),
         (with_first(None), "'org/tiny' answers something else than embeddings .an embedding is no list"),
