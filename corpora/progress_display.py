@@ -67,7 +67,6 @@ def _log_step(name: str, unit: str) -> Progress:
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
             sys.stderr.write(line + "\n")
-            sys.stderr.flush()
 
     return log
 

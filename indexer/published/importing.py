@@ -83,8 +83,7 @@ def import_vectors(
         progress: called with (passages with a vector, all passages).
 
     Raises:
-        InputError: the embeddings cannot be read, have another dimension or length, or belong to another corpus; some are missing without
-            ``allow_missing``; or ``verify`` found vectors of another encoder.
+        InputError: the embeddings cannot be read, or are of another dimension, length, corpus or encoder; or some are missing.
         ArtifactMismatch: other vectors of the encoder exist.
         StorageError, LockedError: see ``build_checked``.
     """
@@ -227,7 +226,7 @@ class _Importer:
 def _scale(block: Block) -> Block:
     """Return a block with vectors of length 1. Vectors of zeros, and those that are not finite or too long to measure, are unchanged."""
     found = lengths(block.vectors)
-    return block._replace(vectors=block.vectors / np.where(np.isfinite(found) & (found > 0), found, 1)[:, None])
+    return block._replace(vectors=block.vectors / np.where(np.isfinite(found) & (found > 0), found, 1).astype(np.float32)[:, None])
 
 
 def _n_corpus_passages(corpus: str) -> int | None:

@@ -182,7 +182,8 @@ def lengths(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """Return the Euclidean length of each vector, shape (n,)."""
     components = vectors.astype(np.float32, copy=False)
     with np.errstate(over="ignore"):  # infinity
-        return np.sqrt(np.vecdot(components, components))
+        squares: NDArray[np.float32] = np.vecdot(components, components)
+    return np.sqrt(squares)
 
 
 def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | range, *, is_unit: bool) -> tuple[StoredVectors, str | None]:
@@ -190,13 +191,13 @@ def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | ra
     with np.errstate(over="ignore"):
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)
-    found = lengths(vectors) if is_unit else np.ones(len(content))
+    found = lengths(vectors) if is_unit else np.ones(len(content), dtype=np.float32)
     is_good = is_finite & (np.abs(found - 1) <= _UNIT_TOLERANCE)
     if is_good.all():
         return content, None
     number = int(np.argmin(is_good))
     problem = f"has length {found[number]:.4g}, the encoder's have length 1: correct it, or scale all with --normalize"
-    if not is_finite[number]:
+    if not np.isfinite(content[number]).all():
         is_too_large = np.isfinite(vectors[number]).all()
         problem = f"has a component too large for {content.dtype}: use --dtype float32" if is_too_large else "is not finite"
     return content, f"the vector of row {rows[number]} {problem}"

@@ -139,7 +139,8 @@ def test_a_vector_of_another_length_than_the_encoders_is_named(factor: float, tm
 def test_lengths_that_were_rounded_in_16_bits_pass(n_bits: int, tmp_path: Path) -> None:
     def rounded(numbers: Vectors) -> Vectors:
         mantissa, exponent = np.frexp(numbers)
-        return np.ldexp(np.round(mantissa * 2**n_bits) / np.float32(2**n_bits), exponent)
+        found: Vectors = np.ldexp(np.round(mantissa * 2**n_bits) / np.float32(2**n_bits), exponent)
+        return found
 
     content = rounded(made(N_ROWS, 384))
     content = rounded(content / rounded(np.linalg.norm(content, axis=1, keepdims=True)))
