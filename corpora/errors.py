@@ -50,14 +50,14 @@ class UnknownNameError(IdxError):
 
 
 class MissingExtraError(IdxError, ImportError):
-    """A package of an optional extra is not installed."""
+    """A package of an optional extra is not installed; ``verb`` suits a feature in the plural."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra '{extra}': pip install {install_argument(extra)}")
-        self._feature, self.extra = feature, extra
+    def __init__(self, feature: str, extra: str, verb: str = "needs") -> None:
+        super().__init__(f"{feature} {verb} the extra '{extra}': pip install {install_argument(extra)}")
+        self._feature, self.extra, self._verb = feature, extra, verb
 
-    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self._feature, self.extra)  # otherwise pickle would call the class with the message alone
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+        return type(self), (self._feature, self.extra, self._verb)  # otherwise pickle would call the class with the message alone
 
 
 def install_argument(extra: str) -> str:

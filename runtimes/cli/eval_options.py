@@ -193,9 +193,6 @@ def finish(
         to_json: returns the report as JSON values; called only if JSON is requested.
         records: one record per question, for ``output.per_question``.
         runs: the scored runs.
-
-    Raises:
-        MissingExtraError: HTML is requested, and matplotlib or adjustText is not installed.
     """
     from wikidx.runtimes.evaluation.reports import report as reports
 

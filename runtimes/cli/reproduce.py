@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.errors import InputError
 from wikidx.corpora.progress_display import format_duration, show_steps
 
 from .eval_options import Scoring, score_runs
@@ -274,12 +274,7 @@ def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / JSON, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode())
     report = outcome_report(outcome)
-    try:
-        page = reports.to_html(report)
-    except MissingExtraError as error:
-        note(f"{HTML} has no plots: {error}")
-        page = reports.to_html(report._replace(sections=[section._replace(plots=()) for section in report.sections]))
-    write_durably(folder / HTML, page.encode())
+    write_durably(folder / HTML, reports.to_html(report).encode())
     if as_json:
         print_json(content)
         return

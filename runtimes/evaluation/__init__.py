@@ -9,6 +9,6 @@ prediction_files  reader of prediction files             predictions    the pred
 run_facts         reader of run.json                     run_questions  the questions of a run
 normalizing       normalisation of answers               scoring        values per question and metric
 outcomes          problems of answers, groups            uncertainty    intervals and paired tests
-step_recall       recall of a run's searches
+step_recall       recall of a run's searches             missing_extras what is left out without its extra
 comparing         comparison of runs                     published      the papers' figures
 """

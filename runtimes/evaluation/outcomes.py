@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.llms.text import LOW_MASS
@@ -79,13 +79,12 @@ def find_answers(rows: Sequence[PredictionRow], questions: Sequence[Question]) -
     texts = [[f"{passage.get('title') or ''} . {passage.get('text') or ''}" for passage in rows[at].passages] for at in known]
     if not any(texts):
         return values
-    try:
+    with leave_out_missing():
         from wikidx.runtimes.evaluation.retrieval.has_answer import answer_hits
-    except MissingExtraError:
-        return values
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(text for group in texts for text in group))}
-    hits = answer_hits([[numbers[text] for text in group] for group in texts], list(numbers), [golds[at] for at in known])
-    values[known] = [hit.any() for hit in hits]
+
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(text for group in texts for text in group))}
+        hits = answer_hits([[numbers[text] for text in group] for group in texts], list(numbers), [golds[at] for at in known])
+        values[known] = [hit.any() for hit in hits]
     return values
 
 

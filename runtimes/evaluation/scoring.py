@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
+from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
 from wikidx.runtimes.evaluation.predictions import MODULES, READING_RULES, PredictionRow, Predictions
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
@@ -140,7 +141,7 @@ def score_run(
     name: str,
     predictions: Predictions,
     source: RunQuestions,
-    metrics: Iterable[Metric],
+    metrics: Sequence[Metric],
     row_metrics: Sequence[RowMetric] = (),
     dataset: str = "",
 ) -> ScoredRun:
@@ -150,18 +151,22 @@ def score_run(
         name: the run's name.
         predictions: the predictions. A prediction matches the question with the same id, unless it records a different question text.
         source: the questions.
-        metrics: metrics of single answers.
+        metrics: metrics of single answers; one whose extra is not installed is left out, unless it is the only one.
         row_metrics: metrics computed over all predictions together.
         dataset: the name of the data set; empty: derived from the question file's name.
 
     Raises:
         InputError: no prediction matches a question.
+        MissingExtraError: the extra of the only metric is not installed.
         IdxError: a row metric cannot be computed.
     """
     questions = source.questions
     matched = _join(predictions, source)
     rows = tuple(matched.get(question.id) or PredictionRow(question.id, None) for question in questions)
-    values = {metric.name: _values(metric, rows, questions) for metric in metrics}
+    values = dict[str, FloatArray]()
+    for metric in metrics:
+        with leave_out_missing(is_alone=len(metrics) == 1):
+            values[metric.name] = _values(metric, rows, questions)
     measurements = dict[str, dict[str, Any]]()
     for row_metric in row_metrics:
         result = row_metric.measure(rows, questions)

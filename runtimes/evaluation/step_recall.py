@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.predictions import PredictionRow
 from wikidx.runtimes.evaluation.retrieval.passage_texts import PassageTexts
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS, SearchStep
@@ -53,14 +53,12 @@ def step_recall(rows: Sequence[PredictionRow], questions: Sequence[Question], te
     """
     found, depths = dict[str, dict[int, _Hits]](), dict[str, int]()
     unknown = set[str]()
-    try:
+    with leave_out_missing():
         for position, step, hits in _hits(rows, questions, texts):
             unknown.update(name for name, is_hit in zip(step.ids, hits, strict=True) if is_hit is None)
             for name in (step.name, LAST):  # of the last searches the last one stays
                 found.setdefault(name, {})[position] = hits
                 depths[name] = min(depths.get(name, step.k), step.k)
-    except MissingExtraError:
-        return StepRecall()
     named = {name: of for name, of in found.items() if not any(None in hits for hits in of.values())}
     last = {LAST: named.pop(LAST)} if LAST in named else {}
     return StepRecall({name: _values(of, depths[name], len(rows)) for name, of in {**named, **last}.items()}, len(unknown))

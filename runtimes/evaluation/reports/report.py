@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from wikidx.corpora.errors import InputError
+from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.reports import tables
 from wikidx.runtimes.evaluation.reports.tables import Table
 
@@ -93,11 +94,7 @@ def select_tables(report: Report, beginnings: Sequence[str]) -> Report:
 
 
 def to_html(report: Report) -> str:
-    """Render a report as one self-contained HTML page; all texts are escaped.
-
-    Raises:
-        MissingExtraError: the report has plots, and matplotlib or adjustText is not installed.
-    """
+    """Render a report as one self-contained HTML page; all texts are escaped. Without matplotlib or adjustText it has no plots."""
     facts = "\n".join(f"<dt>{_escape(label)}</dt><dd>{_escape(value)}</dd>" for label, value in report.facts)
     sections = "".join(_section(section) for section in report.sections if section.tables or section.plots)
     title = _escape(report.title)
@@ -111,15 +108,18 @@ def _drop_repeated_titles(section: Section) -> list[Table]:
 
 
 def _section(section: Section) -> str:
-    plots = f'<div class="plots">\n{"".join(map(_drawing, section.plots))}</div>\n' if section.plots else ""
+    drawings = "".join(map(_drawing, section.plots))
+    plots = f'<div class="plots">\n{drawings}</div>\n' if drawings else ""
     parts = [f"<h2>{_escape(section.title)}</h2>\n", *map(_table, _drop_repeated_titles(section))]
     return f"<section>\n{''.join([*parts, plots])}</section>\n"
 
 
 def _drawing(drawing: Drawing) -> str:
-    from wikidx.runtimes.evaluation.reports.plots import svg
+    with leave_out_missing():
+        from wikidx.runtimes.evaluation.reports.plots import svg
 
-    return f'<img alt="{_escape(drawing.alt)}" src="{svg(drawing.draw())}">\n'
+        return f'<img alt="{_escape(drawing.alt)}" src="{svg(drawing.draw())}">\n'
+    return ""
 
 
 def _table(table: Table) -> str:

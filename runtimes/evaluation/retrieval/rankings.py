@@ -57,7 +57,7 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
     try:
         import ir_measures
     except ImportError as error:
-        raise MissingExtraError("figures of trec_eval", "eval") from error
+        raise MissingExtraError("figures of trec_eval", "eval", "need") from error
     parsed = {name: _parse("RR" if name.startswith(_RR_PREFIX) else name, ir_measures) for name in measures}
     judged = {question: dict(qrels[question]) for question in questions if question in qrels}
     rankings = {question: dict(run.get(question, {})) for question in judged}

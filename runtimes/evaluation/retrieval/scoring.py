@@ -18,6 +18,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.retrievers.base import Ranking, ScoredPassage
+from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.retrieval.has_answer import MATCHES, answer_hits
 from wikidx.runtimes.evaluation.retrieval.kilt_pages import page_figures, page_names
 from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
@@ -84,16 +85,17 @@ def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question],
     Raises:
         InputError: a measure is not supported.
         UnknownNameError: the matching rule is unknown.
-        MissingExtraError: ``ir_measures`` is not installed.
+        MissingExtraError: ``ir_measures`` is not installed, and there are only gold passages; otherwise their figures are left out.
     """
     values = dict[str, FloatArray]()
     if any(question.golden_answers for question in questions):
         values |= _answer_values(rankings, questions, scoring)
-    if any(question.id in qrels for question in questions):
-        measures = [*(f"Success@{k}" for k in scoring.cuts), *scoring.measures]
-        values |= gold_values(to_run(rankings, questions), qrels, [question.id for question in questions], measures)
     if any(map(gold_pages, questions)):
         values |= _page_values(rankings, questions, scoring.cuts)
+    if any(question.id in qrels for question in questions):
+        measures = [*(f"Success@{k}" for k in scoring.cuts), *scoring.measures]
+        with leave_out_missing(is_alone=not values):
+            values |= gold_values(to_run(rankings, questions), qrels, [question.id for question in questions], measures)
     return values
 
 
