@@ -16,6 +16,7 @@ from .corpus import Corpus
 from .errors import ArtifactMissing, IdxError, InputError
 from .known.custom import ReadOptions, custom_corpus
 from .known.given import FORMAT, described_corpus
+from .reading.compression import STANDARD_INPUT, check_file
 from .registry import load, unknown_name_error
 
 
@@ -122,7 +123,7 @@ def resolve(
     if is_name(corpus):
         _reject_file_options(corpus, name, reading)
         return _resolve_known(corpus, options) if is_known(corpus) else _resolve_built(corpus, options)
-    if not Path(corpus).exists():
+    if not Path(corpus).exists() and Path(corpus) != STANDARD_INPUT:
         raise _unknown_corpus(corpus)
     if options.source:
         raise InputError(f"--source is for known corpora; '{corpus}' is a file itself")
@@ -172,6 +173,7 @@ def rebuild_advice(corpus: str) -> str:
 
 def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpus:
     """Return the corpus in a user's file, named after the file unless a name is given."""
+    check_file(path)
     if name is None:
         name = re.sub(r"[^a-z0-9._-]+", "-", path.name.partition(".")[0].lower()).strip("-._")
         if not name:

@@ -12,6 +12,7 @@ from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import SourceFile
 from wikidx.corpora.progress import Progress, silent
+from wikidx.corpora.reading.compression import check_file
 
 from .download import LocalFile, download, verify
 
@@ -37,8 +38,7 @@ def local_paths(corpus: Corpus, source: Path | None) -> list[Path] | None:
     else:
         paths = [source / file.name for file in corpus.files] if len(corpus.files) > 1 else [source]
     for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path} is a directory: name one file" if path.is_dir() else f"there is no file {path}")
+        check_file(path)
     return paths
 
 

@@ -1,4 +1,7 @@
-"""Reading of plain, gzip, bzip2 and zstd files; the first bytes of a file determine its format, not its name."""
+"""Reading of plain, gzip, bzip2 and zstd files; the first bytes of a file determine its format, not its name.
+
+``-`` is standard input. It and named pipes, which can be read once, are copied to a temporary file when they are opened.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import contextlib
 import gzip
 import io
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +25,7 @@ BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 """Exceptions raised by reading a corrupt compressed file."""
 
 MAX_LINE_BYTES = 64 << 20
+STANDARD_INPUT = Path("-")
 
 _READ_BYTES = 1 << 20
 _ZSTD_BYTES = 512  # compressed bytes per step, which expand to at most 16 MiB: 4 bytes can expand to 128 KiB
@@ -30,28 +36,34 @@ _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
 
+def is_pipe(path: Path) -> bool:
+    """Return whether a path is standard input, as ``-``, or a pipe: its content can be read once."""
+    return path == STANDARD_INPUT or path.is_fifo()
+
+
+def check_file(path: Path) -> None:
+    """Raise ``InputError`` unless a path is a file, which can be read several times."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: name one file")
+    if not is_pipe(path) and not path.exists():
+        raise InputError(f"there is no file {path}")
+    if is_pipe(path) or not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, readable only once: write it to a file first")
+
+
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading its decompressed bytes.
+    """Open a file for reading its decompressed bytes; a pipe, which ``is_pipe`` describes, is read to its end.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, is a directory, pipe or device, or is a zip, 7z, xz or rar archive, or a
-            pointer of git LFS.
+        InputError: the file is missing, empty or unreadable, is a directory or device, is a zip, 7z, xz or rar archive, or is a pointer of
+            git LFS.
     """
     try:
-        if path.is_dir():
-            raise InputError(f"{path} is a directory: name one file")
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path} is a pipe or a device, readable only once: write it to a file first")
-        with path.open("rb") as file:
-            magic = file.read(4)
+        if is_pipe(path):
+            return _open_copy(path)
+        check_file(path)
         refuse_pointer(path)
-        if not magic:
-            raise InputError(f"{path} is empty")
-        if magic in _ARCHIVES:
-            raise InputError(f"{path} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
-        return _open(path, magic)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
+        return _open(path, str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -120,15 +132,29 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InputError: the content exceeds both 256 MiB and 100 times the size of the file; see also ``open_decompressed``.
     """
-    limit = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * path.stat().st_size) if path.is_file() else 0
     with open_decompressed(path) as file:
+        limit = max(_MAX_WHOLE_BYTES, _MAX_WHOLE_TIMES * os.fstat(file.fileno()).st_size)
         content = file.read(limit + 1)
     if len(content) > limit:
         raise InputError(f"{path} is compressed and holds more than {limit:,} bytes: unpack it, and check its content")
     return content
 
 
-def _open(path: Path, magic: bytes) -> IO[bytes]:
+def _open_copy(pipe: Path) -> IO[bytes]:
+    is_stdin = pipe == STANDARD_INPUT
+    with open(0 if is_stdin else pipe, "rb", closefd=not is_stdin) as file, tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.flush()
+        return _open(Path(copy.name), str(pipe))  # it is removed, but stays readable while it is open
+
+
+def _open(path: Path, name: str) -> IO[bytes]:
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if not magic:
+        raise InputError(f"{name} is empty")
+    if magic in _ARCHIVES:
+        raise InputError(f"{name} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
     if magic.startswith(_GZIP):
         return io.BufferedReader(_UnbufferedReader(gzip.open(path)), _READ_BYTES)
     if magic.startswith(_BZIP2):

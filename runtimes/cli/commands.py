@@ -61,7 +61,7 @@ EXAMPLES = {
     "questions": ("idx questions", "idx questions nq hotpotqa:train", "idx questions halluqa --mirror https://mirror.example.org"),
     "search": (
         'idx search sample "Which metal is liquid at room temperature?" -k 3',
-        'idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm',
+        'idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm',
         "idx search sample --queries questions.txt",
         'idx search sample "chemical symbol Au" --url http://127.0.0.1:8000',
     ),
@@ -104,6 +104,7 @@ EXAMPLES = {
 """Command -> the examples at the end of its help."""
 
 
+_ENDED_BY_SIGPIPE = 141  # 128 + 13, as a shell says; the signal itself would also end a server when a client leaves
 _NO_THREAD = "can't start new thread"  # Python's message if there is no memory for its stack
 
 
@@ -177,7 +178,11 @@ for _name in ("import", "eval"):
 
 
 def main() -> None:
-    """Run the command line; write an error as one line to standard error, and exit with status 2."""
+    """Run the command line; write an error as one line to standard error, and exit with status 2.
+
+    If the reader of the output is gone, as behind ``| head -1``, say nothing, and exit as a program does that SIGPIPE ends.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # None if the caller has closed it, as >&- does
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
@@ -187,8 +192,10 @@ def main() -> None:
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:
-        app(prog_name="idx")
+        _run()
         return
+    except BrokenPipeError:
+        sys.exit(_ENDED_BY_SIGPIPE)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and _NO_THREAD not in str(error):
             raise
@@ -201,6 +208,21 @@ def main() -> None:
     except MemoryError:
         message = "not enough memory: give this process more"
     fail(message)
+
+
+def _run() -> None:
+    """Run the command line until all of its output is written; raise ``BrokenPipeError`` if the reader of the output is gone."""
+    stdout = sys.stdout
+    try:
+        app(prog_name="idx")
+    finally:
+        try:
+            stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes what is left once more at its end
+            raise
+        if sys.stdout is not stdout:  # typer has caught the error, and put a stream in its place that hides others
+            raise BrokenPipeError
 
 
 def _memory_error() -> str:

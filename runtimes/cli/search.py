@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
 Queries = Annotated[
-    list[str] | None, typer.Argument(help="A query; the results of several queries are merged into one ranking.", metavar="QUERY")
+    list[str] | None,
+    typer.Argument(
+        help="A query; the results of several queries are merged into one ranking. - alone is the same as --queries -.", metavar="QUERY"
+    ),
 ]
 QueryFile = Annotated[
     Path | None,
     typer.Option(
         "--queries",
-        help='Instead of QUERY, a file of queries, one per line: text, or JSON with "question", "query" or "text". Prints JSON Lines.',
+        help='Instead of QUERY, a file of queries, or - for standard input, one per line: text, or JSON with "question", "query" or '
+        '"text". Prints JSON Lines.',
     ),
 ]
 Retriever = Annotated[
@@ -86,19 +90,13 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
-    from wikidx.corpora.reading.queries import read_queries
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
 
     check_devices(device)
-    if bool(queries) == bool(query_file):
-        raise InputError(f"give one query or several, or a file of queries with --queries{', not both' if queries else ''}")
-    for number, query in enumerate(queries or (), 1):
-        if not is_unicode(query):
-            raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
-    file_queries = read_queries(query_file) if query_file else []
+    group, file_queries = _read(queries or [], query_file)
     with contextlib.ExitStack() as stack:
         searcher: LocalSearcher | RemoteSearcher
         if url is None:
@@ -109,16 +107,31 @@ def search(
                 raise InputError("--reranker and --query-dtype are for searches on this machine: a server has its own")
             remote = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
             searcher = stack.enter_context(remote)
-        if query_file:
+        if file_queries:
             _search_each(searcher, file_queries, options)
             return
-        rankings = searcher.search_groups([queries or []], options)
+        rankings = searcher.search_groups([group], options)
     if as_json:
         stages = {"stages": [stage._asdict() for stage in rankings.stages]} if options.explain else {}
-        print_json({"corpus": corpus, "retriever": retriever, "queries": queries, "passages": _to_json(rankings[0]), **stages})
+        print_json({"corpus": corpus, "retriever": retriever, "queries": group, "passages": _to_json(rankings[0]), **stages})
     else:
-        _show(rankings[0], queries or [], is_full=full)
+        _show(rankings[0], group, is_full=full)
         _explain(rankings)
+
+
+def _read(queries: list[str], file: Path | None) -> tuple[list[str], list[Query]]:
+    """Return the group of queries, and the queries of a file or of standard input; one of the two is empty."""
+    from wikidx.corpora.reading.compression import STANDARD_INPUT
+    from wikidx.corpora.reading.queries import read_queries
+
+    if queries == [str(STANDARD_INPUT)] and file is None:
+        queries, file = [], STANDARD_INPUT
+    if bool(queries) == bool(file):
+        raise InputError(f"give one query or several, or a file of queries with --queries{', not both' if queries else ''}")
+    for number, query in enumerate(queries, 1):
+        if not is_unicode(query):
+            raise InputError(f"query {number} is not UTF-8: {query!r:.80}")
+    return queries, read_queries(file) if file else []
 
 
 def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOptions) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.reading.compression import STANDARD_INPUT
 from wikidx.corpora.registry import suggest, unknown_name_error
 
 from .base import Question, gold
@@ -74,13 +75,13 @@ def find_questions(name: str, format: str | None = None, *, with_passages: bool 
 
 
 def question_file(name: str) -> Path:
-    """Return the path of a file of questions, else of the published set ``NAME`` or ``NAME:SPLIT``.
+    """Return the path of a file of questions, or ``-`` for standard input, else of the published set ``NAME`` or ``NAME:SPLIT``.
 
     Raises:
         InputError: there is neither, or the set has not been fetched.
         UnknownNameError: the set has no such split.
     """
-    if Path(name).exists():
+    if Path(name) == STANDARD_INPUT or Path(name).exists():
         return Path(name)
     entry = find_set(name)
     if entry is None:

@@ -5,6 +5,7 @@ import errno
 import gzip
 import io
 import os
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading import compression, readers
 from wikidx.corpora.reading.compression import open_bytes, read_bytes, read_lines
 from wikidx.corpora.reading.readers import detect_format, read
+from wikidx.corpora.resolving import resolve
 
 Compress = Callable[[bytes], bytes]
 
@@ -154,10 +156,25 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
         open_bytes(tmp_path / "none")
 
 
-def test_pipe_is_refused_before_anything_is_taken_from_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), *COMPRESSED])
+def test_a_pipe_is_read_to_its_end(tmp_path: Path, compress: Compress) -> None:
+    content, pipe = rows(8000), tmp_path / "pipe"  # more than a pipe holds at a time
+    os.mkfifo(pipe)
+    threading.Thread(target=pipe.write_bytes, args=(compress(content),), daemon=True).start()
+    assert read_bytes(pipe) == content
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(InputError, match="^/dev/zero is a pipe or a device, readable only once: write it to a file first$"):
+        open_bytes(Path("/dev/zero"))
+
+
+def test_a_corpus_in_a_pipe_is_refused_before_anything_is_taken_from_it(tmp_path: Path) -> None:
+    """A build reads its file several times, and once more when it is resumed."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="pipe is a pipe or a device, readable only once"):
-        open_bytes(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "-"):
+        with pytest.raises(InputError, match=f"^{path} is a pipe or a device, readable only once: write it to a file first$"):
+            resolve(path, name="mine")
 
 
 def test_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:

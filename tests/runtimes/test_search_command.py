@@ -9,6 +9,8 @@ import pty
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.runtimes.test_cli import IDX, animals, error, found, idx
 
@@ -54,6 +56,48 @@ def test_the_queries_of_beir_keep_their_ids(animals: Path, tmp_path: Path) -> No
     lines = [json.loads(line) for line in idx("search", "animals", "--queries", queries, "-k", 1).out.splitlines()]
     assert [(line.get("id", "none"), line["query"]) for line in lines] == [("q1", "den"), ("none", "zebra")]
     assert [line["passages"] for line in lines] == [found("animals", line["query"], "-k", 1) for line in lines]
+
+
+@pytest.mark.parametrize("names", [("-",), ("--queries", "-"), ("--queries", "/dev/stdin")])
+def test_queries_come_from_a_pipe(animals: Path, names: tuple[str, ...]) -> None:
+    idx("build", animals)
+    ran = subprocess.run([*IDX, "search", "animals", *names], input=b"den\nzebra\n", capture_output=True, cwd=ROOT, check=True)
+    assert [json.loads(line)["query"] for line in ran.stdout.splitlines()] == ["den", "zebra"]
+
+
+def test_questions_gold_passages_and_answers_come_from_pipes(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals)
+    (tmp_path / "script.jsonl").write_text('{"match": "", "text": "fox"}')
+    line = b'{"id": "1", "question": "Who digs a den?", "golden_answers": ["fox"]}\n'
+    (tmp_path / "questions.jsonl").write_bytes(line)
+    retrieval = ("eval", "retrieval", "--corpus", "animals", "--json", "-k", "1")
+    for content, arguments, shown in (
+        (line, (*retrieval, "--questions", "-"), b'"answer@1"'),
+        (b"1 0 a 1\n", (*retrieval, "--questions", tmp_path / "questions.jsonl", "--qrels", "/dev/stdin"), b'"Success@1"'),
+        (
+            line,
+            ("run", "direct", "--questions", "-", "--llm", f"scripted:{tmp_path}/script.jsonl", "--out", tmp_path / "run"),
+            b"1 answered",
+        ),
+        (b'{"id": "1", "answer": "fox"}', ("eval", "answers", "-", "--questions", tmp_path / "questions.jsonl"), b"squad_em      100.0"),
+    ):
+        ran = subprocess.run([*IDX, *map(str, arguments)], input=content, capture_output=True, cwd=ROOT, check=True)
+        assert shown in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("search", "animals", "fox"), ("--help",)])
+def test_nothing_is_said_when_the_reader_of_the_output_is_gone(animals: Path, arguments: tuple[str, ...], unbuffered: str) -> None:
+    idx("build", animals)
+    reading, writing = os.pipe()
+    os.close(reading)
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    ran = subprocess.run([*IDX, *arguments], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, env=variables, check=False)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (141, b"")
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run([*IDX, *arguments], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=variables, check=False)
+    assert (ran.returncode, ran.stderr) == (2, b"error: No space left on device\n")
 
 
 def test_passages_are_shown_whole_on_request(tmp_path: Path) -> None:
