@@ -208,12 +208,10 @@ def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
     if build_plan.download_bytes:
         note(f"download {format_bytes(build_plan.download_bytes)}")
     if build_plan.estimates:
-        is_untimed = any(step.time_s is None for step in build_plan.estimates)
-        untimed = "; –: an encoder is timed neither for so few passages, nor on a server or a cluster" if is_untimed else ""
-        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates{untimed})")
+        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
     for estimate in build_plan.estimates:
-        memory = "–" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)
-        duration = "–" if estimate.time_s is None else format_duration(estimate.time_s)
+        memory = "unknown" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)
+        duration = "not timed" if estimate.time_s is None else format_duration(estimate.time_s)
         note(f"{estimate.step:<{_STEP_WIDTH}}{format_bytes(estimate.disk_bytes):>12}{memory:>12}{duration:>12}")
 
 

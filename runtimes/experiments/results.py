@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _MODEL_METRICS = {"alce_citation": "--citations", "_judge": "--judge"}  # part of the name -> option
+_SETTINGS = ("metric", "the paper's LLM", "our metric")  # columns that become a note below a table if all rows have the same
 
 
 def option_of(metric: str) -> str | None:
@@ -221,7 +222,10 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_shar
         notes.append("the rows were asked different numbers of questions: repeat the command with the highest --limit to compare them")
     for why in dict.fromkeys(result.remark for result in results if result.ours is None):
         notes.append(f"no value of {'; '.join(dict.fromkeys(result.row for result in results if result.remark == why))}: {why}")
-    shown = [any(row[at] is not None for row in rows) for at in range(len(columns))]
+    alike = [at for at, column in enumerate(columns) if column.name in _SETTINGS and rows[1:] and len({row[at] for row in rows}) == 1]
+    if named := [f"{columns[at].name}: {rows[0][at]}" for at in alike if rows[0][at] is not None]:
+        notes.insert(0, f"of all rows: {', '.join(named)}")
+    shown = [at not in alike and any(row[at] is not None for row in rows) for at in range(len(columns))]
     title = f"{dataset}, {'in %' if is_share else 'per question; service and latency_s in seconds'}"
     return Table(list(compress(columns, shown)), [list(compress(row, shown)) for row in rows], title, notes)
 
@@ -246,7 +250,7 @@ def _why_no_value(run: ScoredRun, metric: str) -> str:
             "no recorded search returns so many passages" if not run.recall.n_unknown else f"needs the corpus on this machine: {NO_TEXTS}"
         )
     if metric not in run.values:
-        return f"{metric} needs {option_of(metric)}"
+        return f"{metric} needs " + (option_of(metric) or "the extra 'eval'")
     failures = [why for about in run.row_metrics.values() if metric in about["values"] for why in about.get("failures") or ()]
     return f"the model of {metric} failed: {failures[0]}" if failures else f"no question has the gold answers that {metric} needs"
 

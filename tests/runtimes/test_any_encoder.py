@@ -10,6 +10,7 @@ import pytest
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving
+from tests.runtimes import test_cli
 from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.catalog import index_ref
@@ -60,6 +61,11 @@ def test_a_folder_is_built_and_searched_by_its_name(idx: Command, notes: Path, f
     recorded = index_ref("notes", "fine-tuned").manifest(None).recipe.parameters
     assert (recorded["pooling"], recorded["normalize"], recorded["passage"]) == ("mean", "true", "{title} {text}")
     assert "fine-tuned" in idx("list")
+
+
+def test_what_is_not_timed_is_said_in_words(notes: Path, folder: Path) -> None:
+    said = test_cli.idx("build", notes, "--encoder", folder, "--dry-run").err.splitlines()
+    assert said[-1].split() == ["fine-tuned", "288", "B", "unknown", "not", "timed"]
 
 
 def test_options_make_another_encoder_which_needs_another_name(idx: Command, notes: Path, folder: Path) -> None:

@@ -226,6 +226,8 @@ def _differences(comparison: Comparison) -> list[Table]:
         )
         for difference in comparison.differences
     ]
+    firsts = {difference.first for difference in comparison.differences}
+    winner = firsts.pop() if len(firsts) == 1 else "the run before the minus sign"
     unfinished = [run for run in comparison.runs if run.n_answered < len(run.questions)]
     names = ("questions", "wins", "losses", "ties", "not in both")
     columns = (
@@ -237,7 +239,7 @@ def _differences(comparison: Comparison) -> list[Table]:
         *map(Column, names),
     )
     notes = [
-        "questions: those of both runs on which the metric is defined; wins: questions on which the first run scores higher",
+        f"questions: those of both runs on which the metric is defined; wins: questions on which {winner} scores higher",
         f"p: two-sided paired randomisation test, not corrected for the {len(rows)} comparisons of this table",
         "not in both: questions of only one run, and different questions under the same id",
         *(f"{run.name} has answered {answered(run)} questions: the others count 0" for run in unfinished),

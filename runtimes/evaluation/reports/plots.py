@@ -24,7 +24,7 @@ try:
     from matplotlib.text import Text
     from matplotlib.ticker import LogLocator, MaxNLocator
 except ImportError as error:
-    raise MissingExtraError("plots", "eval") from error
+    raise MissingExtraError("plots", "eval", "need") from error
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _SHAPES = "osD^vPX*"  # 8 shapes and 7 colours: up to 56 lines differ in shape or colour
@@ -93,6 +93,7 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
         axes.set_xlabel("k, passages")
         axes.set_ylabel(f"{measure}@k, %")
         axes.set_title(title)
+        _scale_zeros(axes)
         axes.grid(visible=True, axis="y", alpha=0.25)
         by_end = sorted(zip(curves.values(), axes.get_lines(), strict=True), key=lambda item: -item[0][max(item[0])].mean)
         axes.legend(handles=[line for _, line in by_end], loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, labelcolor="linecolor")
@@ -117,7 +118,7 @@ def bars(title: str, panel: Mapping[str, Interval], marks: Sequence[Mark] = ()) 
         for mark in marks:
             axes.plot(100 * mark.value, names.index(mark.name), clip_on=False, **looks[mark.paper])
         low, high = axes.get_xlim()
-        axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)))
+        axes.set_xlim(min(0.0, low), min(100.0, max(high, 1.0)) if axes.dataLim.x1 > 0 else 100.0)
         axes.set_title(_short(title, _LONGEST))
         if papers:
             handles = [Line2D([], [], **looks[paper]) for paper in papers]
@@ -143,6 +144,7 @@ def tradeoff(points: Mapping[str, Point], *, cost: str, accuracy: str) -> Figure
         axes.set_ylabel(f"{accuracy}, %")
         axes.grid(visible=True, alpha=0.25)
         axes.margins(0.25, 0.15)
+        _scale_zeros(axes)
         _set_cost_scale(axes, points.values())
         figure.draw_without_rendering()  # lays out the axes before the labels are placed
         _label_points(axes, points)
@@ -189,6 +191,12 @@ def _draw_point(axes: Axes, point: Point, color: str, shape: str) -> None:
 
 def _ends(mean: float, ends: Sequence[float]) -> list[list[float]]:
     return [[mean - ends[0]], [ends[1] - mean]]
+
+
+def _scale_zeros(axes: Axes) -> None:
+    """Let the y-axis end at 100 % if all values are 0; otherwise it would show hundredths on both sides of 0."""
+    if axes.dataLim.y1 <= 0:
+        axes.set_ylim(-2, 100)
 
 
 def _set_cost_scale(axes: Axes, points: Collection[Point]) -> None:

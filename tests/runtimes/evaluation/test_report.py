@@ -122,6 +122,15 @@ def test_every_run_and_mark_is_drawn() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["RA-ISF", "RetroRAG"]
 
 
+def test_values_that_are_all_zero_have_an_axis_of_per_cent() -> None:
+    none = share(0, 0)
+    drawn = [bars("em", {"a": none, "b": none}), curves("R", {"a": {1: none, 5: none}})]
+    drawn.append(tradeoff({"a": Point(Interval(9, 8, 10, 9), none)}, cost="tokens", accuracy="em"))
+    ends = [figure.axes[0].get_xlim()[1] if at == 0 else figure.axes[0].get_ylim()[1] for at, figure in enumerate(drawn)]
+    assert ends == [100, 100, 100]
+    assert bars("em", {"a": share(0.003, 0.003)}).axes[0].get_xlim() == (0, 1)
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_labels_of_points_do_not_cover_one_another(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -264,6 +264,15 @@ def test_a_table_runs_on_the_sample(idx: Command, script: Script, tmp_path: Path
     assert shown == {("squad_em", "NQ", None), ("squad_em", None, None)}
 
 
+@pytest.mark.usefixtures("sample_home")
+def test_what_all_rows_have_in_common_is_said_once(idx: Command, script: Script, tmp_path: Path) -> None:
+    options = ("--sample", "--limit", 1, "--llm", script({"match": "", "text": "no"}), "--out", tmp_path / "out")
+    printed = idx("reproduce", "refeed/table1", *options, "--row", "Closed-book", "--row", "Retrieve-then-Read")
+    table = printed.partition("sample, in %\n")[2].splitlines()
+    assert table[0].split("  ")[0] == "row"
+    assert [line for line in table if "text-davinci-003" in line] == ["of all rows: the paper's LLM: text-davinci-003"]
+
+
 def test_the_experiments_are_listed(idx: Command) -> None:
     listed = [line.split()[0] for line in idx("reproduce").splitlines()]
     assert {"ra_isf/table1", "self_reasoning/table1", "retrorag/table1", "refeed/table1"} <= set(listed)
