@@ -30,7 +30,7 @@ async function start() {
   }
   document.body.classList.toggle("two", data.runs.length > 1);
   document.title = `${data.runs.map(({ name }) => name).join(" · ")} · idx view`;
-  about.textContent = data.runs.map((run) => [run.name, run.method, run.model, run.corpus].filter(Boolean).join(", ")).join(" · ");
+  about.title = about.textContent = data.runs.map((run) => [...new Set([run.name, run.method, run.model, run.corpus].filter(Boolean))].join(", ")).join(" · ");
   metric.replaceChildren(...data.metrics.map((name) => new Option(name)));
   metrics.hidden = data.metrics.length === 0;
   restore();
@@ -56,7 +56,7 @@ function kindsOfRun(run) {
 /** Show the questions that pass the filters, and offer the filters with their counts. */
 function filter() {
   const words = find.value.toLocaleLowerCase().split(/\s+/).filter(Boolean);
-  const counts = new Map([...on].map((kind) => [kind, 0]));
+  const counts = new Map([...(data.runs.length > 1 ? ["differ"] : []), ...on].map((kind) => [kind, 0])); // "answers differ 0" says that all are equal
   const texts = ({ id, question, gold, runs }) => [id, question, ...gold, ...runs.map((run) => run?.answer ?? "")].join("\n").toLocaleLowerCase();
   matching = data.questions.filter((question) => {
     question.kinds = kindsOf(question);

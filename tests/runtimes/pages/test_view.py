@@ -288,6 +288,24 @@ def test_two_runs_side_by_side(page: Page, odd_run: Path, tmp_path: Path) -> Non
         expect(page.locator("#status")).to_have_text("2 of 4 questions")  # the failed one is unanswered in the second
 
 
+@pytest.mark.slow  # a browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_equal_answers_are_said_and_names_given_once(page: Page, width: int, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    page.set_viewport_size({"width": width, "height": 800})
+    runs = [write_run(tmp_path / name, line("cut", "Mercury")) for name in ("rag", "other")]
+    for run in runs:
+        (run / "run.json").write_text(json.dumps({"settings": {"method": "rag", "search": {"corpus": "sample"}}, "sessions": []}))
+    with viewing(*runs) as url:
+        page.goto(url)
+        expect(page.get_by_role("button", name="answers differ 0")).to_be_visible()
+        expect(page.locator("#about")).to_have_text("rag, sample · other, rag, sample")
+        find = page.get_by_role("searchbox")
+        find.fill(find.get_attribute("placeholder") or "")  # text is cut where a placeholder is
+        assert find.evaluate("find => find.scrollWidth <= find.clientWidth")
+
+
 @pytest.mark.slow  # a browser, and ten thousand questions
 def test_ten_thousand_questions_stay_quick(page: Page, tmp_path: Path) -> None:
     run = write_run(
