@@ -8,7 +8,7 @@ import sys
 
 import wikidx as idx
 
-QUERIES = ["chemical symbol Au", "longest river of Africa", "planet with the Great Red Spot", "capital of Bhutan"]
+QUERIES = ["chemical symbol Au", "river of Egypt", "planet with the Great Red Spot", "capital of Bhutan"]
 
 
 async def main(url: str) -> None:

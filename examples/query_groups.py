@@ -6,7 +6,7 @@ The corpus ``sample`` ships with idx; it is built if it is not there yet.
 import wikidx as idx
 
 GROUPS = [
-    ["Which country does the longest river of Africa end in?", "longest river of Africa", "country where the Nile ends"],
+    ["Where does the river of Egypt end?", "river of Egypt", "country where the Nile ends"],
     ["Which metal is liquid at room temperature?", "liquid metal", "chemical element mercury"],
 ]
 

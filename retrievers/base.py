@@ -104,7 +104,7 @@ class ScoredPassage(NamedTuple):
 class Ranking(list[ScoredPassage]):
     """The passages found for one query or group of queries, best first; shown as a table in notebooks.
 
-    >>> ranking = searcher.search(["longest river of Africa"], k=3)[0]
+    >>> ranking = searcher.search(["river of Egypt"], k=3)[0]
     >>> [(hit.id, hit.title, hit.score) for hit in ranking]
 
     Attributes:
@@ -155,7 +155,7 @@ class StageReport(NamedTuple):
 class Rankings(list[Ranking]):
     """One ranking for each query or group of queries of a search, in their order; shown as tables in notebooks.
 
-    >>> rankings = searcher.search(["longest river of Africa", "metal that is liquid at room temperature"])
+    >>> rankings = searcher.search(["river of Egypt", "metal that is liquid at room temperature"])
     >>> rankings.to_pandas().groupby("query_id").head(1)
 
     Attributes:
@@ -244,7 +244,7 @@ class Searcher(Protocol):
     def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
         """Return one ranking for each query; a ranking is empty if nothing matches.
 
-        >>> searcher.search(["longest river of Africa", "metal that is liquid at room temperature"], k=5)
+        >>> searcher.search(["river of Egypt", "metal that is liquid at room temperature"], k=5)
 
         Args:
             queries: the queries, each searched separately; ``search_groups`` merges several queries into one ranking. An index of vectors

@@ -235,7 +235,7 @@ class RemoteSearcher(Searcher):
     """Searcher of one corpus of a server with one of its retrievers; thread-safe.
 
     >>> with RemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
-    ...     searcher.search(["longest river of Africa"], k=3)
+    ...     searcher.search(["river of Egypt"], k=3)
 
     Args:
         url: address of the server.

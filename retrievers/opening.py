@@ -158,7 +158,7 @@ def open_searcher(
     """Open a built corpus for searching.
 
     >>> with open_searcher("sample", "bm25+minilm") as searcher:
-    ...     searcher.search(["longest river of Africa"], k=3)
+    ...     searcher.search(["river of Egypt"], k=3)
 
     Args:
         corpus: name of the corpus.

@@ -130,7 +130,7 @@ class LocalSearcher(Searcher):
 
         The first query of a group is its primary query. A query repeated within a group counts once.
 
-        >>> searcher.search_groups([["longest river of Africa", "country where the Nile ends"]], k=3)
+        >>> searcher.search_groups([["river of Egypt", "country where the Nile ends"]], k=3)
 
         Args:
             groups: the groups.

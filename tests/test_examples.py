@@ -21,7 +21,7 @@ FOLDER = ROOT / "examples"
 PRINTED = {
     "search_texts.py": ["bm25         nothing", "minilm       Employees apply for annual leave"],
     "search_a_file.py": ["2 passages", "bhutan: Bhutan", "Lima is the capital of Peru."],
-    "query_groups.py": ["1  Nile (river): rank 1 of bm25 for 'country where the Nile ends'", "1  Mercury (element)"],
+    "query_groups.py": ["1  Nile (river): rank 1 of minilm for 'Where does the river of Egypt end?'", "1  Mercury (element)"],
     "write_a_trec_run.py": ["a gold passage is first for 3 of 3 questions"],
     "first_steps.ipynb": ["planet-jupiter#0 Jupiter", "rank 1 of bm25 for 'country where the Nile ends'"],
     "compare_retrievers.ipynb": [],

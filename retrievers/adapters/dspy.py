@@ -21,7 +21,7 @@ class Retriever:
     A passage is ``title | text``, as in DSPy's own collections, or the text if there is no title.
 
     >>> retrieve = Retriever(idx.open_searcher("sample", "bm25+minilm"), k=3)
-    >>> retrieve("longest river of Africa").passages
+    >>> retrieve("river of Egypt").passages
     >>> dspy.configure(rm=retrieve.rm)  # for dspy.Retrieve
 
     Args:

@@ -20,8 +20,8 @@ class Retriever(BaseRetriever):
     """A searcher as a ``BaseRetriever``: documents with id and text, and with title and score in their metadata.
 
     >>> retriever = Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5)
-    >>> retriever.invoke("longest river of Africa")
-    >>> retriever.invoke("longest river of Africa", k=1)
+    >>> retriever.invoke("river of Egypt")
+    >>> retriever.invoke("river of Egypt", k=1)
 
     Args:
         searcher: a local or remote searcher.

@@ -20,7 +20,7 @@ class Retriever(BaseRetriever):
     """A searcher as a ``BaseRetriever``: nodes with id, text and score, and with the title in their metadata.
 
     >>> retriever = Retriever(idx.open_searcher("sample", "bm25+minilm"), k=5)
-    >>> retriever.retrieve("longest river of Africa")
+    >>> retriever.retrieve("river of Egypt")
 
     Args:
         searcher: a local or remote searcher.
