@@ -168,7 +168,7 @@ def _options(
 _groups = {
     "": app,
     "import": _group("Import an existing Lucene index or published embeddings."),
-    "eval": _group("Score answers and rankings by the official metrics; a folder of runs, or a run, without a command as well."),
+    "eval": _group("Score answers and rankings by official metrics. A folder of runs, or a run, may be named without a command."),
 }
 for _path, (_, _summary) in COMMANDS.items():
     _group_name, _, _name = _path.rpartition(" ")
