@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import UnknownNameError
@@ -12,15 +12,19 @@ from .errors import UnknownNameError
 _LONGEST = 80  # characters of a name that are compared and shown
 
 
-def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Return (not raise) the error for an unknown name; the message lists similar names and all known names."""
+def unknown_name_error(kind: str, name: str, known: Iterable[str], built: Sequence[str] = ()) -> UnknownNameError:
+    """Return (not raise) the error for an unknown name; the message lists similar names, and all known names or those built here."""
     names, name = sorted(known), name[:_LONGEST]
-    return UnknownNameError(f"unknown {kind} {name!r}: {suggest(name, names)}known: {', '.join(names) or 'none'}")
+    hint = suggest(name, {*built, *names})
+    if built:
+        others = sorted({*names} - {*built})
+        names = [f"{', '.join(built)} (built here)", *others[:4], *("…" for _ in others[4:5])]
+    return UnknownNameError(f"unknown {kind} {name!r}: {hint}known: {', '.join(names) or 'none'}")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return a question with similar known names, such as "did you mean 'bm25'? "; an empty string if no name is similar."""
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)  # 'bm52' is near 'bm25', 'nosuch' neither 'notes' nor 'nomic'
     return f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
 
 

@@ -8,6 +8,7 @@ from these vectors. Encoders are built-in (a key of ``ENCODERS``) or named by th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,12 +101,13 @@ class IndexName(NamedTuple):
         return "-".join(filter(None, (self.encoder, self.kind, *self.numbers)))
 
 
-def parse_index_name(name: str, label: str = "index") -> IndexName:
+def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ()) -> IndexName:
     """Resolve the name of an index. Names of encoders and kinds may contain hyphens, and encoders may have aliases.
 
     Args:
         name: the name.
         label: the kind of name, for the message ("index", "retriever").
+        built: names that the message lists first.
 
     Raises:
         UnknownNameError: no index can have this name.
@@ -121,7 +123,7 @@ def parse_index_name(name: str, label: str = "index") -> IndexName:
     for kind in INDEXES:
         if name.startswith(f"{kind}-"):
             return _parse_numbers(kind, name, label)
-    raise _unknown_name(label, name)
+    raise _unknown_name(label, name, built)
 
 
 def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
@@ -158,15 +160,15 @@ def is_index_name(name: str) -> bool:
         return False
 
 
-def _unknown_name(label: str, name: str) -> UnknownNameError:
+def _unknown_name(label: str, name: str, built: Sequence[str]) -> UnknownNameError:
     """Return the error for a name that no index can have."""
     if name in VECTOR_INDEXES:
-        return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in encoder_names()])
+        return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in encoder_names()], built)
     encoders = [encoder for encoder in encoder_names() if name.startswith(f"{encoder}-")]
     if not encoders:
-        return unknown_name_error(label, name, [*INDEXES, *encoder_names()])
+        return unknown_name_error(label, name, [*INDEXES, *encoder_names()], built)
     encoder = max(encoders, key=len)
-    return unknown_name_error(label, name, [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)])
+    return unknown_name_error(label, name, [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)], built)
 
 
 def index_names() -> list[str]:

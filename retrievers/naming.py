@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.errors import InputError
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
 
@@ -86,11 +86,11 @@ class RetrieverName:
             InputError: an index is named twice, or the URL of a remote retriever is invalid.
         """
         for part in self.parts:
-            try:
-                parse_index_name(part, "retriever")
-            except UnknownNameError as error:
-                saved = ", ".join(saved_pipelines(self.corpus)) if self.corpus else ""
-                raise UnknownNameError(f"{error}; pipelines of '{self.corpus}': {saved}") if saved else error from None
+            if not is_index_name(part):
+                from wikidx.indexer.catalog import built_indexes
+
+                built = [*built_indexes(self.corpus), *saved_pipelines(self.corpus)] if self.corpus else []
+                parse_index_name(part, "retriever", built)  # raises
         if len(set(self.parts)) < len(self.parts):
             raise InputError(f"'{self.typed or self}' names a retriever twice")
         if self.rerankers or self.remotes:
