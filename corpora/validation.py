@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar, dataclass_transform
 
 import pydantic.dataclasses
@@ -22,8 +24,8 @@ T = TypeVar("T")
 def options(kind: type[T]) -> type[T]:
     """Make a class a frozen dataclass that validates types, ``Literal`` choices and the bounds of ``pydantic.Field``.
 
-    The only conversion is from integers to ``float``. An invalid value, or a ``ValueError`` in the class's ``__post_init__``,
-    raises ``OptionError``.
+    The only conversions are from integers to ``float``, and from numbers of other libraries to Python's. An invalid value, or a
+    ``ValueError`` in the class's ``__post_init__``, raises ``OptionError``.
     """
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     validated: Any = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=config)(kind)
@@ -31,12 +33,23 @@ def options(kind: type[T]) -> type[T]:
 
     def __init__(self: T, **values: object) -> None:
         try:
-            validate(self, **values)
+            validate(self, **{name: _to_plain(value) for name, value in values.items()})
         except ValidationError as error:
             raise OptionError(explain(error, [field.name for field in dataclasses.fields(validated)])) from error
 
     validated.__init__ = __init__
     return validated  # type: ignore[no-any-return]
+
+
+def _to_plain(value: object) -> object:
+    """Return a scalar of NumPy or PyTorch, or another object that stands for an integer, as a Python number; also in a mapping."""
+    if isinstance(value, Mapping):
+        return {name: _to_plain(each) for name, each in value.items()}
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    with suppress(TypeError):
+        return value if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
+    return value
 
 
 def explain(error: ValidationError, known: Collection[str] = (), *, whole: str = "it") -> str:

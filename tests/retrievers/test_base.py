@@ -35,6 +35,9 @@ from wikidx.retrievers import SearchOptions
         ({"k": 2.0}, "k is 2.0: it should be a valid integer"),
         ({"depth": None}, "depth is None: it should be a valid integer"),
         ({"k": True}, "k is True: it should be a valid integer"),
+        ({"k": np.True_}, "k is True: it should be a valid integer"),
+        ({"k": np.float64(2)}, "k is 2.0: it should be a valid integer"),
+        ({"k": np.array([2])}, r"k is array\(\[2\]\): it should be a valid integer"),
         ({"rerank": "primary", "rerank_depth": "9"}, "rerank_depth is '9': it should be a valid integer"),
         ({"fuse": "weighted", "normalize": "no"}, "normalize is 'no': it should be a valid boolean"),
         ({"fuse": "weighted", "weights": [1, 2]}, r"weights is \[1, 2\]: it should be a valid"),
@@ -80,6 +83,19 @@ def test_numpy_s_numbers_and_strings_become_plain_ones() -> None:
     weights = SearchOptions(fuse="weighted", weights={np.str_("bm25"): np.float64(0.5), "minilm": 2}).weights
     assert weights == {"bm25": 0.5, "minilm": 2.0}
     assert {(type(name), type(weight)) for name, weight in (weights or {}).items()} == {(str, float)}
+
+
+class _Three:
+    def __index__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), np.array(3), _Three()], ids=repr)
+def test_whatever_stands_for_an_integer_is_one(three: Any) -> None:  # noqa: ANN401
+    weights = {"bm25": np.float32(0.5)}
+    options = SearchOptions(k=three, nprobe=three, fuse="weighted", normalize=np.True_, weights=weights)  # type: ignore[arg-type]
+    assert options == SearchOptions(k=3, nprobe=3, fuse="weighted", normalize=True, weights={"bm25": 0.5})
+    assert (type(options.k), json.dumps(dataclasses.asdict(options))[:7]) == (int, '{"k": 3')
 
 
 def test_the_first_options_of_a_process_are_refused_alike() -> None:
