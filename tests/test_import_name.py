@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -14,6 +15,11 @@ from tests.conftest import ROOT
 @pytest.mark.parametrize("name", wikidx.__all__)
 def test_a_public_name_is_there(name: str) -> None:
     assert getattr(wikidx, name)
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["version"]) == ("wikidx", wikidx.__version__)
 
 
 def test_another_name_is_an_attribute_error() -> None:

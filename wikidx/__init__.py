@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from .corpora.errors import IdxError
     from .corpora.passage import Passage
     from .indexer.encoders.recipes import RecipeOptions
@@ -57,6 +58,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("wikidx")
     if name not in __all__:
         raise AttributeError(f"module 'wikidx' has no attribute '{name}'")
     return getattr(import_module(f"wikidx.{_MODULES.get(name, 'retrievers.base')}"), name)
