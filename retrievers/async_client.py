@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import TypeVar, Unpack
 
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, Queries, Rankings
+from .base import DEFAULTS, Queries, Rankings, Reopened
 from .client import TIMEOUT_S, RemoteSearcher
 from .options import SearchOptions, SearchOptionValues
 
@@ -19,7 +20,7 @@ MAX_CONCURRENT = 64
 Result = TypeVar("Result")
 
 
-class AsyncRemoteSearcher:
+class AsyncRemoteSearcher(Reopened):
     """Searcher of one corpus of a server with one of its retrievers, without blocking the event loop.
 
     >>> async with AsyncRemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
@@ -52,6 +53,8 @@ class AsyncRemoteSearcher:
     ) -> None:
         self._searcher = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
         self._threads = ThreadPoolExecutor(max_concurrent, thread_name_prefix="idx")
+        target = {"corpus": corpus, "retriever": retriever, "api_key": api_key}
+        self.reopen = partial(AsyncRemoteSearcher, url, **target, timeout=timeout, max_concurrent=max_concurrent)
 
     async def __aenter__(self) -> AsyncRemoteSearcher:
         return self

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULTS = SearchOptions()
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Queries = Sequence[str] | Sequence[Sequence[float]] | Vectors
 """Texts; or vectors, for an index of vectors without an encoder."""
@@ -109,13 +116,14 @@ class Ranking(list[ScoredPassage]):
 
     Attributes:
         queries: the queries of the group, the primary query first.
+        error: the reason why they could not be searched; "" if they were.
     """
 
-    __slots__ = ("queries",)
+    __slots__ = ("error", "queries")
 
-    def __init__(self, hits: Iterable[ScoredPassage] = (), queries: Iterable[str] = ()) -> None:
+    def __init__(self, hits: Iterable[ScoredPassage] = (), queries: Iterable[str] = (), error: str = "") -> None:
         super().__init__(hits)
-        self.queries = tuple(queries)
+        self.queries, self.error = tuple(queries), error
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> ScoredPassage: ...
@@ -123,13 +131,28 @@ class Ranking(list[ScoredPassage]):
     def __getitem__(self, index: slice) -> Ranking: ...
     def __getitem__(self, index: SupportsIndex | slice) -> ScoredPassage | Ranking:
         """Return one passage, or a ranking of several for the same queries."""
-        return Ranking(super().__getitem__(index), self.queries) if isinstance(index, slice) else super().__getitem__(index)
+        return Ranking(super().__getitem__(index), self.queries, self.error) if isinstance(index, slice) else super().__getitem__(index)
 
     def __repr__(self) -> str:
-        return rendering.to_text(self.queries, self)
+        return rendering.to_text(self.caption, self)
 
     def _repr_html_(self) -> str:
-        return rendering.to_html([(self.queries, self)])
+        return rendering.to_html([(self.caption, self)])
+
+    @property
+    def caption(self) -> Sequence[str]:
+        """The queries, or the reason why they could not be searched."""
+        return [f"not searched: {self.error}"] if self.error else self.queries
+
+    @property
+    def ids(self) -> list[str]:
+        """The passages' ids."""
+        return [hit.passage.id for hit in self]
+
+    @property
+    def scores(self) -> Scores:
+        """The passages' scores, float32."""
+        return np.array([hit.score for hit in self], dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the queries and the passages with their ranks as JSON values."""
@@ -180,7 +203,22 @@ class Rankings(list[Ranking]):
         return "\n\n".join(map(repr, self)) or "no rankings"
 
     def _repr_html_(self) -> str:
-        return rendering.to_html([(ranking.queries, ranking) for ranking in self])
+        return rendering.to_html([(ranking.caption, ranking) for ranking in self])
+
+    @property
+    def errors(self) -> dict[int, str]:
+        """The reasons why queries or groups could not be searched, by position; their rankings are empty."""
+        return {position: ranking.error for position, ranking in enumerate(self) if ranking.error}
+
+    @property
+    def ids(self) -> NDArray[np.object_]:
+        """The passages' ids, shape (n, k) for the longest ranking's k; padded with None."""
+        return _pad([ranking.ids for ranking in self], None, object)
+
+    @property
+    def scores(self) -> Scores:
+        """The passages' scores, float32, shape (n, k) for the longest ranking's k; padded with NaN."""
+        return _pad([ranking.scores for ranking in self], np.nan, np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all rankings as JSON values; see ``Ranking.to_dict``."""
@@ -223,12 +261,36 @@ class Rankings(list[Ranking]):
         return ids
 
 
+def _pad(columns: Sequence[Sequence[str] | Scores], filler: float | None, kind: type) -> NDArray[Any]:
+    """Return columns of different lengths as the rows of an array."""
+    padded: NDArray[Any] = np.full((len(columns), max(map(len, columns), default=0)), filler, kind)
+    for row, column in zip(padded, columns, strict=True):
+        row[: len(column)] = column
+    return padded
+
+
 class UnsearchedRows(NamedTuple):
     """Rows of the index ``name`` that were not searched: from ``first_row`` to before ``stop_row``."""
 
     name: str
     first_row: int
     stop_row: int
+
+
+class Reopened:
+    """An object that is pickled and copied by opening an equal one.
+
+    Attributes:
+        reopen: opens it; None: it can be neither pickled nor copied.
+    """
+
+    reopen: Callable[[], Any] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        if self.reopen is None:
+            remedy = "open it again, or give its corpus a name, as in idx.build(passages, name='mine')"
+            raise TypeError(f"{self!r} can be neither pickled nor copied: {remedy}")
+        return self.reopen, ()
 
 
 class PartialAnswer(NamedTuple):
@@ -242,7 +304,7 @@ class Searcher(Protocol):
     """A corpus open for searching, which answers queries with ranked passages."""
 
     def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
-        """Return one ranking for each query; a ranking is empty if nothing matches.
+        """Return one ranking for each query; a ranking is empty if nothing matches, or if the query is one of the ``errors``.
 
         >>> searcher.search(["river of Egypt", "metal that is liquid at room temperature"], k=5)
 
@@ -253,7 +315,7 @@ class Searcher(Protocol):
             values: single options, which override those of ``options``.
 
         Raises:
-            TypeError: ``queries`` is a string or contains another value than strings, or ``merge`` is given, although nothing is merged.
+            TypeError: ``queries`` is a string, no query is a text, or ``merge`` is given, although nothing is merged.
             ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
@@ -268,32 +330,46 @@ class Searcher(Protocol):
         ...
 
 
-def check_groups(groups: Sequence[Sequence[str]]) -> None:
-    """Validate the groups of ``Searcher.search_groups``.
-
-    Raises:
-        TypeError: ``groups`` is not a sequence, or a group is not a sequence of strings.
-        ValueError: a group is empty, or a query contains a lone surrogate.
-    """
+def find_refused(groups: Sequence[object], max_characters: int = sys.maxsize) -> dict[int, Exception]:
+    """Return the errors of groups that cannot be searched, by position; raises ``TypeError`` if ``groups`` is not a sequence."""
     if not isinstance(groups, Sequence):
         raise TypeError(f"groups is a {type(groups).__name__}: give a list of groups")
-    for number, group in enumerate(groups):
-        if not _is_list_of_strings(group):
-            raise TypeError(f"group {number} is not a list of strings: {group!r:.80}")
-        if not group:
-            raise ValueError(f"group {number} is empty: it needs at least its primary query")
-        for query in group:
-            try:
-                query.encode()
-            except UnicodeEncodeError:  # a lone surrogate, which breaks tokenizers
-                raise ValueError(f"a query of group {number} contains a lone surrogate, half a character: {query!a:.80}") from None
+    return {position: error for position, group in enumerate(groups) if (error := _refusal(group, max_characters))}
 
 
-def check_ids(ids: Sequence[str]) -> None:
+def blank_refused(
+    groups: Sequence[Sequence[str]], refused: Mapping[int, Exception], *, may_be_all: bool = False
+) -> Sequence[Sequence[str]]:
+    """Return the groups with a blank one, which finds nothing, for each that is refused; raise the first error if all are."""
+    if len(refused) == len(groups) > 0 and not may_be_all:
+        raise refused[0]
+    return [[""] if position in refused else group for position, group in enumerate(groups)] if refused else groups
+
+
+def mark_refused(rankings: Rankings, refused: Mapping[int, Exception]) -> Rankings:
+    """Return the rankings, with an error for each group that is refused."""
+    for position, error in refused.items():
+        rankings[position] = Ranking(error=str(error))
+    return rankings
+
+
+def _refusal(group: object, max_characters: int) -> Exception | None:
+    """Return the error of a group that is no list of texts, or that has a text that cannot be searched."""
+    if isinstance(group, str) or not isinstance(group, Sequence):
+        return TypeError(f"a group is a list of queries, not {group!r:.60}")
+    if not group:
+        return ValueError("a group is empty: it needs at least its primary query")
+    for query in group:
+        if not isinstance(query, str):
+            return TypeError(f"a query is a text, or a vector of finite numbers, not {query!r:.60}")
+        if len(query) > max_characters:
+            return ValueError(f"a query has {len(query):,} characters, {max_characters:,} are allowed")
+        if not query.isascii() and _SURROGATE.search(query):  # it breaks tokenizers
+            return ValueError(f"a query contains a lone surrogate, half a character: {query!a:.80}")
+    return None
+
+
+def check_ids(ids: object) -> None:
     """Raise ``TypeError`` if passage ids are not a list of strings."""
-    if not _is_list_of_strings(ids):
+    if isinstance(ids, str) or not isinstance(ids, Sequence) or not all(isinstance(name, str) for name in ids):
         raise TypeError(f"ids of passages are texts, in a list: {ids!r:.80}")
-
-
-def _is_list_of_strings(group: object) -> bool:
-    return isinstance(group, Sequence) and not isinstance(group, str) and all(isinstance(query, str) for query in group)

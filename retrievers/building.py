@@ -87,4 +87,5 @@ def _build_unnamed(
         unnamed.delete()
         raise
     searcher.call_when_closed(unnamed.delete)
+    searcher.reopen = None
     return searcher

@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, Unpack
@@ -25,7 +26,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.machine.timed_http import TIMED_POOLS
 
-from .base import DEFAULTS, PartialAnswer, Rankings, Searcher, StageReport, check_groups, check_ids
+from .base import DEFAULTS, PartialAnswer, Rankings, Reopened, Searcher, StageReport, blank_refused, check_ids, find_refused, mark_refused
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
@@ -116,24 +117,24 @@ class ServerClient:
             partial: if shards are unavailable, leave out their rows and report them, instead of failing.
 
         Raises:
-            TypeError, ValueError: see ``check_groups``.
+            TypeError, ValueError: no group can be searched.
             ServiceError: the server refuses the request or does not answer; see ``retrievers.errors``.
             IdxError: the search fails on the server.
         """
-        check_groups(groups)
+        valid = blank_refused(groups, refused := find_refused(groups))
         if not groups:
             return PartialAnswer(Rankings(), [])
 
         def body(left_s: float) -> bytes:
             target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
-            return request_to_json(groups, options, target)
+            return request_to_json(valid, options, target)
 
         answer = self._request("POST", SEARCH, "rankings", _read_rankings, body)
         if len(answer.rankings) != len(groups):
             raise BadAnswer(f"{self.url} answered {len(answer.rankings):,} rankings for {len(groups):,} groups")
-        for ranking, group in zip(answer.rankings, groups, strict=True):
+        for ranking, group in zip(answer.rankings, valid, strict=True):
             ranking.queries = tuple(group)
-        return answer
+        return answer._replace(rankings=mark_refused(answer.rankings, refused))
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages of a corpus with these ids, by id; unknown ids are left out. Raises as ``search`` does."""
@@ -231,7 +232,7 @@ class ServerClient:
         return TIMED_POOLS[url.scheme or "http"](url.host or "", url.port, headers=self._headers, maxsize=_MAX_IDLE)
 
 
-class RemoteSearcher(Searcher):
+class RemoteSearcher(Reopened, Searcher):
     """Searcher of one corpus of a server with one of its retrievers; thread-safe.
 
     >>> with RemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
@@ -244,6 +245,9 @@ class RemoteSearcher(Searcher):
         api_key: the server's API key.
         timeout: seconds until a request must be answered, including delays and retries; 30 by default.
         retries: maximum number of retries of a request that the server has not accepted; 2 by default.
+
+    Attributes:
+        retriever: the retriever's name; None: the server's first.
 
     Raises:
         InputError: the URL or the key is invalid.
@@ -260,7 +264,8 @@ class RemoteSearcher(Searcher):
         retries: int = _RETRIES,
     ) -> None:
         self._client = ServerClient(url, api_key=api_key, timeout=timeout, retries=retries)
-        self._corpus, self._retriever = corpus, retriever
+        self._corpus, self.retriever = corpus, retriever
+        self.reopen = partial(RemoteSearcher, url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout, retries=retries)
 
     def __enter__(self) -> RemoteSearcher:
         return self
@@ -280,14 +285,14 @@ class RemoteSearcher(Searcher):
         return True  # otherwise ``bool`` would request the length from the server
 
     def __repr__(self) -> str:
-        return f"<RemoteSearcher of {self._client.url}: {self._corpus or 'the first corpus'}, {self._retriever or 'the first retriever'}>"
+        return f"<RemoteSearcher of {self._client.url}: {self._corpus or 'the first corpus'}, {self.retriever or 'the first retriever'}>"
 
     def search_groups(
         self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
     ) -> Rankings:
         """Return one ranking for each group of queries; raises as ``ServerClient.search`` does."""
         options = override(options, values)
-        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever).rankings
+        return self._client.search(groups, options, corpus=self._corpus, retriever=self.retriever).rankings
 
     def passage(self, id: str) -> Passage:
         """Return the passage with this id; raises as ``passages`` does."""
@@ -313,7 +318,7 @@ class RemoteSearcher(Searcher):
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
         """Return rankings without the rows of unavailable shards, and these rows; raises as ``ServerClient.search`` does."""
-        return self._client.search(groups, options, corpus=self._corpus, retriever=self._retriever, partial=True)
+        return self._client.search(groups, options, corpus=self._corpus, retriever=self.retriever, partial=True)
 
 
 def _parse_path(url: str) -> str:
@@ -342,6 +347,8 @@ def _is_closed(error: HTTPError) -> bool:
 
 def _read_rankings(answer: Any) -> PartialAnswer:  # noqa: ANN401 - any JSON
     rankings = Rankings(map(ranking_from_json, answer["rankings"]), [StageReport(**stage) for stage in answer.get("stages", ())])
+    for position, reason in answer.get("errors", {}).items():
+        rankings[int(position)].error = str(reason)
     return PartialAnswer(rankings, unsearched_from_json(answer.get("unsearched_rows", ())))
 
 

@@ -28,16 +28,31 @@ from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
-from .base import DEFAULTS, Match, Ranking, Rankings, Reranker, Retriever, ScoredPassage, Searcher, check_groups, check_ids
+from .base import (
+    DEFAULTS,
+    Match,
+    Ranking,
+    Rankings,
+    Reopened,
+    Reranker,
+    Retriever,
+    ScoredPassage,
+    Searcher,
+    blank_refused,
+    check_ids,
+    find_refused,
+    mark_refused,
+)
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, run
 from .pipelines.tree import Node, source_depths
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
+from .vector_queries import QueriesRefused
 
 
-class LocalSearcher(Searcher):
+class LocalSearcher(Reopened, Searcher):
     """Searcher over a store in this process, with one or several retrievers; thread-safe.
 
     Args:
@@ -78,14 +93,18 @@ class LocalSearcher(Searcher):
         return True  # otherwise a searcher without passages would be false
 
     def __repr__(self) -> str:
-        state = str(self._pipeline or "+".join(self._retrievers)) if self._retrievers else "closed"
-        return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {state}>"
+        return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {self.retriever}>"
+
+    @property
+    def retriever(self) -> str:
+        """Name of the retriever or pipeline; "closed" after ``close``."""
+        return str(self._pipeline or "+".join(self._retrievers)) if self._retrievers else "closed"
 
     def close(self) -> None:
         """Release the indexes and encoders, and call the functions of ``call_when_closed``; later searches raise ``ValueError``."""
         self._retrievers.clear()
         self._rerankers.clear()
-        self._reranker = None
+        self._reranker = self.reopen = None
         for finalize in self._finalizers:
             finalize()
 
@@ -126,7 +145,7 @@ class LocalSearcher(Searcher):
     def search_groups(
         self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
     ) -> Rankings:
-        """Return one ranking for each group of queries.
+        """Return one ranking for each group of queries; a group that cannot be searched gets an empty one, and is one of the ``errors``.
 
         The first query of a group is its primary query. A query repeated within a group counts once.
 
@@ -138,15 +157,25 @@ class LocalSearcher(Searcher):
             values: single options, which override those of ``options``.
 
         Raises:
-            TypeError: a group is not a sequence of strings.
-            ValueError: a group is empty, or a query contains a lone surrogate; or the searcher is closed.
+            TypeError: no group is a sequence of strings.
+            ValueError: every group is empty, or has a query with a lone surrogate; or the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
             IdxError: a retriever fails, or an artifact cannot be used.
         """
         options = override(options, values)
         self._check(options)
-        check_groups(groups)
+        refused = find_refused(groups)
+        while True:
+            valid = blank_refused(groups, refused)
+            try:
+                return mark_refused(self._search(valid, options), refused)
+            except QueriesRefused as error:
+                named = ((position, query) for position, group in enumerate(groups) for query in group if position not in refused)
+                only = {position: {query: error.reasons[query]} for position, query in named if query in error.reasons}
+                refused |= {position: QueriesRefused(reasons, error.dim) for position, reasons in only.items()}
+
+    def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions) -> Rankings:
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return Rankings()

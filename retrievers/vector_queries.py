@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,17 +35,19 @@ def vector_query(vector: ArrayLike) -> str:
 
 
 def to_query(query: Any) -> Any:  # noqa: ANN401 - whatever a caller gives
-    """Return a vector, an array or a list of numbers, as ``vector_query`` does, and anything else unchanged."""
-    is_vector = isinstance(query, np.ndarray) or (isinstance(query, list) and all(type(number) in (int, float) for number in query))
-    return vector_query(query) if is_vector else query
+    """Return a vector, an array or a list of finite numbers, as ``vector_query`` does, and anything else unchanged."""
+    if isinstance(query, np.ndarray) or (isinstance(query, list) and all(type(number) in (int, float) for number in query)):
+        with suppress(ValueError):
+            return vector_query(query)
+    return query
 
 
-class TextRefused(InputError):
-    """A query is a text, and vectors without an encoder have ``dim`` components."""
+class QueriesRefused(InputError):
+    """Queries that a retriever cannot search, with their reasons; ``dim`` is not 0 if it needs vectors of so many components."""
 
-    def __init__(self, message: str, dim: int = 0) -> None:
-        super().__init__(message)
-        self.dim = dim
+    def __init__(self, reasons: Mapping[str, str], dim: int = 0) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons, self.dim = reasons, dim
 
 
 class GivenVectors:
@@ -54,21 +57,25 @@ class GivenVectors:
         self.dim = dim
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
-        """Return float32 vectors, shape (len(queries), dim); raises ``InputError`` for a text."""
-        return np.stack([self._read(query) for query in queries])
+        """Return float32 vectors, shape (len(queries), dim); raises ``QueriesRefused`` for texts and for other vectors."""
+        read = [self._read(query) for query in queries]
+        reasons = {query: reason for query, reason in zip(queries, read, strict=True) if isinstance(reason, str)}
+        if reasons:
+            raise QueriesRefused(reasons, self.dim)
+        return np.stack([vector for vector in read if not isinstance(vector, str)])
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Raise ``InputError``: no passage can be encoded."""
         raise InputError("vectors of 'none' have no encoder of passages")
 
-    def _read(self, query: str) -> Vectors:
+    def _read(self, query: str) -> Vectors | str:
+        """Return the vector of a query, or the reason why it has none."""
         if not query.startswith(_PREFIX):
-            message = f"{query!r:.60} is a text, and vectors of 'none' have no encoder: a query is a vector of {self.dim} components"
-            raise TextRefused(message, self.dim)
+            return f"{query!r:.60} is a text, and vectors of 'none' have no encoder: a query is a vector of {self.dim} components"
         try:
             vector = np.frombuffer(base64.b64decode(query.removeprefix(_PREFIX), validate=True), dtype="<f4")
         except (binascii.Error, ValueError) as error:
-            raise InputError(f"{query!r:.60} is no vector in base64: {error}") from error
+            return f"{query!r:.60} is no vector in base64: {error}"
         if len(vector) != self.dim or not np.isfinite(vector).all():
-            raise InputError(f"a query vector of {len(vector)} components, or with one that is not finite: {self.dim} are needed")
+            return f"a query vector of {len(vector)} components, or with one that is not finite: {self.dim} are needed"
         return vector

@@ -73,6 +73,11 @@ def stages_to_json(stages: Iterable[StageReport]) -> bytes:
     return orjson.dumps([stage._asdict() for stage in stages])
 
 
+def errors_to_json(errors: Mapping[int, str]) -> bytes:
+    """Return the reasons why queries or groups were not searched as a field of JSON: ``"errors":{"position":"reason"},``, if any."""
+    return b'"errors":%s,' % orjson.dumps(errors, option=orjson.OPT_NON_STR_KEYS) if errors else b""
+
+
 def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[UnsearchedRows]:
     """Return the rows from the parsed JSON of ``unsearched_to_json``; raises as ``ranking_from_json`` does."""
     return [UnsearchedRows(rows["index"], rows["first_row"], rows["stop_row"]) for rows in entries]

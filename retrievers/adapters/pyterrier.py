@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Unpack
 
 from wikidx.corpora.errors import MissingExtraError
@@ -41,12 +42,15 @@ class Retriever(pt.Transformer):
         self.searcher, self.options = searcher, override(options, values)
 
     def __repr__(self) -> str:
-        return f"Retriever({self.searcher!r}, k={self.options.k})"
+        name = f"idx {getattr(self.searcher, 'retriever', None) or 'retriever'}"
+        return name if self.options.k == DEFAULTS.k else f"{name}, k={self.options.k}"
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Return the results of a frame of queries, with their other columns."""
         pt.validate.query_frame(inp, extra_columns=["query"])
         rankings = self.searcher.search(inp["query"].tolist(), self.options)
+        for position, reason in rankings.errors.items():
+            logging.getLogger(__name__).warning("the query %r was not searched: %s", inp["qid"].iloc[position], reason)
         records = [
             (number, hit.row, hit.id, rank, hit.score, hit.title, hit.text)
             for number, ranking in enumerate(rankings)

@@ -29,6 +29,7 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, Searc
 from wikidx.retrievers.client import TIMEOUT_S, ServerClient
 from wikidx.retrievers.errors import BadAnswer
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.vector_queries import QueriesRefused
 from wikidx.retrievers.wire import RETRIEVE
 
 from .tree import REMOTE
@@ -135,6 +136,8 @@ class RemoteRetriever:
         def search(queries: Sequence[str], depth: int) -> list[list[_Found]]:
             options = SearchOptions(k=depth, depth=depth)
             rankings = self._client.search([[query] for query in queries], options, corpus=corpus, retriever=retriever).rankings
+            if rankings.errors:
+                raise QueriesRefused({queries[position]: reason for position, reason in rankings.errors.items()})
             return [[_Found(hit.id, hit.text, hit.row if same else -1, hit.score) for hit in ranking] for ranking in rankings]
 
         search(["recognised"], 1)  # an unknown retriever is refused now

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -219,7 +220,5 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
             return [error]
         _LOG.exception("a search failed: %s", first.name)
         return [SearchFailed("the search failed: the server's log says why")]
-    if len(searches) == 1:
-        return [found]
-    results = iter(found)
-    return [[next(results) for _ in search.groups] for search in searches]
+    ends = accumulate(len(search.groups) for search in searches)
+    return [found[end - len(search.groups) : end] if len(searches) > 1 else found for search, end in zip(searches, ends, strict=True)]

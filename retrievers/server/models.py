@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, WithJsonSchema, create_model
 
+from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.validation import explain
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.vector_queries import to_query
 
 from .settings import Settings
 
@@ -25,7 +26,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class SearchBody(BaseModel):
-    """A search without its options, which ``search_model`` adds."""
+    """A search without its options, which ``search_model`` adds; each query is checked by itself, see ``find_refused``."""
 
     model_config = ConfigDict(
         strict=True,
@@ -34,8 +35,8 @@ class SearchBody(BaseModel):
         json_schema_extra={"oneOf": [{"required": [name], "properties": {name: {"type": "array"}}} for name in ("queries", "groups")]},
     )
 
-    queries: list[str] | None = Field(None, description="Queries, texts or vectors; each gets a ranking. Give either queries or groups.")
-    groups: list[list[str]] | None = Field(
+    queries: list[Any] | None = Field(None, description="Queries, texts or vectors; each gets a ranking. Give either queries or groups.")
+    groups: list[Any] | None = Field(
         None, description="Groups of queries; each group gets one ranking. The first query of a group is its primary query."
     )
     corpus: Name | None = Field(None, description="A served corpus; default: the first.")
@@ -52,9 +53,12 @@ class SearchBody(BaseModel):
 class RetrieveBody(BaseModel):
     """A search in Search-R1's protocol; unknown fields are kept apart and ignored, as in Search-R1's server."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(
+        strict=True, extra="allow", json_schema_extra={"anyOf": [{"required": [name]} for name in ("queries", "query")]}
+    )
 
-    queries: list[str]
+    queries: list[Any] | None = None
+    query: Any = Field(None, description="Instead of queries: one, answered as a list of one.")
     topk: int | None = Field(None, ge=1)
     return_scores: bool = False
 
@@ -105,12 +109,13 @@ class Stage(BaseModel):
 
 
 class SearchResponse(BaseModel):
-    """One ranking for each query or group, in request order.
+    """One ranking for each query or group, in request order, and the reasons, by position, why some were not searched.
 
     With "partial" also the rows that were not searched, with "explain" the stages of the search.
     """
 
     rankings: list[list[RankedPassage]]
+    errors: dict[str, str] | None = None
     stages: list[Stage] | None = None
     unsearched_rows: list[UnsearchedRows] | None = None
 
@@ -130,9 +135,10 @@ class ScoredDocument(BaseModel):
 
 
 class RetrieveResponse(BaseModel):
-    """One list of documents for each query."""
+    """One list of documents for each query, and the reasons, by position, why some were not searched."""
 
     result: list[list[ScoredDocument]] | list[list[Document]]
+    errors: dict[str, str] | None = None
 
 
 class ErrorBody(BaseModel):
@@ -162,18 +168,23 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+def _list_of(kind: Any) -> Any:  # noqa: ANN401 - types
+    """Return the type of a list of any values, or None, which the OpenAPI document describes as a list of ``kind``."""
+    return list[Annotated[Any, WithJsonSchema(TypeAdapter(kind).json_schema())]] | None
+
+
 def search_model(settings: Settings) -> type[SearchBody]:
     """Return the model of the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
     limits = settings.limits
     text = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
-    query = Annotated[text, BeforeValidator(to_query, json_schema_input_type=text | list[float])]
+    query = text | list[float]
     maxima = {"k": limits.max_k, "depth": limits.max_depth, "rerank_depth": limits.max_depth}
     types = get_type_hints(SearchOptions, include_extras=True)
     types |= {name: Annotated[types[name], Field(le=limit)] for name, limit in maxima.items()}
     fields: dict[str, Any] = {option.name: (types[option.name], option.default) for option in dataclasses.fields(SearchOptions)}
     base = SearchBody.model_fields
-    fields["queries"] = (list[query] | None, Field(None, max_length=limits.max_queries, description=base["queries"].description))
-    groups = list[Annotated[list[query], Field(min_length=1)]] | None
+    fields["queries"] = (_list_of(query), Field(None, max_length=limits.max_queries, description=base["queries"].description))
+    groups = _list_of(Annotated[list[query], Field(min_length=1)])
     fields["groups"] = (groups, Field(None, max_length=limits.max_queries, description=base["groups"].description))
     return create_model("Search", __base__=SearchBody, __doc__="A search.", **fields)
 
@@ -183,21 +194,31 @@ def retrieval_model(settings: Settings) -> type[RetrieveBody]:
     limits = settings.limits
     query = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
     topk = Field(None, ge=1, le=limits.max_k, strict=False, description=f"Number of passages for each query; default: {settings.topk}.")
-    fields: dict[str, Any] = {"queries": (list[query], Field(max_length=limits.max_queries)), "topk": (int | None, topk)}
+    queries = Field(None, max_length=limits.max_queries)
+    fields: dict[str, Any] = {"queries": (_list_of(query), queries), "topk": (int | None, topk)}
     return create_model("RetrieveBody", __base__=RetrieveBody, __doc__="The body of Search-R1's clients.", **fields)
 
 
-def validate_body(model: type[Body], body: bytes) -> Body:
-    """Validate and return a body.
+def _parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON of a body, in which Python's parser takes a byte order mark and lone surrogates; None if it is not JSON."""
+    with suppress(ValueError):
+        return parse_json(body)
+    return None
+
+
+def validate_body(model: type[Body], body: bytes | dict[str, Any]) -> Body:
+    """Validate and return a body, as JSON or parsed.
 
     Raises:
         InvalidRequest: the body is not JSON, or a field is invalid.
     """
     try:
-        return model.model_validate_json(body)
+        return model.model_validate_json(body) if isinstance(body, bytes) else model.model_validate(body)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         if problem["type"] == "json_invalid":
+            if "recursion" not in problem["msg"] and isinstance(body, bytes) and (data := _parse(body)) is not None:
+                return validate_body(model, data)
             raise InvalidRequest(
                 f"the body is no JSON: {problem['msg'].removeprefix('Invalid JSON: ')}", status=HTTPStatus.BAD_REQUEST
             ) from error

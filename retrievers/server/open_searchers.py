@@ -29,7 +29,7 @@ from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.searcher import LocalSearcher
-from wikidx.retrievers.vector_queries import TextRefused, vector_query
+from wikidx.retrievers.vector_queries import QueriesRefused, vector_query
 
 from .settings import Settings
 
@@ -154,7 +154,7 @@ class OpenSearchers:
             query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
             try:
                 searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
-            except TextRefused as error:
+            except QueriesRefused as error:
                 searcher.search_groups([[vector_query(np.ones(error.dim))]], SearchOptions(k=1, depth=10))
             self.searchers[corpus, retriever] = searcher
 

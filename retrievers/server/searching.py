@@ -15,10 +15,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from wikidx.corpora.registry import suggest
-from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
+from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows, blank_refused, find_refused, mark_refused
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, stages_to_json, unsearched_to_json
+from wikidx.retrievers.vector_queries import to_query
+from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, errors_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
 from .batcher import Groups, SearchRequest
 from .bodies import decode_body
@@ -51,19 +52,25 @@ class SearchEndpoints:
         groups = _read_groups(body)
         options = _read_options(body)
         rankings = await self._search(request, body, groups, options, unsearched)
-        highlight = [query for group in groups for query in group] if body.highlight else ()
+        if len(errors := rankings.errors) == len(rankings) > 0:
+            raise InvalidRequest(errors[0])
+        highlight = [query for ranking in rankings for query in ranking.queries] if body.highlight else ()
         prefix = b"{" if unsearched is None else b'{"unsearched_rows":%s,' % unsearched_to_json(unsearched)
         if options.explain:
             prefix += b'"stages":%s,' % stages_to_json(rankings.stages)
-        chunks = encode_in_chunks(prefix + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
+        chunks = encode_in_chunks(prefix + errors_to_json(errors) + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
         return await _to_response(request, chunks, in_thread=body.highlight)
 
     async def retrieve(self, request: Request) -> Response:
-        """Search with Search-R1's protocol, in the first corpus by the first retriever."""
+        """Search with Search-R1's protocol, in the first corpus by the first retriever; its clients read the result whatever the status."""
         body = validate_body(self._retrieval_model, await read_body(request, self._limits.max_body_bytes))
+        if body.queries is body.query is None:
+            raise InvalidRequest("queries is missing")
+        queries = [body.query] if body.queries is None else body.queries
         options = SearchOptions(k=body.topk or self._topk)
-        rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in body.queries], options)
-        chunks = encode_in_chunks(b'{"result":', rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
+        rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in queries], options)
+        prefix = b'{%s"result":' % errors_to_json(rankings.errors)
+        chunks = encode_in_chunks(prefix, rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
         response = await _to_response(request, chunks)
         if body.model_extra:
             request.state.logged["ignored"] = response.headers["idx-ignored"] = _describe_ignored(body.model_extra)
@@ -75,12 +82,15 @@ class SearchEndpoints:
         deadline = time.monotonic() + min(body.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         find = partial(self._catalog.find, body.corpus, body.retriever)
         name, batcher, searcher, retriever = await wait_until_open(request, find, deadline)
+        groups = [[*map(to_query, group)] if isinstance(group, list) else group for group in groups]
+        refused = find_refused(groups, self._limits.max_query_characters)
+        groups = blank_refused(groups, refused, may_be_all=True)
         check_size(self._limits, groups, options, retriever)
         answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
         search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched)
         batcher.submit(search)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
-        return await wait_for(request, answer, deadline - time.monotonic())
+        return mark_refused(await wait_for(request, answer, deadline - time.monotonic()), refused)
 
 
 def _describe_ignored(names: Iterable[str]) -> str:

@@ -135,14 +135,25 @@ def _read(queries: list[str], file: Path | None) -> tuple[list[str], list[Query]
 
 
 def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOptions) -> None:
-    """Search each query, and print one line of JSON for each, in order, with the query's id if it has one."""
+    """Search each query, and print one line of JSON for each, in order, with the query's id if it has one.
+
+    Raises:
+        InputError: queries could not be searched; the others have been answered.
+    """
+    n_errors = 0
     for start in range(0, len(queries), _BATCH):
         batch = queries[start : start + _BATCH]
         rankings = searcher.search([query.text for query in batch], options)
-        for query, ranking in zip(batch, rankings, strict=True):
+        for number, (query, ranking) in enumerate(zip(batch, rankings, strict=True), start + 1):
             line = {} if query.id is None else {"id": query.id}
+            line |= {"error": ranking.error} if ranking.error else {}
             print_json(line | {"query": query.text, "passages": _to_json(ranking)}, indent=None)
+            if ranking.error:
+                note(f"query {number:,} was not searched: {ranking.error}")
+        n_errors += len(rankings.errors)
         _explain(rankings)
+    if n_errors:
+        raise InputError(f"{n_errors:,} of {len(queries):,} queries could not be searched; the others have been answered")
 
 
 def _explain(rankings: Rankings) -> None:

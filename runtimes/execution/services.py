@@ -246,7 +246,7 @@ def error_text(error: IdxError) -> str:
 def _search(searcher: Searcher, groups: list[list[str]], options: SearchOptions) -> list[Ranking | IdxError]:
     """Search for all groups. If the search is refused, search for each group alone, so that only invalid groups fail."""
     try:
-        return list(searcher.search_groups(groups, options))
+        return [InputError(f"the search is refused: {one.error}") if one.error else one for one in searcher.search_groups(groups, options)]
     except (InputError, ValueError) as error:
         if len(groups) == 1:
             return [error if isinstance(error, IdxError) else InputError(f"the search is refused: {error}")]

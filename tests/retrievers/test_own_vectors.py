@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,11 +65,20 @@ def test_vectors_are_searched_by_vectors_in_python_and_over_http(corpus: Path) -
                 searcher.search(["blue whale"])
             with pytest.raises(InputError, match="a query vector of 3 components"):
                 searcher.search([[1.0, 2.0, 3.0]])
+            mixed = searcher.search([QUERIES[0], [1.0, 2.0, 3.0], "blue whale", [math.nan] * DIM, QUERIES[1]], k=K)
+            assert [[hit.row for hit in ranking] for ranking in mixed] == [expected.tolist()[0], [], [], [], expected.tolist()[1]]
+            assert {position: reason.split(",")[0] for position, reason in mixed.errors.items()} == {
+                1: "a query vector of 3 components",
+                2: "'blue whale' is a text",
+                3: "a query is a text",
+            }
     with serving(Settings(corpora=("made",), retrievers=("none",), port=0)) as url:
         answer = ask(url, "/v1/search", {"queries": QUERIES.tolist(), "k": K})
         assert [[hit["row"] for hit in ranking] for ranking in answer.json["rankings"]] == expected.tolist()
         groups = ask(url, "/v1/search", {"groups": [QUERIES[:2].tolist()], "k": K})
         assert groups.json["rankings"][0][0]["row"] in expected[:2, 0]
+        mixed = ask(url, "/v1/search", {"queries": [[1.0, 2.0], QUERIES[0].tolist()], "k": K}).json
+        assert (mixed["rankings"], list(mixed["errors"])) == ([[], answer.json["rankings"][0]], ["0"])
         refused = ask(url, "/v1/search", {"queries": ["blue whale"]})
         assert (refused.status, "'blue whale' is a text" in refused.body.decode()) == (422, True)
         with RemoteSearcher(url) as remote:

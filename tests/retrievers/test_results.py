@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import multiprocessing
+import os
 import pickle
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 import wikidx as idx
@@ -98,6 +104,49 @@ def test_rankings_know_their_queries_also_when_pickled(rankings: Rankings) -> No
     for each in (rankings, pickle.loads(pickle.dumps(rankings))):
         assert [ranking.queries for ranking in each] == expected
         assert isinstance(each, Rankings)
+
+
+def test_ids_and_scores_are_arrays_as_long_as_the_longest_ranking(searcher: idx.LocalSearcher) -> None:
+    rankings = searcher.search(["blue fox", "zebra", "whale"])
+    assert rankings.ids.tolist() == [["c d", "a", "b"], [None] * 3, ["b", None, None]]
+    expected = [[hit.score for hit in ranking] + [math.nan] * (3 - len(ranking)) for ranking in rankings]
+    np.testing.assert_array_equal(rankings.scores, np.array(expected, dtype=np.float32), strict=True)
+    assert (rankings[0].ids, rankings[0].scores.tolist()) == (["c d", "a", "b"], expected[0])
+    assert (str(rankings[0].scores.dtype), searcher.search([]).scores.shape, searcher.search(["zebra"]).ids.shape) == (
+        "float32",
+        (0, 0),
+        (1, 0),
+    )
+
+
+def _scores(searcher: idx.LocalSearcher) -> list[float]:
+    return [hit.score for hit in searcher.search(["blue fox"])[0]]
+
+
+def test_searchers_go_to_other_processes_and_homes(searcher: idx.LocalSearcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(_scores, [searcher]) == [_scores(searcher)]
+    pickled = pickle.dumps(searcher)
+    for home in (str(tmp_path / "other"), ""):
+        monkeypatch.setenv("IDX_HOME", home)
+        for again in (pickle.loads(pickled), copy.deepcopy(searcher)):
+            assert (repr(again), _scores(again)) == (repr(searcher), _scores(searcher))
+        assert os.environ["IDX_HOME"] == home
+
+
+def test_a_searcher_that_cannot_be_opened_again_says_so(searcher: idx.LocalSearcher) -> None:
+    searcher.close()
+    for lost in (searcher, idx.build(["a text"])):
+        with pytest.raises(TypeError, match="can be neither pickled nor copied: open it again, or give its corpus a name"):
+            pickle.dumps(lost)
+
+
+@pytest.mark.parametrize("kind", [idx.RemoteSearcher, idx.AsyncRemoteSearcher])
+def test_a_remote_searcher_goes_with_its_key(kind: type[idx.RemoteSearcher]) -> None:
+    remote = kind("http://127.0.0.1:9", corpus="made", retriever="bm25", api_key="key", timeout=3)
+    again = pickle.loads(pickle.dumps(remote))
+    assert repr(again) == repr(remote) != repr(kind("http://127.0.0.1:9"))
+    assert again.reopen.keywords == remote.reopen.keywords  # type: ignore[union-attr]
 
 
 def test_records(rankings: Rankings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -18,7 +19,7 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
-from wikidx.retrievers.base import Ranking, Searcher
+from wikidx.retrievers.base import Ranking, Rankings, Searcher
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import DedupRule, MergeRule
@@ -155,12 +156,12 @@ Call = Callable[[Searcher], object]
     [
         (lambda it: it.search("fox"), TypeError, "queries is one string"),
         (lambda it: it.search_groups(group for group in [["fox"]]), TypeError, "groups is a generator: give a list of groups"),
-        (lambda it: it.search_groups([{"fox"}]), TypeError, "group 0 is not a list of strings: {'fox'}"),
-        (lambda it: it.search_groups([["fox"], "fox"]), TypeError, "group 1 is not a list of strings: 'fox'"),
-        (lambda it: it.search_groups([["fox"], [3]]), TypeError, "group 1 is not a list of strings"),
-        (lambda it: it.search([None]), TypeError, "group 0 is not a list of strings"),
-        (lambda it: it.search_groups([["fox"], []]), ValueError, "group 1 is empty"),
-        (lambda it: it.search(["fox \ud800"]), ValueError, "a query of group 0 contains a lone surrogate"),
+        (lambda it: it.search_groups([{"fox"}]), TypeError, "a group is a list of queries, not {'fox'}"),
+        (lambda it: it.search_groups(["fox", "whale"]), TypeError, "a group is a list of queries, not 'fox'"),
+        (lambda it: it.search([["fox"]]), TypeError, r"a query is a text, or a vector of finite numbers, not \['fox'\]"),
+        (lambda it: it.search([None]), TypeError, "a query is a text, or a vector of finite numbers, not None"),
+        (lambda it: it.search_groups([[]]), ValueError, "a group is empty"),
+        (lambda it: it.search(["fox \ud800", 3]), ValueError, r"a query contains a lone surrogate, half a character: 'fox \\ud800'"),
         (
             lambda it: it.search(["fox"], SearchOptions(fuse="weighted", weights={"bm52": 1})),
             UnknownNameError,
@@ -172,6 +173,32 @@ Call = Callable[[Searcher], object]
 def test_what_cannot_be_searched_raises_the_same(searcher: Searcher, call: Call, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(searcher)
+
+
+NO_TEXT = "a query is a text, or a vector of finite numbers, not "
+HALF = r"a query contains a lone surrogate, half a character: '\ud800'"
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        (["fox", "\ud800"], HALF),
+        (["fox", None], NO_TEXT + "None"),
+        ([math.nan], NO_TEXT + "nan"),
+        ([[1.0, math.nan]], NO_TEXT + "[1.0, nan]"),
+        ([], "a group is empty: it needs at least its primary query"),
+        ("fox", "a group is a list of queries, not 'fox'"),
+    ],
+)
+def test_a_group_that_cannot_be_searched_costs_only_itself(searcher: Searcher, group: Any, reason: str) -> None:  # noqa: ANN401
+    good = searcher.search_groups([["river"], ["fox", "whale"]])
+    found = Rankings(searcher.search_groups([["river"], group, ["fox", "whale"], group]))
+    assert found == [good[0], [], good[1], []]
+    assert (found.errors, found[1:3].errors, found[:1].errors) == ({1: reason, 3: reason}, {0: reason}, {})
+    assert "not searched: a " in repr(found[1])
+    assert [ranking.queries for ranking in found[::2]] == [("river",), ("fox", "whale")]
+    if len(group) == 1:
+        assert searcher.search(["river", *group]).errors == {1: reason}
 
 
 def test_passages_come_back_as_they_are(searcher: Searcher, searchers: dict[tuple[str, str], Searcher], tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.retrievers.server.serving import serving
 from tests.runtimes.test_cli import IDX, animals, error, found, idx
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.settings import Settings
 
 __all__ = ["animals"]  # a fixture
 
@@ -47,6 +50,22 @@ def test_each_query_of_a_file_has_a_line_of_json(animals: Path, tmp_path: Path) 
     )
     queries.write_text('{"text": "den", "_id": [1]}\n')
     assert "line 1: the id is [1], neither a text nor a whole number" in error("search", "animals", "--queries", queries)
+
+
+def test_a_query_that_a_server_refuses_costs_only_itself(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals)
+    queries = tmp_path / "queries.txt"
+    queries.write_text("den\na query that is too long\nblue whale\n")
+    settings = Settings(corpora=("animals",), port=0, limits=Limits(max_query_characters=10))
+    with serving(settings) as url:
+        ran = idx("search", "animals", "--queries", queries, "-k", 1, "--url", url, status=2)
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(line["query"], len(line["passages"])) for line in lines] == [("den", 1), ("a query that is too long", 0), ("blue whale", 1)]
+    assert [line.get("error") for line in lines] == [None, "a query has 24 characters, 10 are allowed", None]
+    assert ran.err.splitlines() == [
+        "query 2 was not searched: a query has 24 characters, 10 are allowed",
+        "error: 1 of 3 queries could not be searched; the others have been answered",
+    ]
 
 
 def test_the_queries_of_beir_keep_their_ids(animals: Path, tmp_path: Path) -> None:

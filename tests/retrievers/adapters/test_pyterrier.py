@@ -72,7 +72,18 @@ def test_a_pipeline_reranks_and_an_experiment_takes_it(searcher: idx.LocalSearch
     table = adapter.pt.Experiment([bm25, pipeline], topics, qrels, ["recip_rank"], plan="tree", names=["bm25", "reranked"])
     assert table.set_index("name")["recip_rank"]["bm25"] == 1
     assert len(reranker(before[:0])) == 0
-    assert repr(pipeline.compile()[0]) == f"Retriever({searcher!r}, k=2)"
+    assert (repr(bm25), repr(pipeline.compile()[0])) == ("idx bm25", "idx bm25, k=2")
+
+
+def test_a_query_without_text_costs_only_itself_and_is_logged(
+    searcher: idx.LocalSearcher,
+    adapter: Any,  # noqa: ANN401
+    topics: Any,  # noqa: ANN401
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    results = adapter.Retriever(searcher)(topics.assign(query=["blue fox", float("nan"), "whale"]))
+    assert results["qid"].tolist() == ["q1", "q1", "q1", "q3"]
+    assert caplog.messages == ["the query 'q2' was not searched: a query is a text, or a vector of finite numbers, not nan"]
 
 
 def test_an_unknown_reranker_is_named(adapter: Any) -> None:  # noqa: ANN401

@@ -89,18 +89,20 @@ class HeldSearcher(EmptySearcher):
         return super().search_groups(groups, options)
 
 
-Submit = Callable[[int], SearchRequest]
+Submit = Callable[..., SearchRequest]
 
 
-def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]]) -> None:
+def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]], searcher: HeldSearcher | None = None) -> None:
     """Run a test in an event loop with a batcher; its argument submits a search."""
+    searcher = searcher or HeldSearcher()
 
     async def run() -> None:
-        batcher, searcher = Batcher(Limits(), Metrics()), HeldSearcher()
+        batcher = Batcher(Limits(), Metrics())
 
-        def submit(n_queries: int) -> SearchRequest:
+        def submit(n: int, queries: Sequence[str] = ("fox",)) -> SearchRequest:
             answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
-            search = SearchRequest(MADE, searcher, [["fox"]] * n_queries, SearchOptions(), time.monotonic() + 30, answer)
+            groups = [[query] for query in queries] * n
+            search = SearchRequest(MADE, searcher, groups, SearchOptions(), time.monotonic() + 30, answer)
             batcher.submit(search)
             return search
 
@@ -138,6 +140,27 @@ def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
         assert await second.answer == [[]]
 
     run_in_batcher(body)
+
+
+class RefusingSearcher(HeldSearcher):
+    """A held searcher that refuses some queries."""
+
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
+        super().search_groups(groups, options)
+        return Rankings(Ranking(error=query if "bad" in query else "") for (query,) in groups)
+
+
+def test_errors_come_back_to_their_request_at_their_position() -> None:
+    async def body(submit: Submit, searcher: HeldSearcher) -> None:
+        searcher.gate.clear()
+        first = submit(1)
+        await asyncio.to_thread(searcher.is_busy.wait, 30)
+        together = [submit(1, queries) for queries in (["good", "bad a"], ["bad b", "good", "good"], ["good"])]
+        searcher.gate.set()
+        answers = await asyncio.gather(first.answer, *(search.answer for search in together))
+        assert [answer.errors for answer in answers] == [{}, {1: "bad a"}, {0: "bad b"}, {}]
+
+    run_in_batcher(body, RefusingSearcher())
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ def test_a_single_text_and_its_tokens(url: str, encoder: TransformerEncoder) -> 
     assert body["usage"] == {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
 
 
+def test_half_a_character_is_embedded_as_encoders_read_it(url: str) -> None:
+    halves, replaced = (vectors_of(embed(url, ["river", f"nile {character}"])) for character in ("\ud800", "\ufffd"))
+    np.testing.assert_array_equal(halves, replaced)
+
+
 def test_many_texts_are_answered_in_order(url: str, encoder: TransformerEncoder) -> None:
     texts = [f"river {n}" for n in range(300)]
     expected = encoder.encode_passages([Passage("", "", text) for text in texts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,37 @@ def test_fields_that_are_not_known_are_passed_over_and_told(url: str) -> None:
 def test_no_queries_and_queries_that_find_nothing(url: str) -> None:
     assert ask(url, "/retrieve", {"queries": []}).json == {"result": []}
     assert ask(url, "/retrieve", {"queries": ["", "zebra", "fox"], "topk": 1, "return_scores": True}).json["result"][:2] == [[], []]
+
+
+BAD = {
+    "1": r"a query contains a lone surrogate, half a character: 'whale \ud800'",
+    "3": "a query has 1,001 characters, 1,000 are allowed",
+    "4": "a query is a text, or a vector of finite numbers, not None",
+}
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+def test_a_query_that_cannot_be_searched_costs_only_itself(url: str, mark: bytes) -> None:
+    queries = ["fox", "whale \ud800", "café", "x" * 1001, None, ""]
+    good, bad = ["fox", "", "café", "", "", ""], [query for position, query in enumerate(queries) if str(position) in BAD]
+    result = ask(url, "/retrieve", {"queries": good, "topk": 2}).json["result"]
+    assert ask(url, "/retrieve", mark + json.dumps({"queries": queries, "topk": 2}).encode()).json == {"result": result, "errors": BAD}
+    rankings = ask(url, "/v1/search", {"queries": good, "k": 2}).json["rankings"]
+    for fields in ({"queries": queries}, {"groups": [[query] for query in queries]}):
+        assert ask(url, "/v1/search", mark + json.dumps({**fields, "k": 2}).encode()).json == {"rankings": rankings, "errors": BAD}
+    none = ask(url, "/retrieve", {"queries": bad})
+    assert (none.status, none.json) == (200, {"result": [[]] * 3, "errors": dict(zip("012", BAD.values(), strict=True))})
+    assert (ask(url, "/v1/search", {"queries": bad}).status, ask(url, "/retrieve", {"queries": [None] * 2001}).status) == (422, 422)
+
+
+def test_a_client_may_send_one_query_as_skyrl_gym_does(url: str) -> None:
+    fields = {"topk": 2, "return_scores": True}
+    assert ask(url, "/retrieve", {"query": "fox", **fields}).json == ask(url, "/retrieve", {"queries": ["fox"], **fields}).json
+    assert ask(url, "/retrieve", {"query": "x" * 1001}).json == {"result": [[]], "errors": {"0": BAD["3"]}}
+    for nothing in ({}, {"query": None}, {"queries": None}):
+        answer = ask(url, "/retrieve", nothing)
+        assert (answer.status, answer.json["error"]) == (422, "queries is missing")
+    assert "unknown field 'query'" in ask(url, "/v1/search", {"query": "fox"}).json["error"]
 
 
 def test_bm25_with_chosen_k1_and_b_is_served_alone_and_fused(made: Path) -> None:

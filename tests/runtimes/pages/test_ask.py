@@ -165,6 +165,7 @@ def test_too_many_questions_are_refused(model: Slow, monkeypatch: pytest.MonkeyP
         ({}, 422, "question"),
         ({"question": " \n"}, 422, "question is "),
         ({"question": 3}, 422, "question is 3: it should be a valid string"),
+        ({"question": "half \ud800"}, 422, "question is 'half \\ud800': it should be a valid string"),
         ({"question": METAL, "method": "ragg"}, 404, "unknown method 'ragg': did you mean 'rag'"),
         ({"question": METAL, "corpus": "nothing"}, 404, "unknown corpus 'nothing'"),
         ({"question": METAL, "seed": -1}, 422, "seed is -1"),
