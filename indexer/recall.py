@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from wikidx.corpora.artifacts.durable import write_durably
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMissing
 from wikidx.corpora.progress import Step, silent_steps
-from wikidx.corpora.reading.queries import read_queries
 from wikidx.corpora.store import PassageStore
 
 from .base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
@@ -32,26 +30,24 @@ _N_QUERIES = 500
 _SEED = 1234
 
 
-def measure_recall(corpus: str, queries: Path | None = None, step: Step = silent_steps) -> dict[str, Any]:
+def measure_recall(corpus: str, queries: Sequence[str] = (), origin: str = "", step: Step = silent_steps) -> dict[str, Any]:
     """Measure every index built from vectors; return the content of each index's ``recall.json``, which is written to its folder.
 
     Args:
         corpus: name of a built corpus.
-        queries: a file of queries; see ``read_queries``. None: titles of random passages.
+        queries: distinct queries; none: titles of random passages.
+        origin: the queries' origin, for the report.
         step: see ``Step``.
 
     Raises:
         ArtifactMissing: the corpus has no index built from vectors, or the vectors of such an index are missing.
-        InputError: the file of queries cannot be used.
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
     store = open_store(corpus)
     indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
     if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
-    texts, origin = (
-        (list(dict.fromkeys(query.text for query in read_queries(queries))), str(queries)) if queries else _default_queries(store)
-    )
+    texts, origin = (queries, origin) if queries else _default_queries(store)
     reports = dict[str, Any]()
     for encoder in dict.fromkeys(name.encoder for name in indexes):
         vectors, origin_of_vectors = _query_vectors(corpus, encoder, store, texts, origin)
@@ -113,7 +109,7 @@ def _swept_parameter(parameters: Mapping[str, SearchParam]) -> str | None:
     return next((name for name in _LARGEST_SWEPT if name in parameters), None)
 
 
-def _query_vectors(corpus: str, encoder: str, store: PassageStore, texts: list[str], origin: str) -> tuple[Vectors, str]:
+def _query_vectors(corpus: str, encoder: str, store: PassageStore, texts: Sequence[str], origin: str) -> tuple[Vectors, str]:
     """Return the vectors of queries and their origin; without an encoder, vectors of the corpus."""
     spec = encoder_spec(encoder)
     vectors = open_vectors(corpus, encoder, store) if spec.query_checkpoint is None else None

@@ -245,7 +245,8 @@ class Rankings(list[Ranking]):
             tag: the run's name.
 
         Raises:
-            InputError: an id or the tag is empty or contains white space, which the format does not allow.
+            InputError: an id or the tag is empty, begins or ends with a blank, or has a tab or a line break. Tabs separate the columns
+                if one has blanks.
             ValueError: the number of query ids differs from the number of rankings, or two query ids are equal.
         """
         ids = self._ids(query_ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -88,15 +89,23 @@ def trec_lines(run: Mapping[str, Mapping[str, float]], tag: str) -> Iterator[str
         tag: the run's name.
 
     Raises:
-        InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
+        InputError: a question id, a passage id or the tag cannot be written; see ``trec_separator``.
     """
+    separator = trec_separator(name for question, scores in run.items() for name in (tag, question, *scores))
     for question, scores in run.items():
         for rank, (passage, score) in enumerate(scores.items(), 1):
-            yield f"{check_trec_name(question)} Q0 {check_trec_name(passage)} {rank} {score!r} {check_trec_name(tag)}\n"
+            yield separator.join((question, "Q0", passage, str(rank), repr(score), f"{tag}\n"))
 
 
-def check_trec_name(text: str) -> str:
-    """Validate and return a name for a TREC file; raises ``InputError`` if it is empty or contains white space."""
-    if text.split() != [text]:
-        raise InputError(f"'{text:.80}' cannot be written to a TREC file: names must not be empty or contain white space")
-    return text
+def trec_separator(names: Iterable[str]) -> str:
+    """Return the separator of columns of a TREC file: a blank, or a tab if a name contains white space.
+
+    Raises:
+        InputError: a name is empty, begins or ends with white space, or contains a tab or a line break.
+    """
+    separator = " "
+    for name in names:
+        if not re.fullmatch(r"\S([^\t\r\n]*\S)?", name):
+            raise InputError(f"{name!r:.80} cannot be written to a TREC file: it is empty, or has blanks at an end, a tab or a line break")
+        separator = separator if name.split() == [name] else "\t"
+    return separator

@@ -2,5 +2,4 @@
 
 readers    one streaming reader for each format   compression  plain, gzip, bzip2 and zstd files
 splitters  article -> passages, by named rules    records      passages of JSON records
-queries    a file of queries, one per line
 """

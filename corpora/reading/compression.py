@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import io
@@ -113,7 +114,7 @@ def estimate_sizes(path: Path, n_lines: int) -> tuple[int, float]:
 
 
 def read_lines(file: IO[bytes], name: str, prefix: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines of an open file; ``prefix`` is the part of the first line that the caller has already read.
+    """Yield the lines of an open file without its byte order mark; ``prefix`` is the part of the first line that the caller has read.
 
     Raises:
         InputError: a line is longer than ``MAX_LINE_BYTES``. Without this limit, a small compressed file could fill the memory.
@@ -123,11 +124,11 @@ def read_lines(file: IO[bytes], name: str, prefix: bytes = b"") -> Iterator[byte
         number, prefix = number + 1, b""
         if len(line) > MAX_LINE_BYTES:
             raise InputError(f"{name}, line {number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one record a line")
-        yield line
+        yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the decompressed bytes of a whole file.
+    """Return the decompressed bytes of a whole file without its byte order mark.
 
     Raises:
         InputError: the content exceeds both 256 MiB and 100 times the size of the file; see also ``open_decompressed``.
@@ -137,7 +138,7 @@ def read_bytes(path: Path) -> bytes:
         content = file.read(limit + 1)
     if len(content) > limit:
         raise InputError(f"{path} is compressed and holds more than {limit:,} bytes: unpack it, and check its content")
-    return content
+    return content.removeprefix(codecs.BOM_UTF8)
 
 
 def _open_copy(pipe: Path) -> IO[bytes]:

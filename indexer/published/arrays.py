@@ -99,7 +99,7 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[str]:
         number += 1
         if len(line) == _MAX_ID_BYTES:
             raise InputError(f"{name}: line {number:,} is no id")
-        yield line.decode(errors="replace").strip()
+        yield line.decode(errors="replace").removeprefix("\ufeff").strip()
 
 
 def _map_npy(path: Path) -> NDArray[Any]:

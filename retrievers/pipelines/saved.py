@@ -36,7 +36,7 @@ def read_pipeline(path: Path) -> Node:
         InputError: the file is no TOML, has an unknown field or no pipeline, or the pipeline does not follow the notation.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     unknown = [field for field in content if field not in _FIELDS]

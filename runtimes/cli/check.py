@@ -24,7 +24,7 @@ def check(
         bool, typer.Option("--recall", help="Measure the recall of the vector indexes against exact search instead.")
     ] = False,
     queries: Annotated[
-        Path | None, typer.Option(help='Queries for --recall, one per line: text, or JSON with "question", "query" or "text".')
+        Path | None, typer.Option(help="Queries for --recall: one per line, as text or JSON, or any file of questions.")
     ] = None,
     gpu: Annotated[
         bool, typer.Option("--gpu", help="Check and time all that runs on a GPU instead, with made data; without a GPU, on the CPU.")
@@ -91,9 +91,11 @@ def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
     from wikidx.indexer.recall import measure_recall
+    from wikidx.runtimes.questions.queries import read_queries
 
+    texts = list(dict.fromkeys(query.text for query in read_queries(queries))) if queries else []
     with show_steps() as step:
-        reports = measure_recall(corpus, queries, step)
+        reports = measure_recall(corpus, texts, str(queries), step)
     if as_json:
         print_json({"corpus": corpus, "recall": reports})
         return

@@ -132,7 +132,7 @@ def retrieval(
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
     """Read the gold passages and query groups, and find their data issues."""
     from wikidx.corpora.build import open_store
-    from wikidx.runtimes.evaluation.retrieval.data_issues import group_issues, question_issues
+    from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold, group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
     from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages, gold_passages
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
@@ -141,7 +141,8 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
     query_groups = read_groups(groups) if groups else None
     if not any(question.golden_answers or question.id in gold or gold_pages(question) for question in questions):
-        raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: name qrels that have them with --qrels")
+        advice = explain_no_gold(questions, gold if qrels else None)
+        raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: {advice}")
     data_issues = question_issues(questions, gold, store) + (group_issues(questions, query_groups) if query_groups else [])
     if not any(question.golden_answers or gold_pages(question) for question in questions):
         questions = [question for question in questions if question.id in gold]  # BEIR's queries.jsonl has all splits, its qrels one

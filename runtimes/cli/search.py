@@ -19,10 +19,10 @@ from .option_groups import flatten
 from .screen import is_unicode, note, print_json, print_line, print_passage
 
 if TYPE_CHECKING:
-    from wikidx.corpora.reading.queries import Query
     from wikidx.retrievers.base import Ranking, Rankings, Searcher
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.searcher import LocalSearcher
+    from wikidx.runtimes.questions.queries import Query
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
 Queries = Annotated[
@@ -35,8 +35,8 @@ QueryFile = Annotated[
     Path | None,
     typer.Option(
         "--queries",
-        help='Instead of QUERY, a file of queries, or - for standard input, one per line: text, or JSON with "question", "query" or '
-        '"text". Prints JSON Lines.',
+        help="Instead of QUERY, a file of queries, or - for standard input: one per line, as text or JSON, or any file of questions. "
+        "Prints JSON Lines.",
     ),
 ]
 Retriever = Annotated[
@@ -122,7 +122,7 @@ def search(
 def _read(queries: list[str], file: Path | None) -> tuple[list[str], list[Query]]:
     """Return the group of queries, and the queries of a file or of standard input; one of the two is empty."""
     from wikidx.corpora.reading.compression import STANDARD_INPUT
-    from wikidx.corpora.reading.queries import read_queries
+    from wikidx.runtimes.questions.queries import read_queries
 
     if queries == [str(STANDARD_INPUT)] and file is None:
         queries, file = [], STANDARD_INPUT

@@ -102,6 +102,7 @@ def _retriever_names(given: list[str]) -> list[str]:
 
 def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> tuple[list[Question], Qrels]:
     """Return the questions that have what the metric needs, and the gold passages."""
+    from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold
     from wikidx.runtimes.evaluation.retrieval.scoring import gold_passages
 
     gold = gold_passages(questions) if qrels is None else qrels
@@ -110,8 +111,8 @@ def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> t
         each for each in questions if (each.golden_answers if is_answer else any(gain > 0 for gain in gold.get(each.id, {}).values()))
     ]
     if not selected:
-        needed = "answers: tune for nDCG@10 on gold passages" if is_answer else "gold passages: name --qrels, or tune for answer@20"
-        raise InputError(f"none of the {len(questions):,} questions has {needed}")
+        advice = "tune for nDCG@10 on gold passages" if is_answer else f"{explain_no_gold(questions, qrels)}, or tune for answer@20"
+        raise InputError(f"none of the {len(questions):,} questions has {'answers' if is_answer else 'gold passages'}: {advice}")
     return selected, gold
 
 

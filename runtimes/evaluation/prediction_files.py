@@ -72,6 +72,6 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 
 def _read_text(path: Path) -> str:
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not in UTF-8 ({error})") from error

@@ -183,7 +183,7 @@ def read_experiment(name: str) -> Experiment:
         if not file.is_file():
             raise unknown_name_error("experiment", name, _packaged())
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{name} is not TOML: {error}") from error
     try:

@@ -120,7 +120,7 @@ def read_script(file: Path) -> Script:
         InputError: the file does not exist, or a line is not an answer.
     """
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the script {file} cannot be read: {error}") from error
     entries = [_entry(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]

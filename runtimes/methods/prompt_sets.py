@@ -72,7 +72,7 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
         if file.name not in known:
             raise unknown_name_error(f"prompt of '{method}'", file.name, known)
         try:
-            files[file.name] = file.read_bytes().decode()
+            files[file.name] = file.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not UTF-8 ({error.reason}): convert it") from None
     if not files:

@@ -11,7 +11,7 @@ from wikidx.runtimes.llms.text import replace_surrogates
 from .records import Record
 
 _MAX_FIELD_CHARACTERS = 200  # maximum length of the field list in an error message
-ID_FIELDS = ("id", "_id", "qid", "question_id", "QuestionId", "sample_id")
+ID_FIELDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id")
 
 
 def text_of(record: Record, *names: str) -> str:
@@ -57,12 +57,18 @@ def texts_from(record: Record, value: object, name: str) -> tuple[str, ...]:
 
 
 def record_id(record: Record) -> str:
-    """Return a record's id, or its number if it has no id field.
+    """Return a record's id, or its number if it has none.
 
     Raises:
         InputError: the id is neither a non-empty string nor an integer.
     """
-    return id_from(record, next((record.value[name] for name in ID_FIELDS if name in record.value), record.number))
+    given = given_id(record.value)
+    return id_from(record, record.number if given is None else given)
+
+
+def given_id(value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return the value of the first id field of a record that is not null; None if there is none."""
+    return next((value[name] for name in ID_FIELDS if value.get(name) is not None), None)
 
 
 def id_from(record: Record, value: object) -> str:

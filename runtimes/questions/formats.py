@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from wikidx.corpora.errors import InputError
+
 from .base import FEVER_LABELS, Question
 from .claims import parse_fever
 from .kilt import parse_kilt
@@ -24,9 +26,11 @@ from .open_domain import (
     parse_popqa,
     parse_squad,
     parse_topic,
+    parse_trec_topic,
     parse_triviaqa,
 )
 from .records import Record
+from .topics import Topic
 
 
 class Format(NamedTuple):
@@ -47,6 +51,10 @@ class Format(NamedTuple):
     read: Callable[[Record], Question]
     split: str = ""
     complete: Callable[[Path, Sequence[Question]], list[Question]] | None = None
+
+    def selects(self, record: Record) -> bool:
+        """Return whether a record is of the split to read."""
+        return not self.split or not record.path or record.path[0] == self.split
 
 
 def _has(*fields: str) -> Callable[[Record], bool]:
@@ -93,7 +101,7 @@ def _is_halluqa(record: Record) -> bool:
 
 
 def _is_beir(record: Record) -> bool:
-    return _has("_id", "text")(record) and {"question", "title"}.isdisjoint(record.value)  # BEIR's passages have a title
+    return _has("text")(record) and {"question", "query", "title"}.isdisjoint(record.value)  # passages have a title
 
 
 def _is_kilt(record: Record) -> bool:
@@ -112,11 +120,20 @@ def _is_topic(record: Record) -> bool:
     return isinstance(row, tuple) and len(row) == 2 and len(row[0].split()) == 1 and not row[1].lstrip().startswith("[")
 
 
+def _is_trec(record: Record) -> bool:
+    return isinstance(record.value, Topic)
+
+
+def _is_other(record: Record) -> bool:
+    return not isinstance(record.value, tuple)
+
+
 def _is_table_with_answers(record: Record) -> bool:
     return _has("question", "answers")(record) and isinstance(record.value["answers"], str)
 
 
 _ALL = (
+    Format("trec", "TREC topics: <top> with <num> and <title>, or XML: <topic number> with <query>", _is_trec, parse_trec_topic),
     Format(
         "idx",
         "what 'idx questions' writes: {id, question, golden_answers, gold}",
@@ -167,7 +184,7 @@ _ALL = (
         "dev",
     ),
     Format("asqa-train", "the same file's training questions", _has("qa_pairs"), parse_asqa, "train"),
-    Format("beir", "BEIR's queries.jsonl: {_id, text}; its qrels by --qrels", _is_beir, parse_beir),
+    Format("beir", "BEIR's queries.jsonl: {_id, text}, with an id or not; its qrels by --qrels", _is_beir, parse_beir),
     Format("kilt", "KILT, WoW among it: {id, input, output: [{answer, provenance}]}", _is_kilt, parse_kilt),
     Format("halluqa", "HalluQA: [{question_id, Question, Best Answer…, Wrong_Answer…, Category}]", _is_halluqa, parse_halluqa),
     Format(
@@ -200,9 +217,18 @@ _ALL = (
     ),
     Format("nq-open", "NQ-open: {question, answer: […]}", _is_nq_open, parse_plain),
     Format("ottqa", "OTT-QA, HybridQA: [{question_id, question, answer-text}]", _has("question", "answer-text"), parse_plain),
-    Format(
-        "questions", "any other: {question}, with id and answers or not", lambda record: not isinstance(record.value, tuple), parse_plain
-    ),
+    Format("questions", "any other: {question} or {query}, with id and answers or not; {id: question, …}", _is_other, parse_plain),
 )
 
 FORMATS = {entry.name: entry for entry in _ALL}
+
+
+def find_format(record: Record) -> Format:
+    """Return the format of a record; raises ``InputError`` if it is in none."""
+    found = next((candidate for candidate in _ALL if candidate.matches(record)), None)
+    if found is None:
+        advice = (
+            "a table has id, tab, question; or question, tab, ['answer', …]; or a header; of lines of text make JSON Lines of {question}"
+        )
+        raise InputError(f"{record.location}: {record.value!r:.60} is no question in a known format: {advice}")
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from wikidx.corpora.errors import InputError
@@ -80,6 +80,32 @@ class JsonText:
                     return value
             self._read_more(size)
             size *= 2
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the object that follows. The caller must parse the value of a key before it requests the next key.
+
+        Raises:
+            InputError: the text is no object, or a key is no text.
+        """
+        self.expect("{")
+        is_first = True
+        while self.peek() != "}":
+            if not is_first:
+                self.expect(",")
+            is_first = False
+            line = self.line
+            key = self.parse_value()
+            if not isinstance(key, str):
+                raise InputError(f"{self._name}, line {line}: {key!r:.40} where JSON has a name in quotes: {_ADVICE}")
+            self.expect(":")
+            yield key
+        self.expect("}")
+
+    def check_end(self) -> None:
+        """Raise ``InputError`` unless the text ends."""
+        if character := self.peek():
+            problem = f"{character!r} after the end of the JSON: write one array, or one record per line"
+            raise InputError(f"{self._name}, line {self.line}: {problem}")
 
     def _advance(self, end: int) -> None:
         self.line += self._text.count("\n", self._position, end)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,26 +15,38 @@ from wikidx.corpora.errors import InputError
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold
-from .fields import id_from, objects_from, objects_of, record_id, text_from, text_of, texts_from, texts_of, unique
+from .fields import ID_FIELDS, id_from, objects_from, objects_of, record_id, text_from, text_of, texts_from, texts_of, unique
 from .multi_hop import supporting_facts
 from .records import Record
 
-_ANSWERS = ("golden_answers", "answers", "answer")
+_ANSWERS = ("golden_answers", "answers", "answer", "answer-text")  # OTT-QA and HybridQA have the last
+_LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
 
 def parse_plain(record: Record) -> Question:
     """Parse a question with one of the usual answer fields, and optionally with FlashRAG's ``metadata`` and with ``gold_ids``."""
-    text = text_of(record, "question")
+    text = text_of(record, "question", "query")
     answers = _answers(record)
     metadata = record.value.get("metadata")
     return Question(record_id(record), text, answers, _plain_gold(record, answers, metadata if isinstance(metadata, dict) else {}))
 
 
 def _answers(record: Record) -> tuple[str, ...]:
-    field = next((name for name in ("answer", "answer-text") if name in record.value), "")  # OTT-QA and HybridQA have "answer-text"
-    if isinstance(record.value.get(field), str) and not any(name in record.value for name in _ANSWERS[:2]):
-        return (text_from(record, record.value[field], field),)
-    return texts_of(record, *_ANSWERS)
+    """Return the answers: a list or a single one, of texts and numbers."""
+    name, given = _given_answers(record)
+    return texts_from(record, [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in given if one == one], name)
+
+
+def _given_answers(record: Record) -> tuple[str, list[Any]]:
+    """Return the field of the answers, and the answers; NaN in place of null."""
+    name = next((name for name in _ANSWERS if name in record.value), _ANSWERS[0])
+    value = record.value.get(name, [])
+    return name, [math.nan if answer is None else answer for answer in (value if isinstance(value, list) else [value])]
+
+
+def count_nulls(record: Record) -> int:
+    """Return the number of null answers of a record, which ``parse_plain`` leaves out."""
+    return sum(answer != answer for answer in _given_answers(record)[1]) if isinstance(record.value, dict) else 0
 
 
 def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -62,6 +76,13 @@ def parse_converted(record: Record) -> Question:
 def parse_beir(record: Record) -> Question:
     """Parse a query of BEIR's ``queries.jsonl``. The file has no answers."""
     return Question(record_id(record), text_of(record, "text"))
+
+
+def parse_trec_topic(record: Record) -> Question:
+    """Parse a topic of TREC. The question is what is searched for: the query or title, else the description."""
+    names = ("num", "number", "identifier", *ID_FIELDS), ("query", "title", "question", "desc", "description")
+    number, text = (" ".join(_LABEL.sub("", text_of(record, *of), count=1).split()) for of in names)
+    return Question(id_from(record, number), text_from(record, text, "title"))
 
 
 def parse_dpr(record: Record) -> Question:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from wikidx.corpora.reading.compression import STANDARD_INPUT
 from wikidx.corpora.registry import suggest, unknown_name_error
 
 from .base import Question, gold
-from .formats import FORMATS, Format
+from .formats import FORMATS, Format, find_format
 from .given_passages import given_passages
-from .open_domain import split_article
+from .open_domain import count_nulls, split_article
 from .records import Record, read_records
 from .sets import converted_path, find_set, published_sets
 
 SAMPLE = "sample"
+
+logger = logging.getLogger(__name__)
 
 
 def read_questions(path: Path, format: str | None = None, *, with_passages: bool = False) -> list[Question]:
@@ -34,7 +37,7 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
         UnknownNameError: the format is unknown.
     """
     positions: dict[str, str] = {}
-    questions = list[Question]()
+    questions, n_nulls = list[Question](), 0
     with contextlib.closing(read_records(path)) as records:
         chosen, selected = _choose_format(path, records, format)
         for record in selected:
@@ -42,9 +45,12 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
             if question.id in positions:
                 raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
+            n_nulls += count_nulls(record)
             questions.append(question._replace(passages=given_passages(record, question.id)) if with_passages else question)
     if not questions:
         raise InputError(f"{path} has no questions under '{chosen.split}', which the format {chosen.name} reads: name another format")
+    if n_nulls:
+        logger.warning("%s: %s of the answers are null, and left out", path, f"{n_nulls:,}")
     return chosen.complete(path, questions) if chosen.complete else questions
 
 
@@ -117,11 +123,7 @@ def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> t
     first = next(records, None)
     if first is None:
         raise InputError(f"{path} has no questions")
-    detected = next((candidate for candidate in FORMATS.values() if candidate.matches(first)), None)
-    if detected is None:
-        raise InputError(
-            f"{first.location}: {first.value!r:.60} is no question in a known format: a table has {FORMATS['dpr-tsv'].record}, or a header"
-        )
+    detected = find_format(first)
     chosen = detected if name is None else FORMATS[name]
     if not chosen.matches(first):
         raise InputError(
@@ -132,7 +134,7 @@ def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> t
 
 def _select_records(records: Iterable[Record], chosen: Format, value_type: type) -> Iterator[Record]:
     for record in records:
-        if chosen.split and record.path and record.path[0] != chosen.split:
+        if not chosen.selects(record):
             continue
         if not isinstance(record.value, value_type):
             raise InputError(

@@ -1,10 +1,11 @@
-"""Reading of records from JSON Lines, a JSON array, a JSON object that contains records, or a tab-separated table.
+"""Reading of records from JSON Lines, a JSON array, a JSON object that contains records, a tab-separated table, or TREC's topics.
 
 The form is detected from the content. Plain and compressed files are read incrementally, so skipped parts take no memory.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import itertools
@@ -18,15 +19,19 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 
 from .json_text import JsonText
+from .topics import read_topics
 
 _DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that determine the form
 _CONTAINERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
 )  # the records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys
-_QUESTION_KEYS = frozenset({"question", "Question", "input", "claim"})  # an object with one of these keys is itself a record
+_QUESTION_KEYS = frozenset({"question", "query", "Question", "input", "claim"})  # an object with one of these keys is itself a record
+_RECORD_KEYS = _QUESTION_KEYS | {"id", "_id", "text", "title", "contents", "answer"}  # so is one with these, if all of its values are texts
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
-_HEADER_COLUMNS = frozenset({"question", "message", "claim"})  # a first row with one of these values is a header
+_BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
+_BEGINS_TABLE = re.compile(r"\S+\t|[^\t]+\t\s*\"?\[")  # an id and a text, a header, or a question and a list of answers
+_HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header
 
 
 class Record(NamedTuple):
@@ -52,20 +57,24 @@ class Record(NamedTuple):
         return f"{self.file}, {self.position}"
 
 
-def read_records(path: Path) -> Generator[Record]:
+def read_records(path: Path, *, has_texts: bool = False) -> Generator[Record]:
     """Yield the records of a file, in file order. Closing the generator closes the file.
+
+    Args:
+        path: the file, plain or compressed.
+        has_texts: whether a line may be a text alone; its record is ``{"query": text}``.
 
     Raises:
         InputError: the file cannot be read, or a line or record is invalid.
     """
     with open_decompressed(path) as file:
-        yield from _detect_records(file, str(path))
+        yield from _detect_records(file, str(path), has_texts=has_texts)
 
 
-def _detect_records(file: IO[bytes], name: str) -> Iterator[Record]:
+def _detect_records(file: IO[bytes], name: str, *, has_texts: bool) -> Iterator[Record]:
     blank = list[bytes]()
     first = file.readline(_DETECTION_BYTES)
-    while first and not first.strip():
+    while first and not first.removeprefix(codecs.BOM_UTF8).strip():
         blank.append(b"\n")
         first = file.readline(_DETECTION_BYTES)
     start = first.decode("utf-8-sig", "replace").strip()
@@ -75,7 +84,21 @@ def _detect_records(file: IO[bytes], name: str) -> Iterator[Record]:
     if _holds_records(start):
         return _read_object(JsonText(file.read, name, unread), name)
     lines = itertools.chain(blank, read_lines(file, name, first))
-    return _read_lines(lines, name) if start.startswith(("{", "[")) or not start else _read_table(lines, name)
+    if _BEGINS_TOPICS.match(start):
+        topics = enumerate(read_topics(_decode_lines(lines, name)), 1)
+        return (Record(topic, name, f"topic {number} (line {line})", number) for number, (line, topic) in topics)
+    _refuse_tables_of_others(start, name)
+    if start.startswith(("{", "[")) or not start or (has_texts and not _BEGINS_TABLE.match(start)):
+        return _read_lines(lines, name, has_texts=has_texts)
+    return _read_table(lines, name)
+
+
+def _refuse_tables_of_others(start: str, name: str) -> None:
+    """Raise ``InputError`` for a file that begins as Parquet, or as CSV with a header."""
+    columns = {column.strip('"') for column in start.split(",")}
+    if start.startswith("PAR1") or (len(columns) > 1 and {*_HEADER_COLUMNS, "text"} & columns):
+        advice = "write it as JSON Lines, such as by pandas' to_json(FILE, orient='records', lines=True), or with tabs"
+        raise InputError(f"{name} is Parquet or CSV, which is not read here: {advice}")
 
 
 def _holds_records(start: str) -> bool:
@@ -84,18 +107,29 @@ def _holds_records(start: str) -> bool:
         return False
     with contextlib.suppress(ValueError):
         whole = parse_json(start)
-        return _QUESTION_KEYS.isdisjoint(whole) and any(isinstance(whole.get(name), list | dict) and whole[name] for name in _CONTAINERS)
+        has_records = any(isinstance(whole.get(name), list | dict) and whole[name] for name in _CONTAINERS)
+        return (has_records and _QUESTION_KEYS.isdisjoint(whole)) or _has_text_of_each_id(whole)
+    with contextlib.suppress(ValueError):  # the beginning of a long line, cut behind a text
+        if _has_text_of_each_id(parse_json(start.rpartition('",')[0] + '"}')):
+            return True
     return _BEGINS_OBJECT.match(start) is not None
 
 
-def _read_lines(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+def _has_text_of_each_id(whole: dict[str, Any]) -> bool:
+    return bool(whole) and _RECORD_KEYS.isdisjoint(whole) and all(isinstance(value, str) for value in whole.values())
+
+
+def _read_lines(lines: Iterable[bytes], name: str, *, has_texts: bool) -> Iterator[Record]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            value = parse_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            text = line.decode().strip()
+            value = {"query": text} if has_texts and not text.startswith("{") else parse_json(text)
         except ValueError as error:
-            problem = f'not JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
+            problem = (
+                f'{"neither text nor" if has_texts else "not"} JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
+            )
             raise InputError(f"{name}, line {number}: {problem}, or a record of another known format") from error
         yield Record(value, name, f"line {number}", number)
 
@@ -112,47 +146,28 @@ def _read_array(text: JsonText, name: str, path: tuple[str, ...] = ()) -> Iterat
         yield Record(text.parse_value(), name, f"record {number} (line {line})", number, path)
     text.expect("]")
     if not path:
-        _check_end(text, name)
+        text.check_end()
 
 
 def _read_object(text: JsonText, name: str) -> Iterator[Record]:
-    has_records = False
-    for key in _read_keys(text, name):
+    has_records, others = False, dict[str, Any]()
+    for key in text.keys():
         has_records |= key in _CONTAINERS
         if key not in _CONTAINERS or text.peek() not in ("[", "{"):
-            text.parse_value()
+            others[key] = text.parse_value()
         elif text.peek() == "[":
             yield from _read_array(text, name, (key,))
         else:
-            for number, inner in enumerate(_read_keys(text, name), 1):
+            for number, inner in enumerate(text.keys(), 1):
                 text.peek()
                 line = text.line
                 yield Record(text.parse_value(), name, f"record {number} of '{key}' (line {line})", number, (key, inner))
-    _check_end(text, name)
-    if not has_records:
+    text.check_end()
+    if _has_text_of_each_id(others) and not has_records:
+        for number, (key, value) in enumerate(others.items(), 1):
+            yield Record({"id": key, "question": value}, name, f"record {number} ('{key:.40}')", number)
+    elif not has_records:
         raise InputError(f"{name} is one JSON object without {', '.join(sorted(_CONTAINERS))}: not a file of questions in a known format")
-
-
-def _read_keys(text: JsonText, name: str) -> Iterator[str]:
-    """Yield the keys of an object. The caller must parse the value of a key before it requests the next key."""
-    text.expect("{")
-    is_first = True
-    while text.peek() != "}":
-        if not is_first:
-            text.expect(",")
-        is_first = False
-        line = text.line
-        key = text.parse_value()
-        if not isinstance(key, str):
-            raise InputError(f"{name}, line {line}: {key!r:.40} where JSON has a name in quotes: fetch the file again, or correct it there")
-        text.expect(":")
-        yield key
-    text.expect("}")
-
-
-def _check_end(text: JsonText, name: str) -> None:
-    if character := text.peek():
-        raise InputError(f"{name}, line {text.line}: {character!r} after the end of the JSON: write one array, or one record per line")
 
 
 def _read_table(lines: Iterable[bytes], name: str) -> Iterator[Record]:
@@ -179,6 +194,6 @@ def _table_record(row: list[str], header: list[str] | None, name: str, number: i
 def _decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode()
         except UnicodeDecodeError as error:
             raise InputError(f"{name}, line {number}: not UTF-8 ({error.reason}): convert the file") from error

@@ -171,9 +171,12 @@ def test_query_ids_that_do_not_fit_are_refused(rankings: Rankings, ids: list[str
         rankings.to_trec(ids)
 
 
-def test_a_name_that_trec_cannot_hold_is_refused(searcher: idx.LocalSearcher) -> None:
-    with pytest.raises(InputError, match="'c d' cannot be written to a TREC file"):
-        searcher.search(["blue fox"]).to_trec()
+def test_tabs_separate_the_columns_of_names_with_blanks(searcher: idx.LocalSearcher) -> None:
+    found = searcher.search(["blue fox"])
+    assert [line.split("\t")[:3] for line in found.to_trec().splitlines()] == [["0", "Q0", hit.id] for hit in found[0]]
+    assert "c d" in [hit.id for hit in found[0]]
+    with pytest.raises(InputError, match=r"'my\\ttag' cannot be written to a TREC file"):
+        found.to_trec(tag="my\ttag")
 
 
 def test_a_data_frame(rankings: Rankings) -> None:

@@ -192,4 +192,9 @@ def test_a_mistake_is_one_line(idx: Command, arguments: tuple[str, ...], message
 def test_questions_without_gold_are_refused(idx: Command, tmp_path: Path) -> None:
     (tmp_path / "questions").write_text('{"id": "1", "question": "who"}\n')
     error = idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "questions", status=2)
-    assert "none of the 1 questions has answers or gold passages" in error
+    assert "none of the 1 questions has answers or gold passages: name qrels that have them with --qrels" in error
+    (tmp_path / "qrels").write_text("8 0 x 1\n")
+    files = ("--questions", tmp_path / "questions", "--qrels", tmp_path / "qrels")
+    named = "gold passages: the qrels are of other ids, such as '8', where a question has '1'"
+    assert named in idx("eval", "retrieval", "--corpus", "sample", *files, status=2)
+    assert named in idx("tune", "sample", "--retriever", "bm25", *files, status=2)

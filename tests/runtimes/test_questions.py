@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.known import sample
 from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run
 from wikidx.runtimes.questions import Question, read_questions, sample_questions
+from wikidx.runtimes.questions.queries import Query, read_queries
 
 
 def test_questions_of_one_file(tmp_path: Path) -> None:
@@ -67,8 +69,8 @@ def test_the_sample_corpus_has_questions() -> None:
         (b'{"id": [1], "question": "a"}', "line 1: the id is \\[1\\], neither a text nor a whole number"),
         (b'{"id": true, "question": "a"}', "line 1: the id is True"),
         (b'{"id": "", "question": "a"}', "line 1: the id is ''"),
-        (b'{"question": "a", "golden_answers": "b"}', "line 1: the field 'golden_answers' is 'b', not a list of texts"),
-        (b'{"question": "a", "answers": [1]}', "line 1: the field 'answers' is \\[1\\], not a list of texts"),
+        (b'{"question": "a", "golden_answers": {"b": 1}}', "line 1: the field 'golden_answers' is \\[{'b': 1}\\], not a list of texts"),
+        (b'{"question": "a", "answers": true}', "line 1: the field 'answers' is \\[True\\], not a list of texts"),
         (b'{"id": "1", "question": "a"}\n\n{"id": 1, "question": "b"}', "line 3: the id '1' is that of line 1 too"),
         (b"\n\n", "has no questions"),
         (b"", "is empty"),
@@ -80,6 +82,55 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: s
     file.write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_questions(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "answers", "n_nulls"),
+    [
+        ('"Ada"', ("Ada",), 0),
+        ("1992", ("1992",), 0),
+        ("[1.5, 1992.0, -3]", ("1.5", "1992", "-3"), 0),
+        ('["Ada", null, NaN]', ("Ada",), 2),
+        ("null", (), 1),
+    ],
+)
+@pytest.mark.parametrize("field", ["golden_answers", "answers", "answer"])
+def test_answers_of_any_type(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, given: str, answers: tuple[str, ...], n_nulls: int
+) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_text(f'{{"id": null, "query": "who", "{field}": {given}}}\n')
+    assert read_questions(file) == [Question("1", "who", answers)]
+    assert caplog.messages == [f"{file}: {n_nulls} of the answers are null, and left out"] * bool(n_nulls)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("n", [1, 5_000], ids=["one", "longer than what decides"])
+def test_a_text_for_each_id(tmp_path: Path, indent: int | None, n: int) -> None:
+    texts = {f"q{number}": f"who is {number}" for number in range(n)}
+    (tmp_path / "map.json").write_text(json.dumps(texts, indent=indent))
+    assert {one.id: one.text for one in read_questions(tmp_path / "map.json")} == texts
+    assert {one.id: one.text for one in read_queries(tmp_path / "map.json")} == texts
+
+
+@pytest.mark.parametrize("case", FORMAT_FILES, ids=lambda case: f"{case.format} {case.file}")
+def test_queries_are_those_of_any_file_of_questions(tmp_path: Path, case: FormatFile) -> None:
+    (tmp_path / "file").write_text(case.content, encoding="utf-8")
+    numbers = {str(number) for number in range(1, 10)}  # ids of questions that the file gives none
+    for query, question in zip(read_queries(tmp_path / "file"), case.questions, strict=True):
+        assert query.text == question.text
+        assert str(query.id) == question.id or (query.id is None and question.id in numbers and case.format not in ("trec", "topics"))
+
+
+def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text('"whole phrase" a\tb\n[CLS] ?\n\n {"text": "half \\ud83d", "id": 7}\n{"query": "x"}\n<b> is a tag\n')
+    assert read_queries(tmp_path / "file") == [
+        Query('"whole phrase" a\tb'),
+        Query("[CLS] ?"),
+        Query("half \ufffd", 7),
+        Query("x"),
+        Query("<b> is a tag"),
+    ]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")

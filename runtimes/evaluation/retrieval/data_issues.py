@@ -53,6 +53,15 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
     return issues
 
 
+def explain_no_gold(questions: Sequence[Question], qrels: Qrels | None) -> str:
+    """Return why no question has a relevant passage, or what to do; ``qrels`` are those of a file, if one was named."""
+    if qrels is None:
+        return "name qrels that have them with --qrels"
+    if not any(question.id in qrels for question in questions):
+        return f"the qrels are of other ids, such as {min(qrels)!r:.80}, where a question has {questions[0].id!r:.80}"
+    return "the qrels call no passage relevant"
+
+
 def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
     """Return the issues of groups of queries."""
     ids = {question.id for question in questions}

@@ -27,7 +27,7 @@ def read_groups(path: Path) -> dict[str, list[str]]:
             if not line.strip():
                 continue
             try:
-                value = parse_json(line.decode("utf-8-sig"))
+                value = parse_json(line.decode())
             except ValueError as error:
                 raise InputError(f'{path}, line {number}: not JSON in UTF-8 ({error}): each line is {{"id", "queries"}}') from error
             record = Record(value if isinstance(value, dict) else {}, str(path), f"line {number}", number)

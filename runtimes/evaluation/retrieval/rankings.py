@@ -3,7 +3,7 @@
 Measures have the names of ``ir_measures``: Success@5 (1 if a gold passage is among the first 5), R@20 (share of the gold passages that are
 among the first 20), P@5, RR and RR@10 (MRR), AP (MAP), nDCG@10, Rprec. trec_eval breaks ties of scores by passage id instead of rank
 (``trec``). As in trec_eval with ``-c``, a question with qrels but without a ranking scores 0. The value of a question without qrels is
-undefined.
+undefined. A relevance of 0 or less is none to all of these; below -1 it crashes trec_eval, which is given -1.
 
 RR@k is computed from trec_eval's RR: it is RR if RR is at least 1 / k, else 0. The RR@k of ``ir_measures`` breaks ties differently.
 """
@@ -11,7 +11,7 @@ RR@k is computed from trec_eval's RR: it is RR if RR is at least 1 / k, else 0. 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.runtimes.evaluation.retrieval.has_answer import Hits
-from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
+from wikidx.runtimes.evaluation.retrieval.trec import MAX_RELEVANCE, Qrels, Run, Value
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 
 if TYPE_CHECKING:
@@ -59,16 +59,26 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
     except ImportError as error:
         raise MissingExtraError("figures of trec_eval", "eval", "need") from error
     parsed = {name: _parse("RR" if name.startswith(_RR_PREFIX) else name, ir_measures) for name in measures}
-    judged = {question: dict(qrels[question]) for question in questions if question in qrels}
-    rankings = {question: dict(run.get(question, {})) for question in judged}
+    known = [question for question in questions if question in qrels]
+    levels = {name: {passage: min(max(-1, level), MAX_RELEVANCE) for passage, level in qrels[name].items()} for name in known}
+    judged, rankings = _with_safe_ids(levels), _with_safe_ids({name: run.get(name, {}) for name in known})
     values: dict[Measure, dict[str, float]] = {measure: {} for measure in parsed.values()}
     for figure in ir_measures.pytrec_eval.iter_calc(list(values), judged, rankings) if judged else ():
         values[figure.measure][figure.query_id] = figure.value
     values_in_order = {
-        measure: np.array([by_question.get(question, 0.0) if question in judged else np.nan for question in questions])
+        measure: np.array([by_question.get(_safe_id(question), 0.0) if question in qrels else np.nan for question in questions])
         for measure, by_question in values.items()
     }
     return {name: _apply_cutoff(name, values_in_order[measure]) for name, measure in parsed.items()}
+
+
+def _with_safe_ids(table: Mapping[str, Mapping[str, Value]]) -> dict[str, dict[str, Value]]:
+    return {_safe_id(name): {_safe_id(passage): value for passage, value in values.items()} for name, values in table.items()}
+
+
+def _safe_id(text: str) -> str:
+    """Return an id for trec_eval, in the order of the texts: half a surrogate pair or a NUL in one would crash it."""
+    return text.encode("utf-8", "surrogatepass").hex()
 
 
 def hit_values(hits: Sequence[Hits], k: int) -> FloatArray:

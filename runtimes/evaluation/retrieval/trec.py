@@ -1,69 +1,74 @@
-"""TREC files: runs (rankings with scores) and qrels (relevance judgements), as in trec_eval, ir_measures and ranx.
+"""Runs (rankings with scores) and qrels (relevance judgements) in files of trec_eval, BEIR, MS MARCO, ir_measures and ranx.
 
-    run      question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
-    qrels    question  0   passage  relevance               a whole number; above 0 is relevant
+    run         question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
+    MS MARCO's  question  passage  rank                        tabs; the score is the negative rank
+    qrels       question  0   passage  relevance               a whole number; above 0 is relevant
+    BEIR's      question  passage  relevance                   tabs, or the header ``query-id corpus-id score``
+    ranx's      {question: {passage: number}}                  JSON, of runs and of qrels
 
-BEIR's qrels have no second column, and begin with a header: ``query-id corpus-id score``. Columns are separated by spaces or tabs.
-trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the ranks in the file. ``trec_order``
-returns this order.
+Columns are separated by tabs, which leaves ids and tags their blanks, or by any white space. A line that begins with ``#`` and is none of
+these is a comment. trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the ranks in the file.
+``trec_order`` returns this order.
 """
 
 from __future__ import annotations
 
-import codecs
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from wikidx.corpora.artifacts.durable import atomic_write
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
-from wikidx.retrievers.rendering import check_trec_name, trec_lines
+from wikidx.retrievers.rendering import trec_lines, trec_separator
+from wikidx.runtimes.llms.text import replace_surrogates
+from wikidx.runtimes.questions.json_text import JsonText
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
+Value = TypeVar("Value", int, float)
 
-_RUN_COLUMNS, _QRELS_COLUMNS = 6, 4
-_BEIR_HEADER = ["query-id", "corpus-id", "score"]
+MAX_RELEVANCE = 9_999  # trec_eval's nDCG takes time that grows with the square of the largest relevance
+
+_RUN, _QRELS, _SHORT = 6, 4, 3  # numbers of columns; the last: MS MARCO's runs, BEIR's qrels
+_PLACES = {_RUN: (0, 2, 4), _QRELS: (0, 2, 3), _SHORT: (0, 1, 2)}  # of question, passage and value
+_BEIR_HEADER = [b"query-id", b"corpus-id", b"score"]
+_NUMBER = re.compile(rb"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)  # its beginning
+_BEGINS_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("|\}|$)')
+
+
+_Entry = tuple[str, str, str, str]  # location, question, passage, and the score or relevance as text
 
 
 def read_run(path: Path) -> dict[str, dict[str, float]]:
     """Read a run, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty, a line does not have six columns, a score is not a finite number, or a
+        InputError: the file cannot be read or is empty, a line has the wrong number of columns, a score is not a finite number, or a
             question has the same passage twice.
     """
-    run: dict[str, dict[str, float]] = {}
-    for line, (question, _, passage, _, score, _) in _lines(path, _RUN_COLUMNS):
-        _add(run, question, passage, _score(score, line), line)
-    return run
+    return _read(path, _RUN, _score)
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Read TREC's or BEIR's qrels, plain or compressed.
+    """Read qrels, plain or compressed.
 
     Raises:
-        InputError: the file cannot be read or is empty, a line has the wrong number of columns, a relevance is not a whole number, or a
-            question has the same passage twice.
+        InputError: the file cannot be read or is empty, a line has the wrong number of columns, a relevance is not a whole number or above
+            ``MAX_RELEVANCE``, or a question has the same passage twice.
     """
-    qrels: dict[str, dict[str, int]] = {}
-    for line, (question, *_, passage, relevance) in _lines(path, _QRELS_COLUMNS, _BEIR_HEADER):
-        if not re.fullmatch(r"[+-]?\d{1,9}", relevance, re.ASCII):
-            raise InputError(f"{line}: the relevance is '{relevance:.40}', not a whole number")
-        _add(qrels, question, passage, int(relevance), line)
-    return qrels
+    return _read(path, _QRELS, _whole_number)
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
     """Write a run. The ranks of a question's passages are their positions in the mapping.
 
     Raises:
-        InputError: a question id, a passage id or the tag is empty or contains white space, which TREC's format does not allow.
+        InputError: a name cannot be written; see ``trec_separator``.
         OSError: the file cannot be written.
     """
     _write(path, trec_lines(run, tag))
@@ -71,62 +76,101 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write qrels; raises as ``write_run`` does."""
-    _write(
-        path,
-        (
-            f"{check_trec_name(question)} 0 {check_trec_name(passage)} {relevance}\n"
-            for question, judged in qrels.items()
-            for passage, relevance in judged.items()
-        ),
-    )
+    separator = trec_separator(name for question, judged in qrels.items() for name in (question, *judged))
+    rows = ((question, "0", passage, f"{relevance}\n") for question, judged in qrels.items() for passage, relevance in judged.items())
+    _write(path, map(separator.join, rows))
 
 
 def trec_order(scores: Mapping[str, float]) -> list[str]:
     """Return the passage ids of a question in trec_eval's order; ``scores`` is passage -> score."""
     by_id = sorted(scores, reverse=True)
-    return sorted(by_id, key=lambda passage: -np.float32(scores[passage]))
+    with np.errstate(over="ignore"):  # beyond float32 all are equal
+        return sorted(by_id, key=lambda passage: -np.float32(scores[passage]))
 
 
-def _lines(path: Path, n_columns: int, header: Sequence[str] = ()) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the location and columns of each non-blank line. A line equal to ``header`` at the beginning sets the number of columns."""
-    n_lines, needed = 0, f"{n_columns} are needed" + (f", or 3 after the header '{' '.join(header)}'" if header else "")
-    with open_decompressed(path) as file:
-        for number, line in enumerate(read_lines(file, str(path)), 1):
-            location = f"{path}, line {number}"
-            try:
-                columns = [column.decode() for column in line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").split()]
-            except UnicodeDecodeError as error:
-                raise InputError(f"{location}: not UTF-8 ({error})") from error
-            if not columns:
-                continue
-            if columns == header and not n_lines:
-                n_columns, needed, header = len(header), f"the header has {len(header)}", ()
-                continue
-            if len(columns) != n_columns:
-                raise InputError(f"{location}: {len(columns)} columns, {needed}: {' '.join(columns):.80}")
-            n_lines += 1
-            yield location, columns
-    if not n_lines:
+def _read(path: Path, n_columns: int, convert: Callable[[str, str], Value]) -> dict[str, dict[str, Value]]:
+    table: dict[str, dict[str, Value]] = {}
+    for location, question, passage, value in _entries(path, n_columns):
+        values = table.setdefault(question, {})
+        if passage in values:
+            raise InputError(
+                f"{location}: the passage '{passage:.80}' is listed before for the question '{question:.80}': trec_eval accepts it once"
+            )
+        values[passage] = convert(value, location)
+    if not table:
         raise InputError(f"{path} has no lines")
+    return table
 
 
-def _score(text: str, line: str) -> float:
+def _entries(path: Path, n_columns: int) -> Iterator[_Entry]:
+    """Yield the entries of a file of JSON, or of ``n_columns`` or three columns."""
+    with open_decompressed(path) as file:
+        start = file.readline(64)  # which tells JSON
+        if _BEGINS_JSON.match(start):
+            yield from _json_entries(JsonText(file.read, str(path), start), path)
+        else:
+            yield from _line_entries(read_lines(file, str(path), start), path, n_columns)
+
+
+def _json_entries(text: JsonText, path: Path) -> Iterator[_Entry]:
+    for question in text.keys():
+        text.peek()
+        location = f"{path}, line {text.line}"
+        values = text.parse_value()
+        if not isinstance(values, dict):
+            raise InputError(f"{location}: {values!r:.40} for '{question:.80}': an object of a number for each passage is needed")
+        for passage, value in values.items():
+            yield location, replace_surrogates(question), replace_surrogates(passage), str(value)
+    text.check_end()
+
+
+def _line_entries(lines: Iterator[bytes], path: Path, n_columns: int) -> Iterator[_Entry]:
+    is_run, needed = n_columns == _RUN, f"{n_columns} are needed, or 3 with tabs"
+    for number, line in enumerate(lines, 1):
+        columns, location = _split(line, n_columns), f"{path}, line {number}"
+        if columns == _BEIR_HEADER and not is_run:
+            n_columns, needed, columns = _SHORT, "the header has 3", []
+        is_whole = len(columns) == n_columns or (len(columns) == _SHORT and b"\t" in line)
+        places = _PLACES.get(len(columns), _PLACES[_SHORT])
+        if not columns or (line.startswith(b"#") and not (is_whole and _NUMBER.match(columns[places[2]]))):
+            continue
+        try:
+            texts = [column.decode() for column in columns]
+        except UnicodeDecodeError as error:
+            raise InputError(f"{location}: not UTF-8 ({error})") from error
+        if not is_whole:
+            raise InputError(f"{location}: {len(columns)} columns, {needed}: {' '.join(texts):.80}")
+        question, passage, value = (texts[place] for place in places)
+        value = f"-{_whole_number(value, location, 'rank', 10**9)}" if is_run and len(texts) == _SHORT else value
+        yield location, question, passage, value
+
+
+def _split(line: bytes, n_columns: int) -> list[bytes]:
+    """Return the columns between tabs if they are ``n_columns`` or three, else between white space, with one for a tag of several words."""
+    words = line.split()
+    if b"\t" in line and not (len(words) == n_columns and words[1] in (b"0", b"Q0", b"q0")):
+        cells = [cell.strip() for cell in line.split(b"\t")]
+        if len(cells) in (n_columns, _SHORT) and all(cells):
+            return cells
+    has_long_tag = n_columns == _RUN < len(words) and words[3].isdigit() and not _NUMBER.match(words[5])
+    return words[:_RUN] if has_long_tag else words
+
+
+def _score(text: str, location: str) -> float:
     try:
         score = float(text)
     except ValueError as error:
-        raise InputError(f"{line}: the score is '{text:.40}', not a number") from error
+        raise InputError(f"{location}: the score is '{text:.40}', not a number") from error
     if not math.isfinite(score):
-        raise InputError(f"{line}: the score is {text:.40}, which cannot be ordered")
+        raise InputError(f"{location}: the score is {text:.40}, which cannot be ordered")
     return score
 
 
-def _add(table: dict[str, dict[str, Any]], question: str, passage: str, value: float, line: str) -> None:
-    values = table.setdefault(question, {})
-    if passage in values:
-        raise InputError(
-            f"{line}: the passage '{passage:.80}' is listed before for the question '{question:.80}': trec_eval accepts it once"
-        )
-    values[passage] = value
+def _whole_number(text: str, location: str, name: str = "relevance", largest: int = MAX_RELEVANCE) -> int:
+    match = re.fullmatch(r"([+-]?\d{1,18})(\.0*)?", text, re.ASCII)
+    if match is None or int(match[1]) > largest:
+        raise InputError(f"{location}: the {name} is '{text:.40}', not a whole number up to {largest:,}")
+    return int(match[1])
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:

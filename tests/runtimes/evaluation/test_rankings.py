@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -54,6 +57,35 @@ def test_figures_are_those_of_their_definitions(scores: dict[str, float], releva
     assert list(values) == list(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(values[name], [value], rtol=1e-12, err_msg=name)
+
+
+_SCORE = """
+import json, sys
+from wikidx.runtimes.evaluation.retrieval.rankings import gold_values
+run, qrels = map(json.loads, sys.argv[1:])
+print(json.dumps({name: list(values) for name, values in gold_values(run, qrels, list(qrels), ["RR", "nDCG", "nDCG@10"]).items()}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("qrels", "rr", "ndcg"),
+    [
+        ({"q": {"a": 1}, "junk": {"a": -2, "b": -2}, "r": {"b": 2}}, [1, 0, 0.5], [1, 0, 1 / math.log2(3)]),
+        ({"q": {"a": -2, "b": 1, "c": -1_000_000}}, [0.5], [1 / math.log2(3)]),
+        ({f"q{n}": {"a": -n} for n in range(100)}, [0] * 100, [0] * 100),
+        ({"q": {"a": -(10**30), "b": 10**30, "c": 10**30}}, [0.5], [(1 / math.log2(3) + 1 / 2) / (1 + 1 / math.log2(3))]),
+        ({"q\0a": {"a": 1}, "q\0b": {"b": 1}}, [1, 0.5], [1, 1 / math.log2(3)]),
+        ({"\ud800": {"\udc00": 1, "a": 1}}, [1], [1 / (1 + 1 / math.log2(3))]),
+    ],
+    ids=["a question of junk", "mixed", "many", "huge", "NUL", "half a character"],
+)
+def test_no_level_and_no_id_ends_the_process(qrels: dict[str, dict[str, int]], rr: list[float], ndcg: list[float]) -> None:
+    """In native code, which some of these crashed, and others kept busy for hours."""
+    run = {question: {"a": 3.0, "b": 2.0, "c": 1.0} for question in qrels}
+    scored = subprocess.run([sys.executable, "-c", _SCORE, json.dumps(run), json.dumps(qrels)], capture_output=True, text=True, timeout=100)
+    assert scored.returncode == 0, scored.stderr
+    values = json.loads(scored.stdout)
+    assert (values["RR"], values["nDCG@10"]) == (pytest.approx(rr), pytest.approx(ndcg))
 
 
 def test_what_does_not_join_has_trec_evals_rule() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import gzip
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import ir_measures
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +55,64 @@ def test_ranx_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     assert ranx.Qrels.from_file(str(tmp_path / "qrels.trec")).to_dict() == QRELS
     ranx.Run.from_dict(RUN, name="theirs").save(str(tmp_path / "theirs.trec"))
     assert read_run(tmp_path / "theirs.trec") == RUN
+    ranx.Run.from_dict(RUN, name="theirs").save(str(tmp_path / "run.json"))
+    ranx.Qrels.from_dict(QRELS).save(str(tmp_path / "qrels.json"))
+    assert read_run(tmp_path / "run.json") == RUN
+    assert read_qrels(tmp_path / "qrels.json") == QRELS
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("# a comment\nq 0 a 1\n# of four words\n#\n#q 0 #a -2\n", {"q": {"a": 1}, "#q": {"#a": -2}}),
+        ("q 0 a 1.0\nq 0 b +2.\nq 0 c -1.00\n", {"q": {"a": 1, "b": 2, "c": -1}}),
+        ("q 1\td 2\t1\nq\ta\t0.0\n", {"q 1": {"d 2": 1}, "q": {"a": 0}}),  # BEIR's without a header
+        ("query-id\tcorpus-id\tscore\r\nq\td 2\t1\r\nquery-id\tcorpus-id\tscore\nq\t0\t2\n", {"q": {"d 2": 1, "0": 2}}),
+        ("q\t0\td 2\t1\n", {"q": {"d 2": 1}}),
+        ("q 0\ta\t1\nq\t0\tb 1\n", {"q": {"a": 1, "b": 1}}),  # TREC's, with both separators
+        ('{"q": {"a": 1, "b b": 2.0}, "\\ud800": {"c": -2}}', {"q": {"a": 1, "b b": 2}, "\ufffd": {"c": -2}}),
+        ('\ufeff{\n  "q": {\n    "a": 1\n  }\n}', {"q": {"a": 1}}),
+    ],
+)
+def test_qrels_of_others_are_read(
+    tmp_path: Path, compress: Callable[[bytes], bytes], content: str, expected: dict[str, dict[str, int]]
+) -> None:
+    (tmp_path / "qrels").write_bytes(compress(content.encode()))
+    assert read_qrels(tmp_path / "qrels") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("# of my own, with many words\nq Q0 a 1 3.5 my long tag\nq Q0 b 2 1 t\n", {"q": {"a": 3.5, "b": 1.0}}),
+        ("q 1\tQ0\td 2\t1\t3.5\tmy tag\n", {"q 1": {"d 2": 3.5}}),
+        ("q\td 2\t1\nq\tb\t2\nr\tb\t1\n", {"q": {"d 2": -1.0, "b": -2.0}, "r": {"b": -1.0}}),  # MS MARCO's
+        (json.dumps({"q": {"a": 1, "b b": -0.5}, "r": {}}), {"q": {"a": 1.0, "b b": -0.5}}),
+    ],
+)
+def test_runs_of_others_are_read(tmp_path: Path, content: str, expected: dict[str, dict[str, float]]) -> None:
+    (tmp_path / "run").write_text(content)
+    assert read_run(tmp_path / "run") == expected
+    assert [trec_order(scores) for scores in read_run(tmp_path / "run").values()] == [list(scores) for scores in expected.values()]
+
+
+NAMES = st.text("aQ0# \u00a0\u2028\x85\x0b", min_size=1, max_size=4).filter(lambda name: name == name.strip())
+
+
+@given(st.dictionaries(NAMES, st.dictionaries(NAMES, st.integers(-9, 9), min_size=1, max_size=3), min_size=1, max_size=3), NAMES)
+def test_names_with_blanks_are_read_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, qrels: dict[str, dict[str, int]], tag: str
+) -> None:
+    file = tmp_path_factory.mktemp("made") / "file"
+    write_qrels(file, qrels)
+    assert read_qrels(file) == qrels
+    write_run(file, qrels, tag)
+    assert read_run(file) == qrels
+
+
+def test_scores_beyond_float32_are_equal() -> None:
+    assert trec_order({"a": 1e300, "b": 1e200, "c": 1.0}) == ["b", "a", "c"]
 
 
 def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
@@ -62,8 +123,16 @@ def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("q Q0 a 1 2.0\n", "line 1: 5 columns, 6 are needed: q Q0 a 1 2.0"),
-        ("q Q0 a 1 2.0 t\nq Q0 b 2 1.0 my tag\n", "line 2: 7 columns, 6 are needed"),
+        ("q Q0 a 1 2.0\n", "line 1: 5 columns, 6 are needed, or 3 with tabs: q Q0 a 1 2.0"),
+        ("q Q0 a 1 2.0 t\nq Q0 d 2 1 3.5 t\n", "line 2: 7 columns, 6 are needed"),  # an id with a blank, not a tag
+        ("q Q0 d x 1 3.5 t\n", "line 1: 7 columns, 6 are needed"),
+        ("q\ta\tfirst\n", "line 1: the rank is 'first', not a whole number"),
+        ("q a 1\n", "line 1: 3 columns, 6 are needed, or 3 with tabs"),
+        ('{"q": {"a": "high"}}', "line 1: the score is 'high', not a number"),
+        ('{"q": {"a": true}}', "line 1: the score is 'True', not a number"),
+        ('{\n"q": ["a"]}', r"line 2: \['a'\] for 'q': an object of a number for each passage is needed"),
+        ('{"q": {"a": 1}} x', "line 1: 'x' after the end of the JSON"),
+        ("{}", "has no lines"),
         ("q Q0 a 1 high t\n", "line 1: the score is 'high', not a number"),
         ("q Q0 a 1 nan t\n", "line 1: the score is nan, which cannot be ordered"),
         ("q Q0 a 1 -inf t\n", "line 1: the score is -inf, which cannot be ordered"),
@@ -84,7 +153,11 @@ def test_a_bad_run_is_refused_where_it_is_bad(tmp_path: Path, lines: str | bytes
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("q a 1\n", "line 1: 3 columns, 4 are needed, or 3 after the header 'query-id corpus-id score': q a 1"),
+        ("q a 1\n", "line 1: 3 columns, 4 are needed, or 3 with tabs: q a 1"),
+        ("q 0 a 10000\n", "line 1: the relevance is '10000', not a whole number up to 9,999"),
+        ("#q 0 a 0.5\n", "line 1: the relevance is '0.5', not a whole number"),
+        ('{"q": {"a": 0.5}}', "line 1: the relevance is '0.5', not a whole number"),
+        ("q 0 d 2 1\n", "line 1: 5 columns, 4 are needed, or 3 with tabs"),
         ("query-id\tcorpus-id\tscore\nq 0 a 1\n", "line 2: 4 columns, the header has 3: q 0 a 1"),
         ("query-id\tcorpus-id\tscore\n", "has no lines"),
         ("q 0 a yes\n", "line 1: the relevance is 'yes', not a whole number"),
@@ -98,7 +171,7 @@ def test_bad_qrels_are_refused_where_they_are_bad(tmp_path: Path, lines: str, me
         read_qrels(tmp_path / "bad")
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a\u00a0b", "tab\t", "\n"])
+@pytest.mark.parametrize("name", ["", " ", " a", "a\u00a0", "a\tb", "a\nb", "a\rb"])
 def test_names_that_columns_cannot_hold_are_not_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be written to a TREC file"):
         write_run(tmp_path / "run", {"q": {name: 1.0}}, "idx")

@@ -153,6 +153,20 @@ FORMAT_FILES = (
         [item('who sang "it"', "A", "B's"), item('a "quoted" one', "C", "D's", id="2"), item("who", "é", id="3")],
     ),
     FormatFile("dpr-tsv", "header", "question\tanswers\nwho\t['A']\n", [item("who", "A", id="2")]),
+    FormatFile(
+        "trec",
+        "SGML",
+        "<top>\n<num> Number: 051\n<title> Topic: AT&T &amp; the\n  fox\n\n<desc> Description:\nx < y\n</top>\n"
+        "<top>\n<num>2b</num><desc> Description: who? </desc>\n</top>\n",
+        [item("AT&T & the fox", id="51"), item("who?", id="2b")],
+    ),
+    FormatFile(
+        "trec",
+        "XML",
+        '<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "no">]>\n<webtrack2009><topic number="1" type="faceted"><query>fox &a;</query>\n'
+        '<description>x</description><subtopic number="1">y</subtopic></topic><TOPIC number="2"><title>den</title></TOPIC></webtrack2009>',
+        [item("fox &a;", id="1"), item("den", id="2")],
+    ),
     FormatFile("topics", "", "0\twho got it\n1\twho else\n", [item("who got it", id="0"), item("who else", id="1")]),
     FormatFile(
         "triviaqa",

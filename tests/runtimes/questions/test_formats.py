@@ -160,7 +160,11 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
         (lines({"id": "1", "contents": "a passage"}), "the field 'question' is None, not a text; it has the fields 'id', 'contents'"),
         (lines({"question": "a", "gold_ids": "7"}), "the field 'gold_ids' is '7', not a list"),
         (lines({"question": "a", "gold_ids": [None]}), "the id is None"),
-        (lines({"question": "a", "answers": None}), "the field 'answers' is None, not a list of texts"),
+        (lines({"question": "a", "answers": [True]}), "the field 'answers' is \\[True\\], not a list of texts"),
+        ("<top>\n<title> a\n</top>\n", r"topic 1 \(line 1\): the field 'num' is None"),
+        ("<top>\n<num> 1\n<title>\n</top>\n", r"topic 1 \(line 1\): the field 'title' is '\\n', not a text"),
+        ("id,question\n1,who\n", "is Parquet or CSV, which is not read here: write it as JSON Lines"),
+        ("PAR1\x15\x04", "is Parquet or CSV"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, message: str) -> None:

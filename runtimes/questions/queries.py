@@ -1,0 +1,47 @@
+"""Files of queries: any file of questions, or one with a query on each line."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+from wikidx.corpora.errors import InputError
+
+from .fields import given_id
+from .formats import Format, find_format
+from .open_domain import split_article
+from .records import Record, read_records
+
+
+class Query(NamedTuple):
+    """A query of a file.
+
+    Attributes:
+        text: the query.
+        id: the id that the file gives it; None if it gives none.
+    """
+
+    text: str
+    id: str | int | None = None
+
+
+def read_queries(path: Path) -> list[Query]:
+    """Return the queries of a file in any format of questions, or with one query per line, as text or as JSON.
+
+    Raises:
+        InputError: the file cannot be read or has no query, or a record is no query.
+    """
+    with contextlib.closing(read_records(path, has_texts=True)) as records:
+        found = ((find_format(record), record) for unsplit in records for record in split_article(unsplit))
+        queries = [_query(record, chosen) for chosen, record in found if chosen.selects(record)]
+    if not queries:
+        raise InputError(f"{path} has no queries")
+    return queries
+
+
+def _query(record: Record, chosen: Format) -> Query:
+    question = chosen.read(record)
+    given = given_id(record.value) if type(record.value) is dict else question.id  # a number of JSON stays one
+    is_own = str(given) == question.id or question.id == str(record.number)
+    return Query(question.text, given if is_own else question.id)

@@ -1,0 +1,53 @@
+"""Topics of TREC: its SGML, in which a field ends where the next begins, and XML.
+
+<top><num> Number: 301 <title> climate report <desc> Description: …</top>
+<topics><topic number="1"><query>climate report</query>…</topic></topics>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+
+_TOPICS = ("top", "topic")
+
+
+class Topic(dict[str, str]):
+    """The attributes and fields of a topic, by name in lower case."""
+
+
+def read_topics(lines: Iterable[str]) -> Iterator[tuple[int, Topic]]:
+    """Yield the line number of each topic, and the topic."""
+    parser = _Parser()
+    for line in lines:
+        parser.feed(line)
+    parser.close()
+    yield from parser.topics
+
+
+class _Parser(HTMLParser):
+    """A parser of either kind: XML's would refuse SGML. Entities are characters here, never expanded by definitions of the file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics = list[tuple[int, Topic]]()
+        self._field = ""
+
+    def set_cdata_mode(self, *_: object, **__: object) -> None:
+        """Keep reading tags: newer Pythons would take all after a ``<title>`` without an end for its text."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a topic or a field."""
+        self._field = "" if tag in _TOPICS else tag
+        if tag in _TOPICS:
+            self.topics.append((self.getpos()[0], Topic((name, value or "") for name, value in attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a field."""
+        self._field = ""
+
+    def handle_data(self, data: str) -> None:
+        """Add to the current field."""
+        if self.topics and self._field:
+            fields = self.topics[-1][1]
+            fields[self._field] = fields.get(self._field, "") + data
