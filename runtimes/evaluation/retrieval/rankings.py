@@ -3,7 +3,7 @@
 Measures have the names of ``ir_measures``: Success@5 (1 if a gold passage is among the first 5), R@20 (share of the gold passages that are
 among the first 20), P@5, RR and RR@10 (MRR), AP (MAP), nDCG@10, Rprec. trec_eval breaks ties of scores by passage id instead of rank
 (``trec``). As in trec_eval with ``-c``, a question with qrels but without a ranking scores 0. The value of a question without qrels is
-undefined. A relevance of 0 or less is none to all of these; below -1 it crashes trec_eval, which is given -1.
+undefined. To all of these a relevance below 0 is as 0, which trec_eval is given: a question with nothing above -1 may crash or hang it.
 
 RR@k is computed from trec_eval's RR: it is RR if RR is at least 1 / k, else 0. The RR@k of ``ir_measures`` breaks ties differently.
 """
@@ -60,7 +60,7 @@ def gold_values(run: Run, qrels: Qrels, questions: Sequence[str], measures: Sequ
         raise MissingExtraError("figures of trec_eval", "eval", "need") from error
     parsed = {name: _parse("RR" if name.startswith(_RR_PREFIX) else name, ir_measures) for name in measures}
     known = [question for question in questions if question in qrels]
-    levels = {name: {passage: min(max(-1, level), MAX_RELEVANCE) for passage, level in qrels[name].items()} for name in known}
+    levels = {name: {passage: min(max(0, level), MAX_RELEVANCE) for passage, level in qrels[name].items()} for name in known}
     judged, rankings = _with_safe_ids(levels), _with_safe_ids({name: run.get(name, {}) for name in known})
     values: dict[Measure, dict[str, float]] = {measure: {} for measure in parsed.values()}
     for figure in ir_measures.pytrec_eval.iter_calc(list(values), judged, rankings) if judged else ():

@@ -60,9 +60,13 @@ def test_figures_are_those_of_their_definitions(scores: dict[str, float], releva
 
 
 _SCORE = """
-import json, sys
+import json, random, sys
 from wikidx.runtimes.evaluation.retrieval.rankings import gold_values
 run, qrels = map(json.loads, sys.argv[1:])
+levels = random.Random(1)
+for _ in range(50):  # what is left in memory decides whether the last call hangs
+    before = {name: {passage: levels.choice([-1, -1, 0, 2]) for passage in "abcdef"[:levels.randint(1, 6)]} for name in "pqrs"}
+    gold_values({name: {"a": 1.0, "b": 1.0} for name in before}, before, list(before), ["nDCG"])
 print(json.dumps({name: list(values) for name, values in gold_values(run, qrels, list(qrels), ["RR", "nDCG", "nDCG@10"]).items()}))
 """
 
