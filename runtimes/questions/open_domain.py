@@ -104,10 +104,11 @@ def parse_dpr_row(record: Record) -> Question:
 
 
 def parse_topic(record: Record) -> Question:
-    """Parse a row of a topics file: id, tab, question."""
+    """Parse a row of a topics file: id, tab, question, which may be in quotes as in CSV."""
     if not isinstance(record.value, tuple) or len(record.value) != 2:
         raise InputError(f"{record.location}: {len(record.value)} fields, not an id and a question: check its tabs and quotes")
     name, text = record.value
+    text = text[1:-1].replace('""', '"') if re.fullmatch('"([^"]|"")*"', text) else text
     return Question(id_from(record, name.strip()), text_from(record, text, "question"))
 
 

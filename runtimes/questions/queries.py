@@ -43,5 +43,4 @@ def read_queries(path: Path) -> list[Query]:
 def _query(record: Record, chosen: Format) -> Query:
     question = chosen.read(record)
     given = given_id(record.value) if type(record.value) is dict else question.id  # a number of JSON stays one
-    is_own = str(given) == question.id or question.id == str(record.number)
-    return Query(question.text, given if is_own else question.id)
+    return Query(question.text, given if str(given) == question.id or question.id == str(record.number) else question.id)

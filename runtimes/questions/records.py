@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
@@ -31,6 +31,7 @@ _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|dat
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
 _BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
 _BEGINS_TABLE = re.compile(r"\S+\t|[^\t]+\t\s*\"?\[")  # an id and a text, a header, or a question and a list of answers
+_BEGINS_TSV = re.compile(r'(?!(question|query)\t)[^\s"]+\t(?!(question|query|message|claim)$|\s*"?\[)[^\t]*$')  # an id and a text
 _HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header
 
 
@@ -90,7 +91,7 @@ def _detect_records(file: IO[bytes], name: str, *, has_texts: bool) -> Iterator[
     _refuse_tables_of_others(start, name)
     if start.startswith(("{", "[")) or not start or (has_texts and not _BEGINS_TABLE.match(start)):
         return _read_lines(lines, name, has_texts=has_texts)
-    return _read_table(lines, name)
+    return _read_table(lines, name, csv.QUOTE_NONE if _BEGINS_TSV.match(start) else csv.QUOTE_MINIMAL)
 
 
 def _refuse_tables_of_others(start: str, name: str) -> None:
@@ -170,8 +171,8 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
         raise InputError(f"{name} is one JSON object without {', '.join(sorted(_CONTAINERS))}: not a file of questions in a known format")
 
 
-def _read_table(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    rows = csv.reader(_decode_lines(lines, name), delimiter="\t")
+def _read_table(lines: Iterable[bytes], name: str, quoting: Literal[0, 3]) -> Iterator[Record]:
+    rows = csv.reader(_decode_lines(lines, name), delimiter="\t", quoting=quoting)
     header: list[str] | None = None
     number = 1
     try:

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
 _TOPICS = ("top", "topic")
 
 
-class Topic(dict[str, str]):
+class Topic(defaultdict[str, str]):
     """The attributes and fields of a topic, by name in lower case."""
 
 
@@ -40,7 +41,7 @@ class _Parser(HTMLParser):
         """Begin a topic or a field."""
         self._field = "" if tag in _TOPICS else tag
         if tag in _TOPICS:
-            self.topics.append((self.getpos()[0], Topic((name, value or "") for name, value in attrs)))
+            self.topics.append((self.getpos()[0], Topic(str, ((name, value or "") for name, value in attrs))))
 
     def handle_endtag(self, tag: str) -> None:
         """End a field."""
@@ -49,5 +50,4 @@ class _Parser(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add to the current field."""
         if self.topics and self._field:
-            fields = self.topics[-1][1]
-            fields[self._field] = fields.get(self._field, "") + data
+            self.topics[-1][1][self._field] += data

@@ -122,6 +122,16 @@ def test_queries_are_those_of_any_file_of_questions(tmp_path: Path, case: Format
         assert str(query.id) == question.id or (query.id is None and question.id in numbers and case.format not in ("trec", "topics"))
 
 
+def test_quotes_of_topics_are_their_own(tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_text('1\t"open\n2\tplain\n3\t"a ""b"" c"\n4\t"x" y\n')
+    assert [(one.id, one.text) for one in read_questions(tmp_path / "topics.tsv")] == [
+        ("1", '"open'),
+        ("2", "plain"),
+        ("3", 'a "b" c'),
+        ("4", '"x" y'),
+    ]
+
+
 def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "file").write_text('"whole phrase" a\tb\n[CLS] ?\n\n {"text": "half \\ud83d", "id": 7}\n{"query": "x"}\n<b> is a tag\n')
     assert read_queries(tmp_path / "file") == [

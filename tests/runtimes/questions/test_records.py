@@ -72,7 +72,7 @@ def test_an_array_and_its_lines(tmp_path_factory: pytest.TempPathFactory, values
 )
 def test_a_table_is_read_as_csv_is(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
     text = io.StringIO()
-    csv.writer(text, delimiter="\t").writerows([["0", "first"], *rows])
+    csv.writer(text, delimiter="\t").writerows([["a question", "first"], *rows])
     file = tmp_path_factory.mktemp("made") / "file.tsv"
     file.write_text(text.getvalue(), encoding="utf-8", newline="")
     expected = [tuple(row) for row in csv.reader(io.StringIO(text.getvalue(), newline=""), delimiter="\t") if any(map(str.strip, row))]
