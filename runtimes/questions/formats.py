@@ -58,7 +58,8 @@ class Format(NamedTuple):
 
 
 def _has(*fields: str) -> Callable[[Record], bool]:
-    return lambda record: isinstance(record.value, dict) and all(field in record.value for field in fields)
+    needed = frozenset(fields)
+    return lambda record: isinstance(record.value, dict) and needed <= record.value.keys()
 
 
 def _either(*predicates: Callable[[Record], bool]) -> Callable[[Record], bool]:
