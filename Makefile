@@ -13,7 +13,7 @@ quickstart: $(VENV)/quickstart
 	$(BIN)/idx build sample --bm25 --encoder minilm
 	$(BIN)/idx search sample "Which metal is liquid at room temperature?" -k 3
 	$(BIN)/idx search sample "animal novel about a farm that turns into a dictatorship" --retriever minilm -k 3
-	$(BIN)/idx search sample "longest river of Africa" "country where the Nile ends" --retriever bm25+minilm -k 3
+	$(BIN)/idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm -k 3
 	$(BIN)/idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
 	@printf '\nNext: %s\n' "source $(BIN)/activate"
 	@printf '      %s\n' "idx search sample 'your question' --json" \

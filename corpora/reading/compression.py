@@ -37,30 +37,25 @@ _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
 
-def is_pipe(path: Path) -> bool:
-    """Return whether a path is standard input, as ``-``, or a pipe: its content can be read once."""
-    return path == STANDARD_INPUT or path.is_fifo()
-
-
 def check_file(path: Path) -> None:
     """Raise ``InputError`` unless a path is a file, which can be read several times."""
     if path.is_dir():
         raise InputError(f"{path} is a directory: name one file")
-    if not is_pipe(path) and not path.exists():
+    if not _is_pipe(path) and not path.exists():
         raise InputError(f"there is no file {path}")
-    if is_pipe(path) or not path.is_file():
+    if _is_pipe(path) or not path.is_file():
         raise InputError(f"{path} is a pipe or a device, readable only once: write it to a file first")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading its decompressed bytes; a pipe, which ``is_pipe`` describes, is read to its end.
+    """Open a file for reading its decompressed bytes; standard input and pipes are read to their end.
 
     Raises:
         InputError: the file is missing, empty or unreadable, is a directory or device, is a zip, 7z, xz or rar archive, or is a pointer of
             git LFS.
     """
     try:
-        if is_pipe(path):
+        if _is_pipe(path):
             return _open_copy(path)
         check_file(path)
         refuse_pointer(path)
@@ -139,6 +134,10 @@ def read_bytes(path: Path) -> bytes:
     if len(content) > limit:
         raise InputError(f"{path} is compressed and holds more than {limit:,} bytes: unpack it, and check its content")
     return content.removeprefix(codecs.BOM_UTF8)
+
+
+def _is_pipe(path: Path) -> bool:
+    return path == STANDARD_INPUT or path.is_fifo()
 
 
 def _open_copy(pipe: Path) -> IO[bytes]:

@@ -174,13 +174,14 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
 def _read_table(lines: Iterable[bytes], name: str, quoting: Literal[0, 3]) -> Iterator[Record]:
     rows = csv.reader(_decode_lines(lines, name), delimiter="\t", quoting=quoting)
     header: list[str] | None = None
-    number = 1
+    number, has_begun = 1, False
     try:
         for row in rows:
-            if header is None and number == rows.line_num and not _HEADER_COLUMNS.isdisjoint(row):
+            if not has_begun and not _HEADER_COLUMNS.isdisjoint(row):
                 header = row
             elif any(map(str.strip, row)):
                 yield _table_record(row, header, name, number)
+            has_begun = has_begun or any(map(str.strip, row))
             number = rows.line_num + 1
     except csv.Error as error:
         raise InputError(f"{name}, line {number}: no row of a table with tabs ({error}): check its quotes") from error

@@ -90,7 +90,7 @@ class _Three:
         return 3
 
 
-@pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), np.array(3), _Three()], ids=repr)
+@pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), np.array(3), _Three()], ids=["int64", "uint8", "array", "__index__"])
 def test_whatever_stands_for_an_integer_is_one(three: Any) -> None:  # noqa: ANN401
     weights = {"bm25": np.float32(0.5)}
     options = SearchOptions(k=three, nprobe=three, fuse="weighted", normalize=np.True_, weights=weights)  # type: ignore[arg-type]

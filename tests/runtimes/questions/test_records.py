@@ -81,6 +81,11 @@ def test_a_table_is_read_as_csv_is(tmp_path_factory: pytest.TempPathFactory, row
     assert [one.value for one in read_records(file)] == expected
 
 
+def test_only_the_first_row_can_be_a_header(tmp_path: Path) -> None:
+    (tmp_path / "file.tsv").write_text("0\tfirst\n\tquestion\nx\ty\n", encoding="utf-8")
+    assert [one.value for one in read_records(tmp_path / "file.tsv")] == [("0", "first"), ("", "question"), ("x", "y")]
+
+
 def test_a_field_with_line_breaks_keeps_its_line(tmp_path: Path) -> None:
     file = tmp_path / "file.tsv"
     file.write_text("\"a\nb\"\t['c']\n\nwho\t['d']\n", encoding="utf-8")
