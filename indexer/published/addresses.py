@@ -1,9 +1,12 @@
-"""Addresses of published vectors of the known corpora, by encoder."""
+"""Addresses of published vectors of the known corpora, by encoder: the table ``addresses.toml``."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 from wikidx.corpora.artifacts.home import downloads_path
 from wikidx.corpora.fetching.sources import download_all, downloaded_bytes
@@ -11,9 +14,6 @@ from wikidx.corpora.passage import SourceFile
 from wikidx.corpora.progress import Progress, silent
 
 from .formats import Embeddings
-
-_FACEBOOK = "https://dl.fbaipublicfiles.com"
-_HUGGING_FACE = "https://huggingface.co/datasets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,65 +41,17 @@ class PublishedVectors:
         return 0 if is_whole else max(0, self.download_bytes - sum(downloaded_bytes(file, folder) for file in self.files))
 
 
-def _contriever(model: str) -> PublishedVectors:
-    """Return Contriever's vectors. facebookresearch/contriever's README publishes no sizes or checksums."""
-    url = f"{_FACEBOOK}/contriever/embeddings/{model}/wikipedia_embeddings.tar"
-    file = SourceFile(name="wikipedia_embeddings.tar", url=url)
-    return PublishedVectors(files=(file,), format="contriever", download_bytes=32_600_000_000, stored_bytes=2)
+def _read_table() -> dict[tuple[str, str], PublishedVectors]:
+    """Return the published vectors by corpus and encoder."""
+    table = tomllib.loads(resources.files(__package__).joinpath("addresses.toml").read_text(encoding="utf-8"))
+    return {(corpus, encoder): _from_table(**entry) for corpus, entries in table.items() for encoder, entry in entries.items()}
 
 
-_DPR_SINGLE_NQ = PublishedVectors(  # facebookresearch/DPR, dpr/data/download_data.py; missing vectors: its issue 250
-    files=tuple(
-        SourceFile(name=f"wiki_passages_{number}", url=f"{_FACEBOOK}/dpr/data/wiki_encoded/single/nq/wiki_passages_{number}")
-        for number in range(50)
-    ),
-    format="dpr",
-    download_bytes=67_000_000_000,
-    stored_bytes=4,
-    n_missing=24,
-)
-_DPR_MULTISET = PublishedVectors(  # castorini/pyserini, pyserini/resources/prebuilt-indexes/faiss/wikipedia-faiss.json
-    files=(
-        SourceFile(
-            name="faiss.wikipedia-dpr-100w.dpr_multi.20200127.f403c3.tar.gz",
-            url="https://rgw.cs.uwaterloo.ca/pyserini/indexes/faiss/faiss.wikipedia-dpr-100w.dpr_multi.20200127.f403c3.tar.gz",
-            n_bytes=59_836_766_732,
-            md5="fe307ef2e60ab6e6f3ad66e24a4144ae",
-        ),
-    ),
-    format="pyserini",
-    download_bytes=59_836_766_732,
-    stored_bytes=4,
-    n_missing=4,
-)
-_GTR_XXL = PublishedVectors(  # princeton-nlp/ALCE, README
-    files=(
-        SourceFile(
-            name="gtr_wikipedia_index.pkl",
-            url=f"{_HUGGING_FACE}/princeton-nlp/gtr-t5-xxl-wikipedia-psgs_w100-index/resolve/main/gtr_wikipedia_index.pkl",
-        ),
-    ),
-    format="array",
-    download_bytes=32_279_537_900,
-    stored_bytes=2,
-)
-_E5 = PublishedVectors(  # PeterGriffinJin/Search-R1, docs/retriever.md and scripts/download.py
-    files=tuple(
-        SourceFile(name=name, url=f"{_HUGGING_FACE}/PeterJinGo/wiki-18-e5-index/resolve/main/{name}") for name in ("part_aa", "part_ab")
-    ),
-    format="flat",
-    download_bytes=64_559_075_373,
-    stored_bytes=4,
-)
+def _from_table(folder: str, files: list[dict[str, Any]], **others: Any) -> PublishedVectors:  # noqa: ANN401 - see ``PublishedVectors``
+    return PublishedVectors(files=tuple(SourceFile(url=f"{folder}/{file['name']}", **file) for file in files), **others)
 
-PUBLISHED: Mapping[tuple[str, str], PublishedVectors] = {
-    ("wiki2018", "contriever"): _contriever("contriever-msmarco"),
-    ("wiki2018", "contriever-base"): _contriever("contriever"),
-    ("wiki2018", "dpr"): _DPR_SINGLE_NQ,
-    ("wiki2018", "dpr-multiset"): _DPR_MULTISET,
-    ("wiki2018", "gtr-xxl"): _GTR_XXL,
-    ("wiki2018", "e5"): _E5,
-}
+
+PUBLISHED: Mapping[tuple[str, str], PublishedVectors] = _read_table()
 
 
 def fetch(corpus: str, encoder: str, published: PublishedVectors, progress: Progress = silent) -> Embeddings:
