@@ -9,9 +9,9 @@ Files are mapped, or read by row groups. bfloat16 and float64 become float32. (F
 
 from __future__ import annotations
 
-import contextlib
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -25,12 +25,11 @@ from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.indexer.base import StoredVectors
 
 BLOCK_ROWS = 8_192
+_BLOCK_BYTES = 64 << 20
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
 _ID_COLUMNS = ("id", "_id", "docid", "pid")
 _MAX_ID_BYTES = 1 << 16
-
-Arrays = tuple[Sequence[Any] | NDArray[Any] | None, NDArray[Any]]  # ids, if there are, and vectors of the same rows
 
 
 class Block(NamedTuple):
@@ -44,22 +43,51 @@ class Block(NamedTuple):
     vectors: StoredVectors
 
 
-def read_arrays(format_: str, files: Sequence[Path], id_column: str) -> Iterator[Block]:
-    """Yield the blocks of all files in reading order.
+@dataclass(frozen=True)
+class FileArray:
+    """An array in an open file, row by row. Its rows are read when they are sliced; without a ``start``, in order from where the file is.
+
+    It has no slots: with them, a frozen dataclass has a ``__setstate__``, which a pickle could call.
+    """
+
+    file: IO[bytes]
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int | None = None
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        """Return the rows from ``start`` to ``stop``, which must be in the array."""
+        row_bytes, n_rows = self.shape[1] * self.dtype.itemsize, rows.stop - rows.start
+        if self.start is not None:
+            self.file.seek(self.start + rows.start * row_bytes)
+        content = self.file.read(n_rows * row_bytes)
+        if len(content) < n_rows * row_bytes:
+            raise InputError(f"{self.name} is cut off: it ends within the vectors {rows.start:,} to {rows.stop:,} of {self.shape[0]:,}")
+        return np.frombuffer(content, self.dtype).reshape(n_rows, -1)
+
+
+Arrays = tuple[str, Sequence[Any] | NDArray[Any] | None, NDArray[Any] | FileArray]  # name for messages, ids if there are, vectors
+
+
+def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
+    """Yield the blocks of arrays in reading order.
 
     Raises:
         InputError: a file is corrupt, or does not hold the vectors of one array.
-        MissingExtraError: the format is parquet, and pyarrow is not installed.
     """
     first = 0
-    for path in files:
-        for ids, vectors in _READERS[format_](path, id_column):
-            if vectors.ndim != 2 or not vectors.shape[1] or not (vectors.dtype.kind == "f" or vectors.dtype == "<u2"):
-                raise InputError(f"{path} holds {vectors.dtype} of shape {vectors.shape}: vectors are floats of two dimensions")
-            for start in range(0, len(vectors), BLOCK_ROWS):
-                rows = slice(start, start + BLOCK_ROWS)
-                yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]))
-            first += len(vectors)
+    for name, ids, vectors in arrays:
+        shape, dtype = vectors.shape, vectors.dtype
+        if len(shape) != 2 or not shape[1] or not (dtype.kind == "f" or dtype == "<u2"):
+            raise InputError(f"{name} holds {dtype} of shape {shape}: vectors are floats of two dimensions")
+        if ids is not None and len(ids) != shape[0]:
+            raise InputError(f"{name} has {len(ids):,} ids for an array of shape {shape}")
+        most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (shape[1] * dtype.itemsize)))
+        for start in range(0, shape[0], most_rows):
+            rows = slice(start, min(start + most_rows, shape[0]))
+            yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]))
+        first += shape[0]
 
 
 def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block]:
@@ -116,9 +144,7 @@ def _read_safetensors(path: Path, id_column: str) -> Iterator[Arrays]:
     if len(vectors) != 1:
         raise InputError(f"{path} has {len(vectors)} tensors of two dimensions ({', '.join(vectors) or 'none'}): one is imported")
     (array,), ids = vectors.values(), tensors.get(id_column or "ids")
-    if ids is not None and ids.shape != array.shape[:1]:
-        raise InputError(f"{path} has ids of shape {ids.shape} for {len(array):,} vectors")
-    yield ids, array
+    yield str(path), None if ids is None else ids.reshape(-1), array
 
 
 def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -151,7 +177,7 @@ def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
                 lengths = set(lists.value_lengths().to_pylist())
                 if len(lengths) != 1 or id_values.null_count:
                     raise InputError(f"{path} has rows without an id, or with vectors of several lengths ({str(lengths):.60})")
-                yield id_values.to_pylist(), lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
+                yield str(path), id_values.to_pylist(), lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
     except pyarrow.ArrowException as error:
         raise InputError(f"{path} is cut off or corrupt: {' '.join(str(error).split())}") from error
 
@@ -169,8 +195,8 @@ def _parquet_columns(path: Path, schema: Any, id_column: str) -> tuple[str, str]
 
 
 _FLOATS = ("halffloat", "float", "double")
-_READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
-    "npy": lambda path, id_column: [(None, _map_npy(path))],
+READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
+    "npy": lambda path, id_column: [(str(path), None, _map_npy(path))],
     "safetensors": _read_safetensors,
     "parquet": _read_parquet,
 }
@@ -181,18 +207,4 @@ def _widen(vectors: NDArray[Any]) -> StoredVectors:
     if vectors.dtype == "<u2":
         return (vectors.astype(np.uint32) << 16).view(np.float32)
     with np.errstate(over="ignore"):  # infinity, which the import refuses
-        return vectors.astype(np.float16) if vectors.dtype.itemsize == 2 else vectors.astype(np.float32)
-
-
-def read_id_map(file: Path, n_vectors: int) -> list[str]:
-    """Return the ids at the end of a FAISS index with ids.
-
-    Raises:
-        InputError: the file ends otherwise.
-    """
-    with file.open("rb") as content, contextlib.suppress(OSError):
-        content.seek(-8 * (n_vectors + 1), 2)
-        count, *ids = np.fromfile(content, dtype="<i8").tolist()
-        if count == n_vectors:
-            return list(map(str, ids))
-    raise InputError(f"{file} is cut off: it does not end with {n_vectors:,} ids")
+        return vectors.astype(np.float16, copy=False) if vectors.dtype.itemsize == 2 else vectors.astype(np.float32, copy=False)

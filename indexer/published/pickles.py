@@ -11,41 +11,26 @@ from __future__ import annotations
 
 import math
 import pickle
-from typing import IO, Any, ClassVar, NamedTuple, cast
+from dataclasses import replace
+from typing import IO, Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.corpora.errors import InputError
+
+from .arrays import FileArray
 
 _IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
 _MAX_ROWS = 1 << 48  # limit on rows and on columns
-_NDARRAY = "ndarray"
 _CORRUPT_ERRORS = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
-_NUMBERS: dict[tuple[object, object], np.dtype[np.floating[Any]]] = {
-    (order, code): np.dtype(f"{order}{code}") for order in "<>=" for code in ("f2", "f4")
-}
-_INSTRUCTIONS = frozenset(
-    b"".join(
-        (
-            *(pickle.PROTO, pickle.FRAME, pickle.MARK, pickle.STOP, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE),
-            *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1),
-            *(pickle.SHORT_BINUNICODE, pickle.BINUNICODE, pickle.BINUNICODE8),
-            *(pickle.SHORT_BINBYTES, pickle.BINBYTES, pickle.BINBYTES8),
-            *(pickle.EMPTY_LIST, pickle.APPEND, pickle.APPENDS),
-            *(pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.TUPLE),
-            *(pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.BINGET, pickle.LONG_BINGET),
-            *(pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.REDUCE, pickle.BUILD),
-        )
-    )
-)
-
-
-class Extent(NamedTuple):
-    """Position of a byte range in a file."""
-
-    start: int
-    n_bytes: int
+_INSTRUCTIONS = """
+    PROTO FRAME MARK STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
+    SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8
+    EMPTY_LIST APPEND APPENDS EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE
+    BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD
+""".split()
 
 
 class UnsafePickle(InputError):
@@ -62,76 +47,61 @@ class _Dtype:
     def __setstate__(self, state: Any) -> None:  # noqa: ANN401 - whatever the pickle says
         self.order = state[1]
 
-    def numbers(self) -> np.dtype[np.floating[Any]]:
-        """Return numpy's dtype. The pickle's values are untrusted: they are validated before they are hashed or shown."""
-        if not isinstance(self.order, str) or not isinstance(self.code, str):
-            raise TypeError("this is no type of numbers")
-        if (self.order, self.code) not in _NUMBERS:
-            raise UnsafePickle(f"an array of '{self.order}{self.code}'"[:200] + " (float16 and float32 are read)")
-        return _NUMBERS[self.order, self.code]
-
 
 class Array:
-    """A float array in a pickle, in row-major order: dtype, shape, and the bytes or their position in the file."""
+    """A float array in a pickle, in row-major order: numpy's own, or one that stays in the file."""
 
-    __slots__ = ("data", "dtype", "shape")
-    dtype: np.dtype[np.floating[Any]]
-    shape: tuple[int, ...]
-    data: bytes | Extent
+    __slots__ = ("rows",)
+    rows: NDArray[np.floating[Any]] | FileArray
 
-    def __init__(self, kind: object, *_: object) -> None:
-        if kind is not _NDARRAY:
-            raise UnsafePickle("a call of something other than numpy's arrays")
+    def __init__(self, *_: object) -> None:
+        """Create an array without rows, as numpy's ``_reconstruct`` does."""
 
     def __setstate__(self, state: Any) -> None:  # noqa: ANN401 - whatever the pickle says
+        """Set the rows. The pickle's values are untrusted: they are validated before they are hashed, multiplied or shown."""
         _, shape, dtype, is_by_columns, data = state
-        self._fill(shape, dtype, data, is_by_columns=is_by_columns)
-
-    def _fill(self, shape: object, dtype: object, data: object, *, is_by_columns: bool) -> None:
-        """Set the attributes. The pickle's values are untrusted: they are validated before they are multiplied or shown."""
-        if not isinstance(dtype, _Dtype):
+        if not (isinstance(dtype, _Dtype) and isinstance(dtype.order, str) and isinstance(dtype.code, str)):
             raise TypeError("this is no type of numbers")
-        numbers = dtype.numbers()
+        if dtype.order not in ("<", ">", "=") or dtype.code not in ("f2", "f4"):
+            raise UnsafePickle(f"an array of '{dtype.order}{dtype.code}'"[:200] + " (float16 and float32 are read)")
         if not isinstance(shape, tuple) or len(shape) > 2 or any(type(n) is not int or not 0 <= n < _MAX_ROWS for n in shape):
             raise UnsafePickle("an array of a shape that no vectors have")
         if is_by_columns and len(shape) > 1:
             raise UnsafePickle("an array stored column by column")
-        if not isinstance(data, bytes | Extent):
+        if not isinstance(data, bytes | FileArray):
             raise UnsafePickle("an array of something other than bytes")
-        n_bytes = data.n_bytes if isinstance(data, Extent) else len(data)
+        numbers = np.dtype(dtype.order + dtype.code)
+        n_bytes = len(data) if isinstance(data, bytes) else data.shape[0]
         if n_bytes != math.prod(shape) * numbers.itemsize:
             raise ValueError(f"it has {n_bytes:,} bytes for an array of shape {shape} and type {numbers}")
-        self.dtype, self.shape, self.data = numbers, shape, data
+        self.rows = np.ndarray(shape, numbers, data) if isinstance(data, bytes) else replace(data, shape=shape, dtype=numbers)
 
 
-class _FromBuffer(Array):
-    """An array in a pickle of protocol 5."""
-
-    __slots__ = ()
-
-    def __init__(self, data: object, dtype: object, shape: object, order: object) -> None:
-        self._fill(shape, dtype, data, is_by_columns=order != "C")
+def _from_buffer(data: object, dtype: object, shape: object, order: object) -> Array:
+    """Return an array in a pickle of protocol 5."""
+    array = Array()
+    array.__setstate__((1, shape, dtype, order != "C", data))
+    return array
 
 
 _ALLOWED = {
-    ("numpy", "ndarray"): _NDARRAY,
+    ("numpy", "ndarray"): None,
     ("numpy", "dtype"): _Dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): Array for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): _FromBuffer for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): _from_buffer for core in ("core", "_core")},
 }
 
 
 class _File:
-    """A pickle's file. A small read returns bytes; a large read returns the position of the bytes."""
+    """A pickle's file. A small read returns bytes; a large read returns an array that stays in the file."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
-        start = file.tell()
         self._end = file.seek(0, 2)
-        file.seek(start)
+        file.seek(0)
 
-    def read(self, n_bytes: int) -> bytes | Extent:
-        """Return the next bytes, or their position if they are many."""
+    def read(self, n_bytes: int) -> bytes | FileArray:
+        """Return the next bytes, or an array of them if they are many."""
         if n_bytes < _IN_FILE_BYTES:
             content = self._file.read(n_bytes)
             if len(content) == n_bytes:
@@ -140,26 +110,18 @@ class _File:
             start = self._file.tell()
             if start + n_bytes <= self._end:
                 self._file.seek(n_bytes, 1)
-                return Extent(start, n_bytes)
+                return FileArray(self._file, self._name, (n_bytes,), np.dtype("u1"), start)
         raise InputError(f"{self._name} is cut off: {n_bytes:,} bytes should follow, it ends at {self._end:,}")
 
     def readline(self) -> bytes:
-        """Return the next line, which is a name in the pickle."""
-        line = self._file.readline(_LINE_BYTES)
-        if not line.endswith(b"\n"):
-            raise UnsafePickle("a name without end")
-        return line
-
-
-def _load_bytearray(unpickler: Any) -> None:  # noqa: ANN401 - its methods are not public
-    """Read the bytes of an array in protocol 5. A large array stays in the file, as in the other protocols."""
-    unpickler.append(unpickler.read(int.from_bytes(unpickler.read(8), "little")))
+        """Return the next line, which is a name in the pickle, or the beginning of a longer one, which is not allowed."""
+        return self._file.readline(_LINE_BYTES)
 
 
 class _Unpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Any]] = {
-        **{code: load for code, load in pickle._Unpickler.dispatch.items() if code in _INSTRUCTIONS},
-        pickle.BYTEARRAY8[0]: _load_bytearray,
+        **{code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _INSTRUCTIONS)},
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[pickle.BINBYTES8[0]],  # an array in protocol 5, which may stay in the file
     }
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - what numpy's arrays are made of
@@ -173,7 +135,7 @@ def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever t
     """Return the content of a pickle: a string, an integer, an ``Array``, or a list or tuple of these.
 
     Args:
-        file: seekable file.
+        file: seekable file, read from its start.
         name: name of the file, for messages.
 
     Raises:
@@ -181,13 +143,10 @@ def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever t
     """
     try:
         return _Unpickler(cast(IO[bytes], _File(file, name))).load()
-    except UnsafePickle as error:
-        raise InputError(f"{name} holds {error}, which embeddings do not need: it is refused, nothing of it was run") from error
+    except (UnsafePickle, KeyError) as error:
+        what = f"an instruction, {error}" if isinstance(error, KeyError) else error
+        raise InputError(f"{name} holds {what}, which embeddings do not need: it is refused, nothing of it was run") from error
     except InputError:
         raise
-    except KeyError as error:
-        raise InputError(
-            f"{name} holds an instruction, {error}, which embeddings do not need: it is refused, nothing of it was run"
-        ) from error
     except _CORRUPT_ERRORS as error:
         raise InputError(f"{name} is no pickle of embeddings, or corrupt: {type(error).__name__} {error!s:.100}") from error

@@ -13,7 +13,7 @@ import pytest
 
 from wikidx.corpora.errors import InputError, StorageError
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.published import formats as embedding_formats
+from wikidx.indexer.published import arrays
 from wikidx.indexer.published.formats import Embeddings, add_checksums, find_embeddings
 
 IDS = [f"id {n}" for n in range(1, 1201)]
@@ -120,7 +120,7 @@ MADE: dict[Callable[[Path], Path], tuple[str, bool]] = {  # what makes it -> its
 @pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("is_named", [False, True], ids=["detected", "named"])
 def test_ids_and_vectors_come_back(make: Callable[[Path], Path], is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_formats, "BLOCK_ROWS", 300)
+    monkeypatch.setattr(arrays, "BLOCK_ROWS", 300)
     name, has_ids = MADE[make]
     blocks = list(find_embeddings(make(tmp_path), name if is_named else None).blocks())
     assert max(len(block.vectors) for block in blocks) <= 1000
@@ -214,8 +214,8 @@ def test_a_member_that_is_no_plain_file_is_refused(kind: bytes, tmp_path: Path) 
     ("content", "message"),
     [
         (pickle.dumps((["1"], np.zeros((2, 8), dtype=np.float16))), r"has 1 ids for an array of shape \(2, 8\)"),
-        (pickle.dumps((["1", "2"], np.zeros(2, dtype=np.float16))), r"has 2 ids for an array of shape \(2,\)"),
-        (pickle.dumps(np.zeros(2, dtype=np.float16)), r"an array of shape \(2,\) instead of \(vectors, dimension\)"),
+        (pickle.dumps((["1", "2"], np.zeros(2, dtype=np.float16))), r"holds float16 of shape \(2,\): vectors are floats of two dimensions"),
+        (pickle.dumps(np.zeros(2, dtype=np.float16)), r"holds float16 of shape \(2,\): vectors are floats of two dimensions"),
         (pickle.dumps([("1", np.zeros(8, dtype=np.float16)), ("2", np.zeros(9, dtype=np.float16))]), "vectors of several shapes or types"),
         (pickle.dumps([("1", np.zeros((1, 8), dtype=np.float16))]), r"an item that is not \(id, vector\)"),
         (pickle.dumps([("1",)]), r"an item that is not \(id, vector\)"),
@@ -270,7 +270,7 @@ def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
     pyserini_folder(tmp_path)
     with (tmp_path / "docid").open("a") as file:
         file.write("1201\n")
-    with pytest.raises(InputError, match="has 1,200 vectors and 1,201 ids"):
+    with pytest.raises(InputError, match=r"has 1,201 ids for an array of shape \(1200, 8\)"):
         list(find_embeddings(tmp_path).blocks())
     content = bytearray((tmp_path / "index").read_bytes())
     content[8:16] = (1201).to_bytes(8, "little")
@@ -299,5 +299,5 @@ def test_a_name_with_digits_that_are_no_numbers_is_sorted(tmp_path: Path) -> Non
 def test_vectors_without_numbers_are_refused(is_array: bool, tmp_path: Path) -> None:
     value = np.zeros((1 << 40, 0), dtype=np.float32) if is_array else [("1", np.zeros(0, dtype=np.float32))]
     (tmp_path / "made").write_bytes(pickle.dumps(value))
-    with pytest.raises(InputError, match="instead of \\(vectors, dimension\\)|an item that is not \\(id, vector\\)"):
+    with pytest.raises(InputError, match="vectors are floats of two dimensions|an item that is not \\(id, vector\\)"):
         list(find_embeddings(tmp_path / "made").blocks())

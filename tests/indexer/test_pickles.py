@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from wikidx.corpora.errors import InputError
-from wikidx.indexer.published.pickles import Array, Extent, read_pickle
+from wikidx.indexer.published.arrays import FileArray
+from wikidx.indexer.published.pickles import Array, read_pickle
 
 PROTOCOLS = (3, 4, 5)  # those in which bytes are bytes
 
@@ -21,9 +22,8 @@ def read(content: bytes) -> Any:  # noqa: ANN401 - whatever the pickle holds
     return read_pickle(io.BytesIO(content), "made.pkl")
 
 
-def array_of(found: Array, content: bytes) -> np.typing.NDArray[np.floating[Any]]:
-    data = found.data if isinstance(found.data, bytes) else content[found.data.start : found.data.start + found.data.n_bytes]
-    return np.frombuffer(data, found.dtype).reshape(found.shape)
+def array_of(found: Array) -> np.typing.NDArray[np.floating[Any]]:
+    return found.rows[0 : found.rows.shape[0]]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -33,8 +33,8 @@ def test_an_array_comes_back(protocol: int, dtype: str, n: int) -> None:
     made = np.random.default_rng(1).normal(size=(n, 32)).astype(dtype)
     content = pickle.dumps(made, protocol)
     found = read(content)
-    assert isinstance(found.data, Extent) == (made.nbytes >= 1 << 20)  # large ones stay in the file
-    np.testing.assert_array_equal(array_of(found, content), made)
+    assert isinstance(found.rows, FileArray) == (made.nbytes >= 1 << 20)  # large ones stay in the file
+    np.testing.assert_array_equal(array_of(found), made)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -44,7 +44,7 @@ def test_ids_and_array_come_back(protocol: int) -> None:
     content = pickle.dumps((ids, made), protocol)
     found, array = read(content)
     assert found == ids
-    np.testing.assert_array_equal(array_of(array, content), made)
+    np.testing.assert_array_equal(array_of(array), made)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -55,7 +55,7 @@ def test_pairs_come_back(protocol: int, n: int) -> None:
     content = pickle.dumps(pairs, protocol)
     found = read(content)
     assert [id_ for id_, _ in found] == [id_ for id_, _ in pairs]
-    np.testing.assert_array_equal([array_of(vector, content) for _, vector in found], made)
+    np.testing.assert_array_equal([array_of(vector) for _, vector in found], made)
 
 
 class Payload:
@@ -108,7 +108,7 @@ def text(value: str) -> bytes:
         (pickle.dumps(np.arange(3)), "an array of '<i8'"),
         (pickle.dumps(np.asfortranarray(np.zeros((3, 2), dtype=np.float32))), "stored column by column"),
         (pickle.dumps({"1": 2}), "holds an instruction"),
-        (b"c" + b"x" * 1000, "a name without end"),
+        (b"c" + b"x" * 1000, "holds 'x{199}, which embeddings do not need"),
         (b"}" + DEEP + b"K\x01s.", "holds an instruction"),  # the hash of a key takes a stack as deep
         (b"Nr\xff\xff\xff\x7fR.", "no pickle of embeddings"),  # memory for the places before it is not set aside
     ],
@@ -197,3 +197,8 @@ def test_an_array_whose_shape_is_not_that_of_its_bytes_is_refused() -> None:
     assert content.count(b"K\x03K\x05\x86") == 1
     with pytest.raises(InputError, match=r"60 bytes for an array of shape \(4, 5\) and type float32"):
         read(content.replace(b"K\x03K\x05\x86", b"K\x04K\x05\x86"))
+
+
+def test_the_place_of_bytes_in_the_file_cannot_be_set() -> None:
+    with pytest.raises(InputError, match="no pickle of embeddings, or corrupt"):
+        read(b"B" + struct.pack("<I", 1 << 20) + bytes(1 << 20) + b"(" + text("file") * 2 + b"K\x01\x85NK\x00tb.")
