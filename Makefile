@@ -90,8 +90,8 @@ $(VENV)/dev: $(VENV)/torch pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/lowest: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable . hypothesis pytest pytest-xdist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hypothesis pytest pytest-xdist uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct --editable .
 	touch $@
 
 $(VENV)/test-full: $(VENV)/torch pyproject.toml constraints.txt
