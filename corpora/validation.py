@@ -12,7 +12,7 @@ from typing import Any, TypeVar, dataclass_transform
 import pydantic.dataclasses
 from pydantic import ConfigDict, ValidationError
 
-from .errors import OptionError
+from .errors import InputError, OptionError
 from .registry import suggest
 
 _SHOWN = 80  # maximum characters of a value or a field's name in messages
@@ -50,6 +50,14 @@ def _to_plain(value: object) -> object:
     with suppress(TypeError):
         return value if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
     return value
+
+
+def check_iterable(values: object, name: str, instead_of_dictionary: str, instead_of_frame: str) -> None:
+    """Raise ``InputError`` for what yields its keys or the names of its columns, where values are expected."""
+    if isinstance(values, Mapping):
+        raise InputError(f"the {name} are a dictionary: give {instead_of_dictionary}")
+    if type(values).__name__ == "DataFrame":
+        raise InputError(f"the {name} are a data frame: give {instead_of_frame}")
 
 
 def explain(error: ValidationError, known: Collection[str] = (), *, whole: str = "it") -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
+from wikidx.corpora.validation import check_iterable
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.retrievers.vector_queries import to_query
 
@@ -256,7 +257,7 @@ class Rankings(list[Ranking]):
         return "".join(rendering.trec_lines(run, tag))
 
     def _ids(self, query_ids: Sequence[str] | None) -> Sequence[str]:
-        ids = [str(number) for number in range(len(self))] if query_ids is None else query_ids
+        ids = [str(number) for number in range(len(self))] if query_ids is None else [*map(str, query_ids)]
         if len(ids) != len(self):
             raise ValueError(f"there are {len(ids):,} query ids for {len(self):,} rankings")
         return ids
@@ -321,6 +322,7 @@ class Searcher(Protocol):
         """
         if isinstance(queries, str):
             raise TypeError("queries is one string: give a list of queries")
+        check_iterable(queries, "queries", "list(queries.values())", "frame['query'].tolist()")
         if "merge" in values:
             raise TypeError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking for each group")
         rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values))

@@ -15,6 +15,7 @@ from wikidx.indexer.base import Scores
 from .base import Reranker, Retriever
 from .fusion import Fusion, compact, concatenate, fuse
 from .kernels import Lists
+from .vector_queries import check_texts
 
 
 def rerank_by_primary(candidates: Lists, queries: Sequence[str], retrievers: Sequence[Retriever], fusion: Fusion) -> Lists:
@@ -54,8 +55,9 @@ def rerank_by_cross_encoder(candidates: Lists, queries: Sequence[str], passages:
         reranker: the cross-encoder.
 
     Raises:
-        IdxError: a score is not finite.
+        IdxError: a score is not finite, or a query is a vector.
     """
+    check_texts(queries, "the reranker")
     groups = _groups(candidates)
     numbers = {query: number for number, query in enumerate(dict.fromkeys(queries))}
     query_numbers = np.array([numbers[query] for query in queries], dtype=np.int64)[groups]

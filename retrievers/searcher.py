@@ -49,7 +49,7 @@ from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, run
 from .pipelines.tree import Node, source_depths
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
-from .vector_queries import QueriesRefused
+from .vector_queries import GivenVectors, QueriesRefused, check_texts
 
 
 class LocalSearcher(Reopened, Searcher):
@@ -238,6 +238,8 @@ class LocalSearcher(Reopened, Searcher):
         depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
         def retrieve(name: str) -> Lists:
+            if not isinstance(getattr(self._retrievers[name], "encoder", None), GivenVectors):
+                check_texts(queries, name)
             with stages.measure(name) as report:
                 lists = to_lists([self._retrievers[name].retrieve(queries, min(depths[name], n_rows), params)], n_rows)
                 report(lists)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 
-_PREFIX = "vector:"
+_PREFIX = "data:application/x-float32;base64,"  # nobody types it, unlike "vector:"
 
 
 def vector_query(vector: ArrayLike) -> str:
@@ -35,10 +35,12 @@ def vector_query(vector: ArrayLike) -> str:
 
 
 def to_query(query: Any) -> Any:  # noqa: ANN401 - whatever a caller gives
-    """Return a vector, an array or a list of finite numbers, as ``vector_query`` does, and anything else unchanged."""
+    """Return a vector, an array, a tensor or a list of finite numbers, as ``vector_query`` does, and anything else unchanged."""
     if isinstance(query, np.ndarray) or (isinstance(query, list) and all(type(number) in (int, float) for number in query)):
         with suppress(ValueError):
             return vector_query(query)
+    with suppress(AttributeError, TypeError, ValueError, RuntimeError):  # no tensor, or one without numbers
+        return vector_query(query.detach().float().cpu().numpy())
     return query
 
 
@@ -48,6 +50,13 @@ class QueriesRefused(InputError):
     def __init__(self, reasons: Mapping[str, str], dim: int = 0) -> None:
         super().__init__(next(iter(reasons.values())))
         self.reasons, self.dim = reasons, dim
+
+
+def check_texts(queries: Iterable[str], reader: str) -> None:
+    """Raise ``QueriesRefused`` for vectors among the queries of a retriever or reranker of texts."""
+    reason = f"a query is a vector, and {reader} reads texts: give a text, or search vectors imported with '--encoder none'"
+    if reasons := {query: reason for query in queries if query.startswith(_PREFIX)}:
+        raise QueriesRefused(reasons)
 
 
 class GivenVectors:

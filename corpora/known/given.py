@@ -16,6 +16,7 @@ from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.reading.records import KEPT_FIELDS, passage_from_record, record_format, record_unkept_fields
 from wikidx.corpora.reading.splitters import SPLITTERS
 from wikidx.corpora.registry import unknown_name_error
+from wikidx.corpora.validation import check_iterable
 
 FORMAT = "python"
 SplitRule = Literal["words", "dpr", "sections", "none"]
@@ -42,10 +43,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
         raise unknown_name_error("splitting rule", split, get_args(SplitRule))
     if name in CORPORA:
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
-    if isinstance(passages, Mapping):
-        raise InputError("the passages are a dictionary: give a list of texts or records")
-    if type(passages).__name__ == "DataFrame":  # its items are the names of its columns
-        raise InputError("the passages are a data frame: give its records, frame.to_dict('records')")
+    check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')")
     given, unkept = list[Passage](), dict[str, None]()
     for number, passage in enumerate(passages):
         given.append(_to_passage(passage, number))

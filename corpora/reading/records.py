@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Collection, Mapping
+from numbers import Real
 from typing import Any
 
 from wikidx.corpora.passage import Passage
@@ -35,7 +37,7 @@ _JSON_TYPES = {dict: "an object", list: "an array", str: "a string", bool: "true
 
 
 def _json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return _JSON_TYPES.get(type(value), "null")
+    return "null" if value is None else _JSON_TYPES.get(type(value), f"a {type(value).__name__}")
 
 
 def _string(record: dict[str, Any], name: str) -> str:
@@ -46,14 +48,14 @@ def _string(record: dict[str, Any], name: str) -> str:
 
 
 def _id(record: dict[str, Any], name: str) -> str:
-    """Return a string id unchanged, an integer id as decimal digits."""
+    """Return a string id unchanged, an integer id, also NumPy's, as decimal digits."""
     value = record[name]
-    return str(value) if type(value) is int else _string(record, name)
+    return _string(record, name) if isinstance(value, str | bool) or not hasattr(value, "__index__") else str(operator.index(value))
 
 
 def _title(record: dict[str, Any]) -> str:
-    """Return the title; an empty string if it is missing or null."""
-    return "" if record.get("title") is None else _string(record, "title")
+    """Return the title; an empty string if it is missing, null, or missing for pandas."""
+    return "" if _is_missing(record.get("title")) else _string(record, "title")
 
 
 def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
@@ -66,7 +68,7 @@ def plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
     record = _check_object(record)
     title = _title(record)
-    if record.get("section"):
+    if not _is_empty(record.get("section")):
         title = f"{title}: {_string(record, 'section')}"
     return Passage(_id(record, "id"), title, _string(record, "text"))
 
@@ -106,7 +108,12 @@ def record_unkept_fields(record: Mapping[str, object], kept: Collection[str]) ->
 
 
 def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)
+    return _is_missing(value) or (isinstance(value, str | list | dict) and not value)
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA, which is not equal to itself."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
 
 
 def passage_from_record(record: Mapping[str, object], default_id: str) -> Passage:

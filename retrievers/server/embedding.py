@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,6 +33,8 @@ from .searching import read_body, wait_for, wait_until_open
 from .settings import Settings
 
 _MAX_TEXTS = 2_048  # OpenAI's limit
+_List = Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)]
+_Texts = Annotated[_List, BeforeValidator(lambda given: [given] if isinstance(given, str) else given, str | _List)]
 _TEXTS_AT_ONCE = 256  # between two of these steps, embedding ends if the client has gone
 
 
@@ -41,9 +43,9 @@ class EmbeddingBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", title="Embedding")
 
-    input: str | Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)] = Field(description="A text, or a list of texts.")
+    input: _Texts = Field(description="A text, or a list of texts.")
     model: Annotated[str, StringConstraints(max_length=NAME_CHARACTERS)] = Field(description="A served encoder; see /v1/models.")
-    encoding_format: Literal["float", "base64"] = Field("float", description="base64: the bytes of little-endian float32 numbers.")
+    encoding_format: Literal["float", "base64"] | None = Field("float", description="base64: the bytes of little-endian float32 numbers.")
     dimensions: int | None = Field(None, ge=1, description="Number of components; other encoders than Matryoshka's have only one number.")
     user: str | None = Field(None, description="OpenAI's name of the end user, which is not used.")
     input_type: Side = Field("passage", description="Embed the texts as passages, or as queries for them.")
@@ -102,14 +104,12 @@ class EmbeddingEndpoints:
     async def embed(self, request: Request) -> Response:
         """Embed texts, as passages or as queries."""
         body = validate_body(EmbeddingBody, await read_body(request, self._settings.limits.max_body_bytes))
-        texts = [body.input] if isinstance(body.input, str) else body.input
         deadline = time.monotonic() + self._settings.limits.deadline_s
         encoder = await wait_until_open(request, partial(self._find, body.model), deadline)
-        self._check(texts, body, encoder)
+        self._check(body.input, body, encoder)
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        embedder = _Embedder(encoder, body.input_type)
-        self._batcher.submit(SearchRequest(("", body.model), embedder, [texts], DEFAULTS, deadline, answer))
-        request.state.logged = {"model": body.model, "texts": len(texts)}
+        self._batcher.submit(SearchRequest(("", body.model), _Embedder(encoder, body.input_type), [body.input], DEFAULTS, deadline, answer))
+        request.state.logged = {"model": body.model, "texts": len(body.input)}
         ((vectors, n_tokens),) = await wait_for(request, answer, deadline - time.monotonic())
         return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)
 
@@ -141,8 +141,8 @@ class EmbeddingEndpoints:
         longest = max(map(len, texts))
         if longest > self._settings.limits.max_query_characters:
             raise InvalidRequest(f"input: a text has {longest:,} characters, {self._settings.limits.max_query_characters:,} are allowed")
-        if not all(text.strip() for text in texts):
-            raise InvalidRequest("input: a text is blank: leave it out, because its vector would mean nothing")
+        if blank := [position for position, text in enumerate(texts) if not text.strip()]:
+            raise InvalidRequest(f"input.{blank[0]} is a blank text: leave it out, because its vector would mean nothing")
         is_shorter = encoder.spec.truncate_dim is not None and (body.dimensions or 0) < encoder.dim
         if body.dimensions not in (None, encoder.dim) and not is_shorter:
             raise InvalidRequest(f"dimensions: '{body.model}' has vectors of {encoder.dim} components, not of {body.dimensions}")

@@ -47,6 +47,7 @@ def test_texts_are_searched_in_three_lines() -> None:
         ({"text": "Capital of Peru."}, Passage("0", "", "Capital of Peru.")),
         ({"title": "Peru", "section": "Capital", "text": "Lima."}, Passage("0", "Peru: Capital", "Lima.")),
         ({"_id": "b", "text": "Capital of Peru."}, Passage("b", "", "Capital of Peru.")),
+        ({"id": np.int64(7), "title": float("nan"), "section": np.float32("nan"), "text": "Lima."}, Passage("7", "", "Lima.")),
         ({"id": "c", "contents": '"Lima"\nCapital of Peru.'}, Passage("c", "Lima", "Capital of Peru.")),
         (Passage("d", "Lima", "Capital of Peru."), Passage("d", "Lima", "Capital of Peru.")),
     ],
@@ -64,6 +65,7 @@ def test_a_record_may_have_the_fields_of_any_json_format(given: Mapping[str, obj
         ({"a": "Lima."}, "the passages are a dictionary: give a list of texts or records"),
         ([{"id": "a"}], "passage 0: the field 'text' is missing; it has id"),
         (["Lima.", {"text": 5}], "passage 1: the field 'text' is a number, not a string"),
+        ([{"id": np.float32(3), "text": "Lima."}], "passage 0: the field 'id' is a float32, not a string"),
         (["Lima.", 5], "passage 1 is a int: give a text, or a record"),
         ([{"id": "a", "text": "1"}, {"id": "a", "text": "2"}], "passage 1 has the id 'a', which is already that of passage 0"),
     ],
@@ -96,10 +98,14 @@ def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Except
 
 def test_a_data_frame_is_given_by_its_records() -> None:
     pandas = pytest.importorskip("pandas", reason="needs the extra 'pandas'")
-    frame = pandas.DataFrame({"id": [7, 8], "text": CAPITALS})
+    frame = pandas.DataFrame({"id": [7, 8], "title": [None, pandas.NA], "section": [pandas.NA, pandas.NaT], "text": CAPITALS})
     with pytest.raises(InputError, match="the passages are a data frame: give its records"):
         idx.build(frame)
-    assert idx.build(frame.to_dict("records")).passage("8").text == CAPITALS[1]
+    searcher = idx.build(frame.to_dict("records"))
+    assert searcher.passage("8") == Passage("8", "", CAPITALS[1])
+    for queries, remedy in ((frame, r"a data frame: give frame\['query'\]"), ({"q1": "Bhutan"}, "a dictionary: give list")):
+        with pytest.raises(InputError, match=f"the queries are {remedy}"):
+            searcher.search(queries)  # type: ignore[arg-type]
 
 
 def test_fields_that_passages_do_not_keep_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

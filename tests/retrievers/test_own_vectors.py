@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import Vectors
+from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.estimate import estimate_index
@@ -25,12 +25,22 @@ from wikidx.indexer.published.formats import find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
 from wikidx.indexer.recall import measure_recall
 from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.kernels import Lists
 from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.rerank import rerank_by_cross_encoder
 from wikidx.retrievers.server.settings import Settings
 from wikidx.retrievers.vector_queries import GivenVectors, vector_query
 
 N, DIM, K = 400, 24, 7
+EMPTY = vector_query([1.0]).removesuffix("AACAPw==")
 VECTORS, QUERIES = clustered(N, DIM, 0), clustered(5, DIM, 1)
+
+
+class _Unused:
+    """A reranker that reads nothing."""
+
+    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
+        raise AssertionError(queries)
 
 
 @pytest.fixture
@@ -129,7 +139,34 @@ def test_a_query_vector_is_one_dimension_of_finite_numbers(vector: Any) -> None:
         vector_query(vector)
 
 
-@pytest.mark.parametrize("text", ["vector:", "vector:AAA", "vector:é", vector_query([1.0, 2.0])])
+@pytest.mark.parametrize("text", [EMPTY, f"{EMPTY}AAA", f"{EMPTY}é", vector_query([1.0, 2.0])])
 def test_a_text_that_is_no_vector_of_the_dimension_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"no vector in base64|a query vector of \d components"):
         GivenVectors(3).encode_queries([text])
+
+
+def test_a_vector_is_no_query_of_a_retriever_or_reranker_of_texts(corpus: Path) -> None:
+    reason = "a query is a vector, and {} reads texts: give a text, or search vectors imported with '--encoder none'"
+    vector, text = QUERIES[0].tolist(), "vector:characterization"  # which would be three components in base64
+    build_index("made", "bm25", open_store("made"))
+    with open_searcher("made", "bm25", device="cpu") as searcher:
+        for mixed in (searcher.search([vector, text, "7"]), searcher.search_groups([["7", vector_query(vector)], [text], ["7"]])):
+            assert ([ranking.ids for ranking in mixed], mixed.errors) == ([[], [], ["p7"]], {0: reason.format("bm25")})
+        with pytest.raises(InputError, match="a query is a vector, and bm25 reads texts"):
+            searcher.search([vector])
+    with serving(Settings(corpora=("made",), retrievers=("bm25",), port=0)) as url:
+        answer = ask(url, "/v1/search", {"groups": [[vector, "7"], ["7"]]}).json
+        assert ([len(ranking) for ranking in answer["rankings"]], answer["errors"]) == ([0, 1], {"0": reason.format("bm25")})
+        assert ask(url, "/v1/search", {"queries": [vector]}).status == 422
+    lists = Lists(np.array([0]), np.ones(1, dtype=np.float32), np.array([0]), np.array([1]))
+    with pytest.raises(InputError, match="a query is a vector, and the reranker reads texts"):
+        rerank_by_cross_encoder(lists, [vector_query(vector)], {}, _Unused())
+
+
+def test_a_tensor_is_a_vector(corpus: Path) -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
+    tensor = torch.tensor(QUERIES, requires_grad=True)
+    with open_searcher("made", "none", device="cpu") as searcher:
+        expected = searcher.search(QUERIES, k=K).ids.tolist()
+        assert searcher.search(tensor, k=K).ids.tolist() == searcher.search(list(tensor), k=K).ids.tolist() == expected
+        assert list(searcher.search([*tensor.bfloat16(), torch.ones(2, 2), torch.tensor(1.0)], k=K).errors) == [5, 6]

@@ -162,6 +162,7 @@ def test_a_trec_run(rankings: Rankings) -> None:
     scores = [ranking[0].score for ranking in rankings[:2]]
     assert rankings.to_trec() == f"0 Q0 a 1 {scores[0]!r} idx\n1 Q0 b 1 {scores[1]!r} idx\n"
     assert rankings.to_trec(["q1", "q2", "q3"], tag="mine").splitlines()[1].startswith("q2 Q0 b 1 ")
+    assert rankings.to_trec(np.array([301, 302, 303])).splitlines()[1].startswith("302 Q0 b 1 ")  # type: ignore[arg-type]
     assert rankings.to_trec(["q1", "q2", "q3"], tag="mine").endswith(" mine\n")
 
 
@@ -184,7 +185,7 @@ def test_a_data_frame(rankings: Rankings) -> None:
     frame = rankings.to_pandas()
     assert list(frame.columns) == ["query_id", "query", "rank", "score", "id", "title", "text"]
     assert frame[["query_id", "query", "rank", "id"]].to_numpy().tolist() == [["0", "red fox | fox", 1, "a"], ["1", "whale", 1, "b"]]
-    assert rankings.to_pandas(["x", "y", "z"])["query_id"].tolist() == ["x", "y"]
+    assert rankings.to_pandas(["x", 2, "z"])["query_id"].tolist() == ["x", "2"]  # type: ignore[list-item]
     assert list(rankings[2].to_pandas().columns) == ["query", "rank", "score", "id", "title", "text"]
 
 

@@ -73,8 +73,8 @@ def vectors_of(body: dict[str, Any]) -> Vectors:
     return np.array([np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row for row in rows], dtype=np.float32)
 
 
-@pytest.mark.parametrize("encoding_format", ["float", "base64"])
-def test_vectors_are_the_encoder_s_to_the_bit(url: str, encoder: TransformerEncoder, encoding_format: str) -> None:
+@pytest.mark.parametrize("encoding_format", ["float", "base64", None])
+def test_vectors_are_the_encoder_s_to_the_bit(url: str, encoder: TransformerEncoder, encoding_format: str | None) -> None:
     as_passages = embed(url, TEXTS, encoding_format=encoding_format)
     as_queries = embed(url, TEXTS, encoding_format=encoding_format, input_type="query")
     np.testing.assert_array_equal(vectors_of(as_passages), encoder.encode_passages([Passage("", "", text) for text in TEXTS]))
@@ -120,10 +120,11 @@ def test_fewer_dimensions_of_a_matryoshka_encoder(url: str, encoder: Transformer
     [
         ({"input": "x", "model": "e5", "dimensions": 12}, 400, "dimensions: 'e5' has vectors of 24 components, not of 12"),
         ({"input": "x", "model": "ada"}, 404, "unknown model 'ada'"),
-        ({"input": [], "model": "e5"}, 400, "input"),
-        ({"input": [[1, 2]], "model": "e5"}, 400, "input"),
+        ({"input": [], "model": "e5"}, 400, "input is []: List should have at least 1 item"),
+        ({"input": [[1, 2]], "model": "e5"}, 400, "input.0 is [1, 2]: it should be a valid string"),
+        ({"input": 5, "model": "e5"}, 400, "input is 5: it should be a valid array"),
         ({"input": ["x"] * 2049, "model": "e5"}, 400, "input"),
-        ({"input": ["x", " \n"], "model": "e5"}, 400, "input: a text is blank"),
+        ({"input": ["x", " \n"], "model": "e5"}, 400, "input.1 is a blank text: leave it out"),
         ({"input": "x" * 1001, "model": "e5"}, 400, "a text has 1,001 characters, 1,000 are allowed"),
         ({"input": "x", "model": "e5", "input_type": "document"}, 400, "input_type"),
         ({"input": "x", "model": "e5", "encoding_format": "int8"}, 400, "encoding_format"),
