@@ -21,8 +21,11 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def home() -> Path:
-    """Return the data home: ``$IDX_HOME``, else ``~/.idx``."""
-    return Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
+    """Return the data home: ``$IDX_HOME``, else ``~/.idx``; raise ``InputError`` if it is a file."""
+    path = Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
+    if os.path.isfile(path):
+        raise InputError(f"{path} is a file, and data is kept in a folder: set IDX_HOME to one")
+    return path
 
 
 def utf8_path(path: Path) -> str:

@@ -33,7 +33,7 @@ _ZSTD_BYTES = 512  # compressed bytes per step, which expand to at most 16 MiB: 
 _MEASURED_BYTES = 32 << 20
 _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this size
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
-_GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
+_GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 
 
@@ -159,7 +159,7 @@ def _open(path: Path, name: str) -> IO[bytes]:
         return io.BufferedReader(_UnbufferedReader(gzip.open(path)), _READ_BYTES)
     if magic.startswith(_BZIP2):
         return io.BufferedReader(_UnbufferedReader(bz2.open(path)), _READ_BYTES)
-    if magic.startswith(_ZSTD):
+    if magic.startswith(_ZSTD) or magic[1:] == _SKIPPABLE:
         return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
     return path.open("rb", _READ_BYTES)
 

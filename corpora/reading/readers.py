@@ -168,7 +168,7 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
 def _row_error(row: list[str]) -> str:
     if len(row) == 3 or not "".join(row).strip():
         return ""
-    return f"{len(row)} columns instead of 3 (id, text, title)"
+    return f"{len(row)} columns instead of 3 (id, text, title){': if no line has a title, end each with a tab' * (len(row) == 2)}"
 
 
 def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:

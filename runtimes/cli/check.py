@@ -93,9 +93,11 @@ def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
     from wikidx.indexer.recall import measure_recall
     from wikidx.runtimes.questions.queries import read_queries
 
-    texts = list(dict.fromkeys(query.text for query in read_queries(queries))) if queries else []
+    texts = {query.text: query.error for query in read_queries(queries)} if queries else {}
+    if error := texts.pop("", None):
+        note(f"lines that are no queries are left out, such as {error}")
     with show_steps() as step:
-        reports = measure_recall(corpus, texts, str(queries), step)
+        reports = measure_recall(corpus, list(texts), str(queries), step)
     if as_json:
         print_json({"corpus": corpus, "recall": reports})
         return

@@ -45,7 +45,7 @@ Groups = Annotated[
     Path | None,
     typer.Option(help='JSON Lines of {"id", "queries"}: each retriever also searches for groups of a question and these queries.'),
 ]
-Cuts = Annotated[list[int] | None, typer.Option("-k", min=1, help="A cutoff k of R@k; may be repeated; default: 1, 5, 20 and 100.")]
+Cuts = Annotated[list[int] | None, typer.Option("-k", min=1, max=999_999, help="A k of R@k; may be repeated; default: 1, 5, 20, 100.")]
 Match = Annotated[str, typer.Option(help="How answers are matched in passages: string or regex (both as in DPR), kilt, or flashrag.")]
 WithTitle = Annotated[bool, typer.Option("--with-title", help="Also match answers in passage titles.")]
 Measures = Annotated[
@@ -116,7 +116,8 @@ def retrieval(
     cuts = tuple(sorted(set(cut or CUTS)))
     scoring = Scoring(cuts, match, with_title, tuple(measure or MEASURES))
     check_scoring(scoring)
-    options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": cuts[-1], "depth": cuts[-1]}, excluded=("k",))
+    depth = max([cuts[-1], *(int(name.partition("@")[2] or 1) for name in scoring.measures)])
+    options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": depth, "depth": depth}, excluded=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []

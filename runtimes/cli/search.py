@@ -140,10 +140,13 @@ def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOp
     Raises:
         InputError: queries could not be searched; the others have been answered.
     """
+    from wikidx.retrievers.base import mark_refused
+
     n_errors = 0
     for start in range(0, len(queries), _BATCH):
         batch = queries[start : start + _BATCH]
-        rankings = searcher.search([query.text for query in batch], options)
+        refused = {position: InputError(query.error) for position, query in enumerate(batch) if query.error}
+        rankings = mark_refused(searcher.search([query.text for query in batch], options), refused)
         for number, (query, ranking) in enumerate(zip(batch, rankings, strict=True), start + 1):
             line = {} if query.id is None else {"id": query.id}
             line |= {"error": ranking.error} if ranking.error else {}

@@ -28,7 +28,7 @@ Retrievers = Annotated[list[str] | None, completion.retriever_option("A retrieve
 Reranker = Annotated[str | None, typer.Option(help="A reranker that may end the pipeline: a name, as of idx search, or a directory.")]
 MetricName = Annotated[str, typer.Option("--metric", help="The metric: nDCG@10, R@100, Success@5 (on gold passages) or answer@20.")]
 QrelsFile = Annotated[Path | None, typer.Option("--qrels", help="Gold passages as qrels of TREC or BEIR.")]
-Depth = Annotated[int, typer.Option(min=1, max=1000, help="Number of results of each retriever.")]
+Depth = Annotated[int, typer.Option(min=1, max=1000, help="Number of results of each retriever; at least the metric's cutoff.")]
 Folds = Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")]
 Name = Annotated[str, typer.Option(help="Name of the pipeline, which search, serve and run take as a retriever.")]
 Device = Annotated[str, typer.Option(help="Device of encoders, reranker and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
@@ -67,7 +67,7 @@ def tune(  # noqa: PLR0913
     require_built(corpus)
     asked, gold = _select(question_options.read(questions), read_qrels(qrels) if qrels else None, parsed)
     assigned = assign_folds([question.text for question in asked], folds, seed)
-    opened = OpenCorpora(device=device)
+    opened, depth = OpenCorpora(device=device), max(depth, parsed.k)
     retrieved = _retrieve(opened, corpus, names, asked, depth)
     store = opened.store(corpus)
     judged = judge_by_answers(asked, retrieved, store) if parsed.kind == "answer" else judge_by_qrels(asked, gold, store)

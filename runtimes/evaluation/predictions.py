@@ -30,7 +30,8 @@ from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.questions.fields import ID_FIELDS
+from wikidx.runtimes.questions.fields import ID_FIELDS, given_id, record_id
+from wikidx.runtimes.questions.records import Record
 
 # Kinds of data issues; READING_RULES says how each is handled.
 ASKED_AGAIN = "asked again"
@@ -156,9 +157,10 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
         if _has_gold(record):
             questions[name] = Question(name, record["question"], tuple(record["golden_answers"]))
     if not rows:
-        hint = (
-            f"; an id is looked for in {', '.join(ID_FIELDS)}, its first record has {', '.join(first)}" if isinstance(first, dict) else ""
-        )
+        hint = ""
+        if isinstance(first, dict):
+            record_id(Record(first, str(path), "first record", 1))  # which refuses an id such as 1.0
+            hint = f"; an id is looked for in {', '.join(ID_FIELDS)}, its first record has {', '.join(first)}"
         raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{hint:.300}')
     for name, issues in issues_by_id.items():
         for kind in issues:
@@ -167,7 +169,7 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
 
 
 def _id(record: Any) -> str | None:  # noqa: ANN401 - JSON
-    value = next((record[name] for name in ID_FIELDS if name in record), None) if isinstance(record, dict) else None
+    value = given_id(record) if isinstance(record, dict) else None
     is_id = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
     return replace_surrogates(str(value)) if is_id else None
 

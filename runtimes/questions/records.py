@@ -32,6 +32,7 @@ _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
 _BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
 _BEGINS_TABLE = re.compile(r"\S+\t|[^\t]+\t\s*\"?\[")  # an id and a text, a header, or a question and a list of answers
 _BEGINS_TSV = re.compile(r'(?!(question|query)\t)[^\s"]+\t(?!(question|query|message|claim)$|\s*"?\[)[^\t]*$')  # an id and a text
+_BEGINS_JSON = re.compile(r"\{\s*([\"'}]|\w+\s*:|$)|.*\0")  # not {\em Nile}, a text; a NUL is of UTF-16, and is neither
 _HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header
 
 
@@ -39,7 +40,8 @@ class Record(NamedTuple):
     """A record from a file.
 
     Attributes:
-        value: the JSON value. A table row is a dict by column name if the table has a header, else a tuple.
+        value: the JSON value. A table row is a dict by column name if the table has a header, else a tuple. Of a line that is invalid where
+            lines may be texts, it is the ``InputError``.
         file: the file's name.
         position: "line n", or the record's number and line.
         number: the line number in JSON Lines or a table, else the record's number in the array or object; from 1.
@@ -126,12 +128,12 @@ def _read_lines(lines: Iterable[bytes], name: str, *, has_texts: bool) -> Iterat
             continue
         try:
             text = line.decode().strip()
-            value = {"query": text} if has_texts and not text.startswith("{") else parse_json(text)
+            value = {"query": text} if has_texts and not _BEGINS_JSON.match(text) else parse_json(text)
         except ValueError as error:
-            problem = (
-                f'{"neither text nor" if has_texts else "not"} JSON in UTF-8 ({error}): each line is {{"id", "question", "golden_answers"}}'
-            )
-            raise InputError(f"{name}, line {number}: {problem}, or a record of another known format") from error
+            known = 'each line is {"id", "question", "golden_answers"}, or a record of another known format'
+            value = InputError(f"{name}, line {number}: {'neither text nor' if has_texts else 'not'} JSON in UTF-8 ({error}): {known}")
+            if not has_texts:
+                raise value from error
         yield Record(value, name, f"line {number}", number)
 
 

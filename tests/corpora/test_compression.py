@@ -47,6 +47,15 @@ def test_bytes_come_out_whatever_the_name(tmp_path: Path, compress: Compress, na
         assert file.read() == content
 
 
+@pytest.mark.parametrize("number", [0x50, 0x5F])
+def test_zstd_may_begin_with_a_frame_to_skip(tmp_path: Path, number: int) -> None:
+    skipped = bytes([number]) + b"\x2a\x4d\x18\x04\0\0\0size"
+    content = rows(8000)
+    (tmp_path / "data").write_bytes(skipped + COMPRESSORS["zstd"](content) + skipped + COMPRESSORS["zstd"](content))
+    with open_bytes(tmp_path / "data") as file:
+        assert file.read() == content + content
+
+
 @pytest.mark.parametrize("compress", COMPRESSED)
 def test_several_members_are_read_as_one(tmp_path: Path, compress: Compress) -> None:
     first, second = rows(10), rows(8000)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.artifacts.home import network_file_system
+from wikidx.corpora.artifacts.home import home, network_file_system
+from wikidx.corpora.errors import InputError
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -23,3 +24,11 @@ def test_the_innermost_mount_decides(path: str, kind: str | None) -> None:
 
 def test_this_machines_mounts_can_be_read(tmp_path: Path) -> None:
     assert network_file_system(tmp_path) in (None, "9p", "nfs", "nfs4")
+
+
+def test_a_file_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    assert home() == tmp_path / "home"
+    home().write_text("")
+    with pytest.raises(InputError, match="home is a file, and data is kept in a folder: set IDX_HOME to one"):
+        home()

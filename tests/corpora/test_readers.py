@@ -180,7 +180,7 @@ def test_zip_archive_is_refused(tmp_path: Path) -> None:
 
 
 BAD_TSV: list[tuple[str, str | bytes, str]] = [
-    ("too few columns", "1\ta\n", "2 columns instead of 3 (id, text, title)"),
+    ("too few columns", "1\ta\n", "2 columns instead of 3 (id, text, title): if no line has a title, end each with a tab"),
     ("too many columns", "1\ta\tT\tx\n", "4 columns instead of 3 (id, text, title)"),
     ("spaces for tabs", "1 a T\n", "1 columns instead of 3 (id, text, title)"),
     ("not UTF-8", b"1\t\xff\tT\n", "byte 3 of the line is not UTF-8 (0xff)"),

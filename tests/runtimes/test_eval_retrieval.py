@@ -5,7 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import ir_measures
+import numpy as np
 import pytest
+import pytrec_eval
 from ir_measures import AP, RR, P, R, Success, nDCG
 
 from tests.runtimes.command_line import Command
@@ -58,6 +60,23 @@ def test_a_run_and_qrels_of_others_are_scored_as_a_search_is(idx: Command, tmp_p
     assert read["AP"] == searched["AP"]
     assert read["answer@100"] == searched["answer@100"]
     assert [one["queries"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
+
+
+def test_the_largest_cutoff_of_all_measures_is_searched_to(idx: Command, tmp_path: Path) -> None:
+    """Judged are the passages that BM25 ranks at 4, 30 and 90."""
+    questions = [one for one in sample.questions() if len(open_searcher("sample").search([one.question], k=90)[0]) == 90]
+    rankings = open_searcher("sample").search([one.question for one in questions], k=100, depth=100)
+    judged = {one.id: {ranking[rank - 1].passage.id: 1 for rank in (4, 30, 90)} for one, ranking in zip(questions, rankings, strict=True)}
+    (tmp_path / "qrels").write_text("".join(f"{name}\t0\t{passage}\t1\n" for name, found in judged.items() for passage in found))
+    deep = ("--qrels", tmp_path / "qrels", "-k", 1, "--measure", "R@100", "--measure", "nDCG@20", "--measure", "AP", "--json")
+    figures = figures_of(idx(*SAMPLE, *deep))
+    runs = {one.id: {hit.passage.id: hit.score for hit in ranking} for one, ranking in zip(questions, rankings, strict=True)}
+    expected = pytrec_eval.RelevanceEvaluator(judged, {"recall.100", "ndcg_cut.20", "map"}).evaluate(runs)
+    names = {"R@100": "recall_100", "nDCG@20": "ndcg_cut_20", "AP": "map"}
+    assert questions
+    for name, theirs in names.items():
+        assert figures[name]["mean"] == pytest.approx(np.mean([values[theirs] for values in expected.values()]))
+    assert "Invalid value for '-k': Input should be less than or equal to 999999" in idx(*SAMPLE, "-k", 1_000_000, status=2)
 
 
 def test_queries_and_qrels_of_beir(idx: Command, tmp_path: Path) -> None:

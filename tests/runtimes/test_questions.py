@@ -143,6 +143,18 @@ def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
     ]
 
 
+def test_a_line_that_is_no_query_costs_only_itself(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b'{\\em Nile} river\n{"id": 1, "query": "a"}\n{"id": 2, "query": "b\n{\'query\': 1}\n{query: 1}\ncaf\xe9\nd\n{}\x00\n')
+    found = read_queries(file)
+    assert [(one.text, one.id) for one in found if not one.error] == [("{\\em Nile} river", None), ("a", 1), ("d", None)]
+    assert [one.error.split(": ")[0] for one in found if one.error] == [f"{file}, line {number}" for number in (3, 4, 5, 6, 8)]
+    assert "can't decode byte 0xe9" in found[5].error
+    file.write_bytes("first\nsecond\n".encode("utf-16"))
+    with pytest.raises(InputError, match="line 1: neither text nor JSON in UTF-8"):
+        read_queries(file)
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
 @pytest.mark.parametrize(
     ("read", "content"),

@@ -69,6 +69,17 @@ def test_a_query_that_a_server_refuses_costs_only_itself(animals: Path, tmp_path
     ]
 
 
+def test_a_broken_line_costs_only_itself(animals: Path, tmp_path: Path) -> None:
+    idx("build", animals)
+    queries = tmp_path / "queries"
+    queries.write_bytes(b'{"query": "den\nden\ncaf\xe9\n')
+    ran = idx("search", "animals", "--queries", queries, "-k", 1, status=2)
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(line["query"], len(line["passages"]), "error" in line) for line in lines] == [("", 0, True), ("den", 1, False), ("", 0, True)]
+    assert lines[2]["error"].startswith(f"{queries}, line 3: neither text nor JSON in UTF-8")
+    assert ran.err.splitlines()[-1] == "error: 2 of 3 queries could not be searched; the others have been answered"
+
+
 def test_the_queries_of_beir_keep_their_ids(animals: Path, tmp_path: Path) -> None:
     idx("build", animals)
     queries = tmp_path / "queries.jsonl"

@@ -78,7 +78,7 @@ def retrieval_report(evaluation: Evaluation) -> Report:
             percent,
         ),
         ("Success@k, %: a gold passage among the first k passages (trec_eval)", gold, percent),
-        ("Gold passages (trec_eval)", list(evaluation.scoring.measures), plain),
+        ("Gold passages (trec_eval; without @: to the largest cutoff, of whole run files)", list(evaluation.scoring.measures), plain),
         ("Gold pages, by title, % (KILT)", pages, percent),
     ]
     values = evaluation.scored[0].values

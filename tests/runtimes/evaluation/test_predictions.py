@@ -147,7 +147,8 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
     [
         ('{"id": "a", "answer": "x"}\nnot json\n', "line 2: not JSON"),
         ("[]", "has no predictions"),
-        ('{"id": 1.5, "answer": "x"}\n{"answer": "y"}', "has no predictions"),
+        ('{"id": 1.0, "answer": "x"}\n{"answer": "y"}', r"p.*, first record: the id is 1\.0, neither a text nor a whole number"),
+        ('{"id": null, "answer": "x"}', "has no predictions.* its first record has id, answer"),
         ("5", "holds 5, no predictions"),
         ('{"data": [], "version": "1.1"}', "has no predictions"),
         ('{"data": [{"question": "q", "output": "y"}]}', "an id is looked for in id, .*, sample_id, its first record has question, output"),

@@ -142,6 +142,12 @@ def test_a_tuned_pipeline_is_a_retriever(idx: Command, home: Path) -> None:
     assert searched["stages"][-1]["stage"] == "passages"
 
 
+def test_the_cutoff_of_the_metric_is_searched_to(idx: Command, sample_home: Path) -> None:
+    tune_ = ("tune", "sample", "--questions", "sample", "--retriever", "bm25", "--metric", "R@100", "--json")
+    shallow, deep = (json.loads(idx(*tune_, "--depth", depth))["training"] for depth in (1, 100))
+    assert shallow == deep
+
+
 def test_what_cannot_be_tuned_is_said_in_a_line(idx: Command, sample_home: Path) -> None:
     tune_ = ("tune", "sample", "--questions", "sample")
     assert "there is no metric 'MRR' to tune for: name it like nDCG@10" in idx(*tune_, "--retriever", "bm25", "--metric", "MRR", status=2)
