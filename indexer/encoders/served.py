@@ -150,7 +150,7 @@ class ServedEncoder:
         if len(texts) <= self._max_texts:
             encoding = self._encoding
             try:
-                return self._read(self._endpoint.post("/embeddings", self._body(side, texts) | encoding), len(texts))
+                return self._read(self._endpoint.post("/embeddings", self._body(side, texts) | encoding), names)
             except EndpointError as error:
                 if encoding and "encoding_format" in str(error):
                     self._encoding = {}
@@ -171,7 +171,7 @@ class ServedEncoder:
         dimensions = {"dimensions": self.spec.truncate_dim} if self.spec.truncate_dim else {}
         return body | dimensions | ({"input_type": side} if self._model.names_sides else {})
 
-    def _read(self, reply: Any, n_texts: int) -> Vectors:  # noqa: ANN401 - any JSON
+    def _read(self, reply: Any, names: Sequence[str]) -> Vectors:  # noqa: ANN401 - any JSON
         """Return the vectors of a reply in the order of the texts.
 
         Raises:
@@ -183,15 +183,14 @@ class ServedEncoder:
             vectors = [_to_vector(rows[index]) for index in indices]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise IdxError(f"'{self._model.model}' answers something else than embeddings ({first_line(error)}): {reply!r:.80}") from error
-        if indices != list(range(n_texts)):
-            raise IdxError(
-                f"'{self._model.model}' answers {n_texts:,} texts with the indices {str(indices)[1:-1]:.80}: nothing of it is used"
-            )
+        if indices != list(range(len(names))):
+            raise IdxError(f"'{self._model.model}' answers {len(names):,} texts with the indices {str(indices)[1:-1]:.80}: none is used")
         expected = self.dim or len(vectors[0])
         if differing := sorted({len(vector) for vector in vectors} - {expected}):
             raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}")
-        if not all(np.isfinite(vector).all() and (vector.any() or not self.spec.normalize) for vector in vectors):
-            raise IdxError(f"'{self._model.model}' answers a vector of zeros, or one with components that are not finite")
+        usable = [np.isfinite(vector).all() and (vector.any() or not self.spec.normalize) for vector in vectors]
+        if not all(usable):
+            raise IdxError(f"'{self._model.model}' answers {names[usable.index(False)]} by a vector of zeros, or one that is not finite")
         return np.stack(vectors)
 
 

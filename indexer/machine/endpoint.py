@@ -121,7 +121,7 @@ class Endpoint:
         attempt, spare = 0, UNUSABLE_RETRIES
         while True:
             try:
-                return self._send_once(method, self.url + path, content)
+                return self._send_once(method, locate(self.url, path), content)
             except EndpointError as error:
                 pause_s = retry_pause_s(attempt, self._first_pause_s) if error.retry_after_s is None else error.retry_after_s
                 spare -= error.status == 200
@@ -150,6 +150,11 @@ class Endpoint:
             is_final=not is_transient(response.status),
             retry_after_s=retry_after_s(response),
         )
+
+
+def locate(url: str, path: str, *, beside: str = "") -> str:
+    """Return the address of a path below an endpoint's, or in place of its ending ``beside``; a query, such as Azure's, stays behind."""
+    return urlsplit(url)._replace(path=urlsplit(url).path.rstrip("/").removesuffix(beside) + path).geturl()
 
 
 def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolManager:

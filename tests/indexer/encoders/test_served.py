@@ -126,7 +126,7 @@ def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
 
 def test_zeros_that_cannot_be_normalized_are_refused() -> None:
     fake = FakeEmbeddings(embed=lambda texts: 0 * hashed_vectors(texts))
-    with encoding(fake, normalize=True) as encoder, pytest.raises(IdxError, match="answers a vector of zeros"):
+    with encoding(fake, normalize=True) as encoder, pytest.raises(IdxError, match="by a vector of zeros"):
         encoder.encode_queries(["who"])
 
 
@@ -149,14 +149,14 @@ def with_first(embedding: object) -> Callable[[list[dict[str, Any]]], Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dropped, "'org/tiny' answers 3 texts with the indices 1, 2: nothing of it is used"),
+        (dropped, "'org/tiny' answers 3 texts with the indices 1, 2: none is used"),
         (doubled_index, "'org/tiny' answers 3 texts with the indices 0, 0, 1"),
         (shifted, "'org/tiny' answers 3 texts with the indices 1, 2, 3"),
         (lambda rows: [*rows, rows[0] | {"index": 3}], "'org/tiny' answers 3 texts with the indices 0, 1, 2, 3"),
         (with_first([0.5] * 7), "'org/tiny' answers vectors of 7 components instead of 8"),
         (with_first([]), "'org/tiny' answers vectors of 0 components instead of 8"),
-        (with_first([float("nan")] * 8), "'org/tiny' answers a vector of zeros, or one with components that are not finite"),
-        (with_first([1e39] * 8), "'org/tiny' answers a vector of zeros, or one with components that are not finite"),
+        (with_first([0.5, None] * 4), "'org/tiny' answers query 'a' by a vector of zeros, or one that is not finite"),
+        (with_first([1e39] * 8), "'org/tiny' answers query 'a' by a vector of zeros, or one that is not finite"),
         (with_first("AAAA"), "'org/tiny' answers something else than embeddings .buffer size must be a multiple"),
         (with_first("not base64"), "'org/tiny' answers something else than embeddings"),
         (with_first(None), "'org/tiny' answers something else than embeddings .an embedding is no list"),
@@ -230,7 +230,7 @@ def test_a_server_that_ignores_the_dimension_is_refused() -> None:
 
 def test_another_address_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_serving(fake := FakeEmbeddings()) as url:
-        monkeypatch.setenv("IDX_EMBEDDINGS_URL", url)
+        monkeypatch.setenv("IDX_EMBEDDINGS_URL", f"{url}/?api-version=1")
         with encoding(unasked := FakeEmbeddings()) as encoder:
             encoder.encode_queries(["who"])
     assert (len(fake.bodies), len(unasked.bodies)) == (1, 0)
