@@ -107,6 +107,9 @@ def parse_spec(text: str) -> ModelSpec:
         raise unknown_name_error("backend", spec.backend, BACKENDS)
     if spec.url is not None and BACKENDS[spec.backend].kind != "endpoint":
         raise InputError(f"{text!r} has an address, but the backend {spec.backend} takes none: leave @{spec.url} out")
+    # Behind @ is an address, unless it is a version of the model as in name@20240620.
+    if BACKENDS[spec.backend].kind == "endpoint" and not spec.url and (place := re.search(r".@(localhost|[^@]*[.:/][^@]*)$", spec.model)):
+        raise InputError(f"{text!r} has an address without its http://: write @http://{place[1]}; a name with @ needs @URL behind it")
     return spec
 
 

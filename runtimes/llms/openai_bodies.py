@@ -42,7 +42,10 @@ _FALLBACKS = {
     "top_p": "the endpoint sets top_p",
 }
 
-_ENDINGS = (None, "stop", "length", "eos", "eos_token", "stop_sequence")  # that leave an answer without text an empty text
+# Servers' words for the end of a text; any other one is noted in ``degraded``.
+_CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
+_COMPLETE = ("", "stop", "complete", "eos", "eos_token", "end_turn", "stop_sequence")
+_FAILED = ("error", "network_error", "insufficient_system_resource")
 
 _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
@@ -275,11 +278,11 @@ def _is_sent(fields: Mapping[str, Any] | None, sent: Body) -> bool:
 def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ...], *, is_open: bool = False) -> Gen:
     """Parse one generated text of an answer. ``is_open``: the chat template opens a thought."""
     text = _choice_text(choice)
-    finish = choice.get("finish_reason")
+    finish = (choice.get("finish_reason") or "").casefold()
     message = choice.get("message") or {}
-    why = "refusal" if message.get("refusal") else finish if finish not in _ENDINGS else None
-    if text is None or (why and not text) or finish == "content_filter":
-        degraded = (*degraded, f"the endpoint {'cuts the' if text else 'gives no'} text: {why or finish or 'without a reason'}")
+    why = "refusal" if message.get("refusal") else "" if finish in _COMPLETE + _CUT else finish
+    if text is None or (why and not text) or finish not in (*_COMPLETE, *_CUT, "tool_calls", "tool_use", "function_call"):
+        degraded = (*degraded, f"the endpoint {'ends the' if text else 'gives no'} text: {why or finish or 'without a reason'}")
     if left_out := message.get("left_out"):
         degraded = (*degraded, f"parts of the answer that are no text are left out: {', '.join(left_out)}")
     logprobs = _own_logprobs(choice.get("logprobs")) if call.logprobs else None
@@ -288,7 +291,7 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
     text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
     if is_echo:
         degraded = tuple(note for note in degraded if note != BEGINS_ANEW)
-    written = finish_text(text, call.decoding.stop, is_cut=finish == "length", reasoning=_own_reasoning(choice), is_open=is_open)
+    written = finish_text(text, call.decoding.stop, is_cut=finish in _CUT, reasoning=_own_reasoning(choice), is_open=is_open)
     return Gen(
         text=written.text,
         finish=written.finish,
@@ -328,6 +331,12 @@ def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:
 def has_text(choice: Mapping[str, Any]) -> bool:
     """Return True if a choice of an answer has a text that is not empty."""
     return bool(_choice_text(choice))
+
+
+def failed_ending(choice: Mapping[str, Any]) -> str | None:
+    """Return the finish reason of a choice whose server has failed before the first word; None of any other."""
+    finish: str | None = choice.get("finish_reason")
+    return finish if finish and finish.casefold() in _FAILED and not has_text(choice) else None
 
 
 def _choice_text(choice: Mapping[str, Any]) -> str | None:

@@ -30,6 +30,7 @@ from wikidx.indexer.machine.endpoint import (
     UNUSABLE_RETRIES,
     answering,
     is_transient,
+    locate,
     open_pool,
     parse_answer,
     read_answer,
@@ -43,9 +44,9 @@ from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply
 from .json_shape import find_mismatch, matching
-from .openai_bodies import Body, Refusal, parse_refusal, parse_reported_error
+from .openai_bodies import Body, Refusal, failed_ending, parse_refusal, parse_reported_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
-from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, flatten_parts
+from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, find_error, flatten_parts
 
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
@@ -184,9 +185,9 @@ class Connection:
         """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried."""
         if self._is_silent:
             return None
-        root, content = self._url.removesuffix("/v1"), None if body is None else json.dumps(body).encode()
+        url, content = locate(self._url, path, beside="/v1"), None if body is None else json.dumps(body).encode()
         try:
-            response, answer = read_answer(self._pool, "GET" if body is None else "POST", root + path, _PROBE_S, content)
+            response, answer = read_answer(self._pool, "GET" if body is None else "POST", url, _PROBE_S, content)
             page = parse_json(answer) if response.status < 300 else None
         except (HTTPError, ValueError):
             return None
@@ -195,7 +196,7 @@ class Connection:
     def models(self) -> list[dict[str, Any]]:
         """Return the endpoint's list of its models; empty if the list is unavailable."""
         try:
-            answer = parse_json(read_answer(self._pool, "GET", self._url + "/models", _PROBE_S)[1])
+            answer = parse_json(read_answer(self._pool, "GET", locate(self._url, "/models"), _PROBE_S)[1])
         except (HTTPError, ValueError) as error:
             self._is_silent = isinstance(error, HTTPError)
             return []
@@ -208,7 +209,7 @@ class Connection:
         self._pool.clear()
 
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
-        url, clock = self._url + path, _TokenClock(self, self._options)
+        url, clock = locate(self._url, path), _TokenClock(self, self._options)
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, self._options.timeout), read=self._options.timeout)
         try:
             with limited(clock.left_s), answering(self._pool, "POST", url, timeout, content) as (response, parts):
@@ -258,17 +259,17 @@ def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     """Check that an answer has the expected shape and at least one choice, and return it with messages of one form.
 
     Raises:
-        ReportedError: the answer, or a choice, is an error.
+        ReportedError: the answer, or a choice, is an error, or a choice has ended by one before its text.
         ValueError: a field has a wrong type, or there is no choice.
     """
     if wrong := find_mismatch(answer, _ANSWER, "it"):
         raise ValueError(wrong)
-    choices = answer.get("choices") or []
-    if error := next((part["error"] for part in (answer, *choices) if part.get("error")), None):
+    choices = [_settle(choice) for choice in answer.get("choices") or []]
+    if error := find_error(answer) or next(filter(None, map(failed_ending, choices)), None):
         raise ReportedError({"error": error})
     if not choices:
         raise ValueError(f"no choices in {answer!r:.80}")
-    return {**matching(answer, OPTIONAL), "choices": [_settle(choice) for choice in choices]}
+    return {**matching(answer, OPTIONAL), "choices": choices}
 
 
 def _settle(choice: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,11 @@ class ReportedError(Exception):
         self.body = body
 
 
+def find_error(answer: Mapping[str, Any]) -> object:
+    """Return the error that an answer, an event of one, or one of its choices reports; None if none does."""
+    return next((part["error"] for part in (answer, *(answer.get("choices") or ())) if part.get("error")), None)
+
+
 def flatten_parts(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message with its content as one text, if it is a list of parts. ``left_out`` has the types of parts that are no text."""
     content = message.get("content")
@@ -113,10 +118,10 @@ class StreamedAnswer:
             self.is_done = True
             return False
         event = parse_json(value)
-        if field == b"error" or (isinstance(event, dict) and event.get("error")):  # the former of old versions of llama.cpp
-            raise ReportedError(event)
         if wrong := find_mismatch(event, _EVENT, "an event"):
             raise ValueError(wrong)
+        if error := event if field == b"error" else find_error(event):  # the former of old versions of llama.cpp
+            raise ReportedError({"error": error})
         self._fields |= {name: field for name, field in event.items() if field is not None and name != "choices"}
         return any([self._add_part(part) for part in event.get("choices") or ()])
 

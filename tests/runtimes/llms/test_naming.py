@@ -20,6 +20,7 @@ SAMPLED = Decoding(temperature=1.0)
     [
         ("openai:gpt-4.1-mini", ModelSpec(None, "openai", "gpt-4.1-mini", None)),
         (f"openai:org/model@{URL}", ModelSpec(None, "openai", "org/model", URL)),
+        ("openai:@cf/org/model@20240620", ModelSpec(None, "openai", "@cf/org/model@20240620", None)),
         (f"relevance=openai:llama3:8b@{URL}", ModelSpec("relevance", "openai", "llama3:8b", URL)),
         ("hf:/a/b=c@d", ModelSpec(None, "hf", "/a/b=c@d", None)),
         ("know=scripted:a.jsonl", ModelSpec("know", "scripted", "a.jsonl", None)),
@@ -37,6 +38,13 @@ def test_a_specification_is_read(text: str, spec: ModelSpec) -> None:
 def test_what_is_no_specification_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_spec(text)
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:8799/v1", "localhost", "gpu01/v1", "api.example.org"])
+def test_an_address_without_a_scheme_is_not_taken_for_a_part_of_the_model(place: str) -> None:
+    with pytest.raises(InputError, match=f"write @http://{place};"):
+        parse_spec(f"openai:m@{place}")
+    assert parse_spec(f"openai:m@{place}@{URL}") == ModelSpec(None, "openai", f"m@{place}", URL)
 
 
 def test_an_unknown_backend_has_near_names() -> None:

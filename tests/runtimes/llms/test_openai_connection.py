@@ -125,7 +125,11 @@ LEFT_OUT, NO_TEXT = "parts of the answer that are no text are left out: ", "the 
         (choice(message={"content": ""}, finish_reason="content_filter"), "", (f"{NO_TEXT}content_filter",)),
         (events({"content": ""}, {}, finish="content_filter"), "", (f"{NO_TEXT}content_filter",)),
         (events({"content": None}, {}), "", ()),
-        (choice(message={"content": "Mer"}, finish_reason="content_filter"), "Mer", ("the endpoint cuts the text: content_filter",)),
+        (choice(message={"content": "Mer"}, finish_reason="content_filter"), "Mer", ("the endpoint ends the text: content_filter",)),
+        (events({"content": "Mer"}, finish="SAFETY"), "Mer", ("the endpoint ends the text: safety",)),
+        (events({"content": "Mer"}, finish="network_error"), "Mer", ("the endpoint ends the text: network_error",)),
+        (events({"content": "Mer"}, finish="tool_calls"), "Mer", ()),
+        (choice(message={"content": "Mercury"}, finish_reason="COMPLETE"), "Mercury", ()),
         (choice(message={"content": None, "refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
         (events({"content": ""}, {"refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
         (choice(message=None, text="Mercury"), "Mercury", ()),
@@ -144,6 +148,29 @@ def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, t
     assert len(server.bodies) == 1
 
 
+EVENT_OF_502 = (
+    b'data: {"choices": [{"delta": {"content": "Mer"}, "finish_reason": "error", "error": {"message": "died", "code": 502}}]}\n\n'
+)
+
+
+@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "model_context_window_exceeded"])
+def test_a_text_that_the_server_cuts_is_cut_whatever_its_word_for_it(finish: str) -> None:
+    with opened(events({"content": "Mer"}, finish=finish)) as (model, _):
+        gen = gens(model.run([ASK])[0])[0]
+    assert (gen.finish, gen.degraded) == ("length", ())
+
+
+def test_a_query_of_the_address_stays_behind_the_path() -> None:
+    server = FakeServer(lambda path, body: choice(text="Mercury"))
+    with fake_serving(server) as url:
+        connection = Connection("fake", f"{url}/?api-version=1", ConnectionOptions())
+        connection.post("/completions", {})
+        connection.models()
+        connection.page("/props")
+        connection.close()
+    assert server.asked == ["/v1/completions?api-version=1", "/v1/models?api-version=1", "/props?api-version=1"]
+
+
 @pytest.mark.parametrize(
     ("answer", "n_sent", "said"),
     [
@@ -153,6 +180,8 @@ def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, t
         ((200, {"error": "invalid key"}), 3, "answers an error: invalid key (3 tries)"),
         ((200, {"error": {"message": "no credit", "code": 402}}), 1, "refuses the request (402: no credit)"),
         (choice(text="", error={"message": "died", "code": 502}), 5, "answers 502: died (5 tries)"),
+        ((200, EVENT_OF_502, "text/event-stream"), 5, "answers 502: died (5 tries)"),
+        (events({"content": ""}, finish="network_error"), 3, "answers an error: network_error (3 tries)"),
         ((200, b'data: {"detail": "no"}\n\ndata: [DONE]\n\n', "text/event-stream"), 3, "no choices in {'detail': 'no'"),
         ((400, b'[{"error": {"message": "bad key", "code": 400}}]', "application/json"), 1, "refuses the request (400: bad key)"),
         (refusal("unsupported country", 403), 1, "(403: unsupported country): set OPENAI_API_KEY if it is about the key"),
