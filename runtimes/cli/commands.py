@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from wikidx.corpora.errors import IdxError
+from wikidx.corpora.errors import IdxError, InputError
 
 from .ray_option import RayCommand
 from .screen import fail, print_line
@@ -177,12 +177,20 @@ for _name in ("import", "eval"):
     app.add_typer(_groups[_name], name=_name)
 
 
+class _ClosedOutput(io.TextIOWrapper):
+    """A standard output that the caller has closed: an error as soon as something is to be printed."""
+
+    def write(self, text: str) -> int:
+        raise InputError("standard output is closed: give it a file, or >/dev/null")
+
+
 def main() -> None:
     """Run the command line; write an error as one line to standard error, and exit with status 2.
 
     If the reader of the output is gone, as behind ``| head -1``, say nothing, and exit as a program does that SIGPIPE ends.
     """
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # None if the caller has closed it, as >&- does
+    sys.stdout = sys.stdout or _ClosedOutput(open(os.devnull, "rb"))  # None if the caller has closed it, as >&- does
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
@@ -202,7 +210,8 @@ def main() -> None:
     except IdxError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        place = error.filename or (isinstance(error, FileNotFoundError) and "the working folder")  # only ``getcwd`` names no file
+        fail(f"{error.strerror or error}{f': {place}' if place else ''}")
     try:
         message = _memory_error()  # here the exception no longer holds memory
     except MemoryError:

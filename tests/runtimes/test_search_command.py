@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -129,6 +130,24 @@ def test_nothing_is_said_when_the_reader_of_the_output_is_gone(animals: Path, ar
     with open("/dev/full", "wb") as full:
         ran = subprocess.run([*IDX, *arguments], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=variables, check=False)
     assert (ran.returncode, ran.stderr) == (2, b"error: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("idx --version >&-", 2, "error: standard output is closed: give it a file, or >/dev/null\n"),
+        ("idx list >&- 2>&-", 2, ""),
+        ("idx search none of 2>&-", 2, ""),
+        ("idx --version 2>&-", 0, ""),
+        ("mkdir gone && cd gone && rmdir ../gone && idx list", 2, "error: No such file or directory: the working folder\n"),
+    ],
+)
+def test_a_closed_output_and_a_deleted_folder_are_told(tmp_path: Path, command: str, status: int, said: str) -> None:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        command.replace("idx", shlex.join(IDX)), shell=True, stderr=subprocess.PIPE, cwd=tmp_path, env=variables, check=False
+    )
+    assert (ran.returncode, ran.stderr.decode()) == (status, said)
 
 
 def test_passages_are_shown_whole_on_request(tmp_path: Path) -> None:
