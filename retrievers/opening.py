@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from wikidx.corpora.artifacts.home import home
 from wikidx.corpora.build import open_store
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.resolving import require_built
@@ -108,8 +106,8 @@ class OpenCorpora:
             retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
             rerankers = {each: self.reranker(each) for each in named}
             searcher = LocalSearcher(store, retrievers, rerankers.get(reranker or ""), name.pipeline, rerankers)
-        choices = {"device": self._device, "query_dtype": self._query_dtype, "reranker": reranker, "cache_bytes": self._cache_bytes}
-        searcher.reopen = partial(_open_at, str(home()), corpus, str(name), choices)
+        again = partial(open_searcher, corpus, str(name), device=self._device, query_dtype=self._query_dtype)
+        searcher.reopen = partial(again, reranker=reranker, cache_bytes=self._cache_bytes)
         return searcher
 
     def reranker(self, name: str) -> Reranker:
@@ -189,15 +187,6 @@ def open_searcher(
     _require_indexes(corpus, name.parts)
     opened = OpenCorpora(device=device, query_dtype=query_dtype, cache_bytes=cache_bytes)
     return opened.searcher(corpus, name, reranker)
-
-
-def _open_at(path: str, corpus: str, retriever: str, choices: dict[str, Any]) -> LocalSearcher:
-    """Open a searcher in the data home at ``path``."""
-    here, os.environ["IDX_HOME"] = os.environ.get("IDX_HOME", ""), path
-    try:
-        return open_searcher(corpus, retriever, **choices)
-    finally:
-        os.environ["IDX_HOME"] = here  # empty is the default
 
 
 def _require_indexes(corpus: str, names: Sequence[str]) -> None:

@@ -171,9 +171,11 @@ class LocalSearcher(Reopened, Searcher):
             try:
                 return mark_refused(self._search(valid, options), refused)
             except QueriesRefused as error:
-                named = ((position, query) for position, group in enumerate(groups) for query in group if position not in refused)
-                only = {position: {query: error.reasons[query]} for position, query in named if query in error.reasons}
-                refused |= {position: QueriesRefused(reasons, error.dim) for position, reasons in only.items()}
+                texts = ((position, query) for position, group in enumerate(valid) if position not in refused for query in group)
+                named = {position: query for position, query in texts if query in error.reasons}
+                if not named:
+                    raise
+                refused |= {position: QueriesRefused({query: error.reasons[query]}, error.dim) for position, query in named.items()}
 
     def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions) -> Rankings:
         queries = list(dict.fromkeys(query for group in groups for query in group))

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 Corpus = Annotated[str, completion.corpus_argument("A built corpus; with --url, a corpus of that server.")]
 Queries = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="A query; the results of several queries are merged into one ranking. - alone is the same as --queries -.", metavar="QUERY"
-    ),
+    list[str] | None, typer.Argument(help="A query; several are merged into one ranking. - alone is --queries -.", metavar="QUERY")
 ]
 QueryFile = Annotated[
     Path | None,

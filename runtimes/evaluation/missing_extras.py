@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
 from wikidx.corpora.errors import MissingExtraError
 
-logger = logging.getLogger(__name__)
+_warn = cache(partial(logging.getLogger(__name__).warning, "left out: %s"))  # each message once
 
 
 @contextlib.contextmanager
@@ -24,8 +24,3 @@ def leave_out_missing(*, is_alone: bool = False) -> Iterator[None]:
         if is_alone:
             raise
         _warn(str(error))
-
-
-@cache
-def _warn(why: str) -> None:
-    logger.warning("left out: %s", why)

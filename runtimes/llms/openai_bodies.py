@@ -45,7 +45,6 @@ _FALLBACKS = {
 # Servers' words for the end of a text; any other one is noted in ``degraded``.
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
 _COMPLETE = ("", "stop", "complete", "eos", "eos_token", "end_turn", "stop_sequence")
-_FAILED = ("error", "network_error", "insufficient_system_resource")
 
 _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
@@ -331,12 +330,6 @@ def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:
 def has_text(choice: Mapping[str, Any]) -> bool:
     """Return True if a choice of an answer has a text that is not empty."""
     return bool(_choice_text(choice))
-
-
-def failed_ending(choice: Mapping[str, Any]) -> str | None:
-    """Return the finish reason of a choice whose server has failed before the first word; None of any other."""
-    finish: str | None = choice.get("finish_reason")
-    return finish if finish and finish.casefold() in _FAILED and not has_text(choice) else None
 
 
 def _choice_text(choice: Mapping[str, Any]) -> str | None:

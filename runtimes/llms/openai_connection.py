@@ -18,7 +18,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -44,10 +44,11 @@ from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply
 from .json_shape import find_mismatch, matching
-from .openai_bodies import Body, Refusal, failed_ending, parse_refusal, parse_reported_error
+from .openai_bodies import Body, Refusal, has_text, parse_refusal, parse_reported_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, find_error, flatten_parts
 
+_FAILED = ("error", "network_error", "insufficient_system_resource")  # finish reasons
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
 _CONNECT_S = 60.0
@@ -265,7 +266,7 @@ def _validate(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     if wrong := find_mismatch(answer, _ANSWER, "it"):
         raise ValueError(wrong)
     choices = [_settle(choice) for choice in answer.get("choices") or []]
-    if error := find_error(answer) or next(filter(None, map(failed_ending, choices)), None):
+    if error := find_error(answer) or next(filter(None, map(_failed_ending, choices)), None):
         raise ReportedError({"error": error})
     if not choices:
         raise ValueError(f"no choices in {answer!r:.80}")
@@ -276,3 +277,9 @@ def _settle(choice: dict[str, Any]) -> dict[str, Any]:
     """Return a choice with its message, if it has one, in the common form, and without fields of a wrong type."""
     message = choice.get("message") or choice.get("delta")
     return {**matching(choice, OPTIONAL), **({"message": flatten_parts(message)} if message else {})}
+
+
+def _failed_ending(choice: Mapping[str, Any]) -> str | None:
+    """Return the finish reason of a choice whose server has failed before the first word; None of any other."""
+    finish: str | None = choice.get("finish_reason")
+    return finish if finish and finish.casefold() in _FAILED and not has_text(choice) else None

@@ -62,15 +62,12 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-DTYPES = {  # dtype of each file
-    name: np.dtype(dtype)
-    for dtype, names in {
-        np.uint8: ("pool", "impacts", "lengths", "frequent_impacts"),
-        np.uint16: ("segment_blocks", "segment_sizes", "rows", "exception_tfs"),
-        np.uint32: ("ends", "slots"),
-        np.int64: ("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs", "exception_postings", "totals"),
-    }.items()
-    for name in names
+_INT64 = ("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs", "exception_postings", "totals")
+DTYPES: dict[str, np.dtype[Any]] = {  # dtype of each file
+    **dict.fromkeys(("pool", "impacts", "lengths", "frequent_impacts"), np.dtype(np.uint8)),
+    **dict.fromkeys(("segment_blocks", "segment_sizes", "rows", "exception_tfs"), np.dtype(np.uint16)),
+    **dict.fromkeys(("ends", "slots"), np.dtype(np.uint32)),
+    **dict.fromkeys(_INT64, np.dtype(np.int64)),
 }
 # A search reads parts of these files, and all other files whole.
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")
