@@ -26,8 +26,10 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+import numpy.ma
 from numba import config, njit, types
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import typeof_impl
 
 logger = logging.getLogger(__name__)
@@ -79,12 +81,14 @@ class Kernel:
         finally:
             _interpretation.spent_s += time.thread_time() - start_s
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019 - kernels are never deleted; ``cached_property`` of Python 3.11 has a lock, which a fork may find taken
     def _limit_s(self) -> float:
         """Time in Python from which machine code saves time."""
         return _LOADING_S if any(self._cache.rglob(f"*.{self.py_func.__name__}-*.nbi")) else _COMPILING_S
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019
     def interpreted(self) -> Callable[..., Any]:
         """The function in Python, which calls other kernels in Python too."""
         names = self.py_func.__globals__
@@ -154,6 +158,14 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
 
 
 event.register("numba:compile", _CompilationListener())
+
+# A fork waits until no kernel is being compiled or loaded: the child would wait for ever for a thread that it lacks. One thing happens
+# outside of this lock, an import of numpy.ma by the first call of a kernel, which has a lock of its own; hence it is imported above.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 @functools.cache

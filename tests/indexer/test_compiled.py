@@ -140,7 +140,7 @@ def test_machine_code_runs(reason: str) -> None:
         outer(np.uint64(3))
     if reason == "a server":
         compile_always()
-    outer.__dict__["interpreted"] = None  # cannot be called
+    outer.py_func = lambda x: x / None  # cannot be interpreted
     with interpreted(1000) if reason != "outside of the block" else contextlib.nullcontext():
         if reason == "another thread":
             with ThreadPoolExecutor(1) as threads:

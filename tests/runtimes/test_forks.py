@@ -1,0 +1,56 @@
+"""Forks beside threads that make the first calls of kernels, as a trainer's loaders of data do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+FORKS = """
+import os, shutil, signal, sys, threading
+from pathlib import Path
+import numpy as np
+from wikidx.corpora.machine.compiled import compile_always, kernel
+from wikidx.retrievers.opening import open_searcher
+
+@kernel
+def total(numbers):
+    return numbers.sum()
+
+def begin_and_fork(search, n_forks):
+    for _ in range(4):
+        threading.Thread(target=lambda: [search() for _ in range(1000)], daemon=True).start()
+    return any([status_of(search) for _ in range(n_forks)])
+
+def status_of(work):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    signal.alarm(60)  # what hangs is killed
+    os._exit(not work())
+
+searcher, way = open_searcher("sample", "bm25"), sys.argv[1]
+search = lambda: len(searcher.search(["river"])[0]) if way != "compiled" else total(np.arange(9))
+if way != "interpreted":
+    compile_always()
+if way == "loaded":
+    os.waitpid(os.fork() or os._exit(not search()), 0)  # until all kernels are in the cache
+for _ in range(int(sys.argv[2])):  # processes that have imported everything and called no kernel
+    shutil.rmtree(Path(__file__).parent / "__pycache__", ignore_errors=True)
+    if status := status_of(lambda: not begin_and_fork(search, int(sys.argv[3]))):
+        sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(("way", "n_processes", "n_forks"), [("loaded", 10, 10), ("interpreted", 10, 10), ("compiled", 2, 5)])
+def test_a_fork_beside_the_first_searches_waits_for_no_thread_that_it_lacks(
+    way: str, n_processes: int, n_forks: int, sample_home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "forks.py").write_text(FORKS)
+    command = [sys.executable, str(tmp_path / "forks.py"), way, str(n_processes), str(n_forks)]
+    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode == 0
