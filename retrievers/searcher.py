@@ -25,6 +25,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels
@@ -47,7 +48,7 @@ from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_l
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, run
-from .pipelines.tree import Node, source_depths
+from .pipelines.tree import REMOTE, Node, source_depths
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 from .vector_queries import GivenVectors, QueriesRefused, check_texts
 
@@ -250,7 +251,8 @@ class LocalSearcher(Reopened, Searcher):
         if len(depths) == 1:
             return {name: retrieve(name) for name in depths}
         contexts = [copy_context() for _ in depths]  # they pass the bounds of the search to the threads
-        with ThreadPoolExecutor(len(depths)) as pool:
+        is_remote = any(name.startswith(REMOTE) for name in depths)
+        with RequestThreads(len(depths)) if is_remote else ThreadPoolExecutor(len(depths)) as pool:
             return dict(zip(depths, pool.map(lambda context, name: context.run(retrieve, name), contexts, depths), strict=True))
 
     def _fuse(self, retrieved: Mapping[str, Lists], queries: Sequence[str], options: SearchOptions, stages: Stages) -> Lists:

@@ -7,7 +7,7 @@ import ctypes
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,7 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import VectorFile
@@ -81,7 +82,7 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
 def _embed_by_server(job: Job, ranges: Iterable[range], report: Report) -> None:
     """Encode ranges of rows by a server, to which the passages of a range are sent while the range before is written."""
     store = job.reopen()
-    with ThreadPoolExecutor(2) as ahead, contextlib.closing(ServedEncoder(job.spec, job.resources.batch_tokens)) as encoder:
+    with RequestThreads(2) as ahead, contextlib.closing(ServedEncoder(job.spec, job.resources.batch_tokens)) as encoder:
 
         def encode(rows: range) -> Future[tuple[range, Vectors]]:
             passages = list(store.read(rows.start, rows.stop))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from typing import Any
 
@@ -21,6 +21,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
 from wikidx.indexer.machine.failures import first_line
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.indexer.machine.workers import map_ahead
 
 from .batching import batches
@@ -104,12 +105,12 @@ class ServedEncoder:
         self.dim = spec.dim
         self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)
-        self._pool = ThreadPoolExecutor(N_REQUESTS, thread_name_prefix="embeddings")
+        self._pool = RequestThreads(N_REQUESTS, "embeddings")
         self._max_texts, self._encoding = _BATCH_TEXTS, {"encoding_format": "base64"}  # as far as is known
 
     def close(self) -> None:
         """Close the connections; requests that have not begun are cancelled."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         self._endpoint.close()
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:

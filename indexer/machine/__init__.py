@@ -6,4 +6,5 @@ devices  device names and free memory       placement vectors and networks on GP
 failures  messages to the user for device errors
 endpoint requests to a model's HTTP endpoint, with retries
 cards    figures of types of GPU             timed_http  HTTP connections with a time limit on the whole answer
+request_threads  threads that wait for servers, and are waited for by nobody
 """

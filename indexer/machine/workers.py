@@ -61,15 +61,15 @@ def worker_processes(
     """
     context, threads, idle = multiprocessing.get_context("spawn"), ThreadPoolExecutor(n), SimpleQueue[Connection]()
     connections, started = list[Connection](), list[SpawnProcess]()
-    for _ in range(n):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_worker_main, args=(theirs, make, arguments))
-        process.start()
-        theirs.close()
-        idle.put(ours)
-        connections.append(ours)
-        started.append(process)
     try:
+        for _ in range(n):
+            ours, theirs = context.Pipe()
+            connections.append(ours)
+            process = context.Process(target=_worker_main, args=(theirs, make, arguments))
+            process.start()
+            theirs.close()
+            idle.put(ours)
+            started.append(process)
         yield lambda item: threads.submit(_call_worker, idle, item, verb)
     finally:
         threads.shutdown(cancel_futures=True)

@@ -14,7 +14,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -26,6 +25,7 @@ from wikidx.corpora.passage import text_key
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.client import TIMEOUT_S, ServerClient
 from wikidx.retrievers.errors import BadAnswer
 from wikidx.retrievers.options import SearchOptions
@@ -156,7 +156,7 @@ class RemoteRetriever:
             return self._refuse("/search") if found is None else found
 
         def search(queries: Sequence[str], depth: int) -> list[list[_Found]]:
-            with ThreadPoolExecutor(min(_CONCURRENT, len(queries))) as pool:
+            with RequestThreads(min(_CONCURRENT, len(queries))) as pool:
                 return list(pool.map(search_one, queries, [depth] * len(queries)))
 
         return search

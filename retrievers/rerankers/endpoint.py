@@ -6,7 +6,6 @@ The server is asked in the former's form first, and in the latter's if it refuse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.cancellation import raise_if_cancelled
 
 from .checkpoint import title_and_text
@@ -64,14 +64,11 @@ class RerankEndpoint:
             of_query.setdefault(query, []).append(number)
         requests = [(query, all_[n : n + _BATCH]) for query, all_ in of_query.items() for n in range(0, len(all_), _BATCH)]
         texts, scores = [title_and_text(passage) for passage in passages], np.empty(len(queries), dtype=np.float32)
-        pool = ThreadPoolExecutor(_CONCURRENCY)
-        try:
+        with RequestThreads(_CONCURRENCY) as pool:
             jobs = [pool.submit(self._ask, query, [texts[number] for number in numbers]) for query, numbers in requests]
             for (_, numbers), job in zip(requests, jobs, strict=True):
                 scores[numbers] = job.result()
                 raise_if_cancelled()
-        finally:
-            pool.shutdown(cancel_futures=True)
         return scores
 
     def _ask(self, query: str, texts: Sequence[str]) -> list[float]:

@@ -23,6 +23,7 @@ from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import Unreachable
@@ -171,7 +172,7 @@ class _Queue:
 
     def __init__(self, serve: Serve, concurrency: int | None, served: _Outcomes) -> None:
         self._serve, self._is_batched, self._served = serve, concurrency is None, served
-        self._pool = ThreadPoolExecutor(concurrency or 1, thread_name_prefix="service")
+        self._pool = RequestThreads(concurrency, "service") if concurrency else ThreadPoolExecutor(1, "service")
         self._added: list[tuple[Hashable, Request]] = []
         self._waiting: deque[tuple[Hashable, Request]] = deque()
 

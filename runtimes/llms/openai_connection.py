@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from typing import Any
 
 import urllib3
@@ -82,7 +82,7 @@ class TimedOut(LLMError):
 
 
 def answer_all(
-    pool: ThreadPoolExecutor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call], deliver: Deliver | None
+    pool: Executor, answer: Callable[[Call], Reply | LLMError], calls: Sequence[Call], deliver: Deliver | None
 ) -> list[Reply | LLMError]:
     """Answer calls concurrently, deliver each reply as it comes, and return the replies in order.
 

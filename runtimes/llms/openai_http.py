@@ -14,11 +14,11 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
 
 from . import openai_bodies as bodies
@@ -77,7 +77,7 @@ class OpenAIHttp:
         self._is_cloud = url == CLOUD
         self._connection = Connection(self.name, url, options)
         self._concurrency = n_threads = options.concurrency or DEFAULT_CONCURRENCY
-        self._pool, self._draws = (ThreadPoolExecutor(n_threads, thread_name_prefix=name) for name in ("llm", "llm-draws"))
+        self._pool, self._draws = (RequestThreads(n_threads, name) for name in ("llm", "llm-draws"))
         self._slots = threading.BoundedSemaphore(n_threads)
         self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
         self._dialect, self._tokens = UNKNOWN, ServedTokens(self._connection, model, options.context)
@@ -130,7 +130,7 @@ class OpenAIHttp:
         """Close the connections. Pending retries end with their last error; other calls end with their answers."""
         self._connection.close()
         for pool in (self._pool, self._draws):
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown()
 
     def _answer(self, call: Call, down: threading.Event) -> Reply | LLMError:
         if down.is_set():

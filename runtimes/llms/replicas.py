@@ -12,10 +12,10 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from wikidx.corpora.errors import InputError
+from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
@@ -59,7 +59,7 @@ class Replicas:
         self._options = options
         self._lock, self._closed = threading.Lock(), threading.Event()
         n_threads = len(self._replicas) * (options.concurrency or DEFAULT_CONCURRENCY)
-        self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="replicas")
+        self._pool = RequestThreads(n_threads, "replicas")
 
     @property
     def capabilities(self) -> Capabilities:
@@ -84,7 +84,7 @@ class Replicas:
         self._closed.set()
         for replica in self._replicas:
             replica.llm.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
 
     def _first(self) -> LLM:
         return min(self._replicas, key=lambda replica: replica.out_until > time.monotonic()).llm

@@ -75,5 +75,5 @@ def test_errors_are_those_of_the_synchronous_one() -> None:
         asyncio.run(search("nowhere"))
     with pytest.raises(Unreachable, match="is 'idx serve' running there"):
         asyncio.run(search("http://127.0.0.1:9"))
-    with pytest.raises(ValueError, match="max_workers"):
+    with pytest.raises(ValueError, match="0 threads"):
         AsyncRemoteSearcher("http://127.0.0.1:9", max_concurrent=0)
