@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.machine.request_threads import RequestThreads
@@ -52,7 +52,7 @@ class AsyncRemoteSearcher(Reopened):
         max_concurrent: int = MAX_CONCURRENT,
     ) -> None:
         self._searcher = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
-        self._threads, self._open = RequestThreads(max_concurrent, "idx"), set[asyncio.Future[Any]]()
+        self._threads = RequestThreads(max_concurrent, "idx")
         target = {"corpus": corpus, "retriever": retriever, "api_key": api_key}
         self.reopen = partial(AsyncRemoteSearcher, url, **target, timeout=timeout, max_concurrent=max_concurrent)
 
@@ -60,21 +60,13 @@ class AsyncRemoteSearcher(Reopened):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            self._threads.shutdown()
-            self._open.clear()
         await self.close()
 
     def __repr__(self) -> str:
         return repr(self._searcher).replace("RemoteSearcher", "AsyncRemoteSearcher")
 
     async def close(self) -> None:
-        """Wait for the requests in progress, and close the connections; later searches raise ``RuntimeError``.
-
-        The end of a ``with`` block by an exception waits for no request, and cancels those that have not begun.
-        """
-        if self._open:
-            await asyncio.wait(self._open)
+        """Cancel the requests that have not begun, and let the others end by themselves; later searches raise ``RuntimeError``."""
         self._threads.shutdown()
         self._searcher.close()
 
@@ -97,7 +89,4 @@ class AsyncRemoteSearcher(Reopened):
         return await self._run(lambda: self._searcher.passages(ids))
 
     async def _run(self, call: Callable[[], Result]) -> Result:
-        request = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        self._open.add(request)
-        request.add_done_callback(self._open.discard)
-        return await request
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

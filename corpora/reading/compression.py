@@ -11,12 +11,14 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import shutil
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -35,6 +37,7 @@ _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this si
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+_DEEP_NAME = re.compile(r"""(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
 
 
 def check_file(path: Path) -> None:
@@ -58,6 +61,8 @@ def open_bytes(path: Path) -> IO[bytes]:
         if _is_pipe(path):
             return _open_copy(path)
         check_file(path)
+        if not path.stat().st_size:  # as files of /proc have it, which may wait for ever
+            raise InputError(f"{path} is empty")
         refuse_pointer(path)
         return _open(path, str(path))
     except OSError as error:
@@ -138,6 +143,35 @@ def read_bytes(path: Path) -> bytes:
 
 def _is_pipe(path: Path) -> bool:
     return path == STANDARD_INPUT or path.is_fifo()
+
+
+def read_text(path: Path, max_bytes: int = _MAX_WHOLE_BYTES) -> str:
+    """Return the text of a file that can be read several times, without its byte order mark.
+
+    Raises:
+        InputError: the path is no file that ``check_file`` accepts, or the file has more than ``max_bytes`` or is not in UTF-8.
+    """
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(min(path.stat().st_size, max_bytes + 1))  # of a file of /proc, which may wait for ever, nothing
+        if len(content) > max_bytes:
+            raise InputError(f"{path} has more than {max_bytes:,} bytes: is it the right file?")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error.reason}): convert it") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a file in TOML; raises ``InputError`` if it is none, and as ``read_text`` does."""
+    if _DEEP_NAME.search(text := read_text(path, 1_000_000)):
+        raise InputError(f"{path} has a name of more than 100 parts, which no file of idx has")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from error
 
 
 def _open_copy(pipe: Path) -> IO[bytes]:

@@ -68,23 +68,16 @@ class RequestThreads(Executor):
 
 
 _all = weakref.WeakSet[RequestThreads]()
-os.register_at_fork(after_in_child=lambda: [threads.begin() for threads in list(_all)])
+os.register_at_fork(after_in_child=lambda: list(map(RequestThreads.begin, _all)))
 
 
 def _work(jobs: _Jobs) -> None:
-    while _run(jobs.get()):
-        pass
+    while job := jobs.get():
+        future, call = job
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+                future.set_exception(error)
+        del job, future, call  # this thread may wait long for the next job
     jobs.put(None)  # for the next thread
-
-
-def _run(job: tuple[Future[Any], Callable[[], Any]] | None) -> bool:
-    """Run a job, and drop it; false without one."""
-    if job is None:
-        return False
-    future, call = job
-    if future.set_running_or_notify_cancel():
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            future.set_exception(error)
-    return True

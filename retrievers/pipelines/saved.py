@@ -8,7 +8,6 @@ description = "words and meaning"                       # optional
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from wikidx.corpora.artifacts.durable import write_durably
 from wikidx.corpora.artifacts.home import check_name, corpus_path
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import read_toml
 from wikidx.indexer.naming import is_index_name
 
 from .notation import parse_pipeline
@@ -35,10 +35,7 @@ def read_pipeline(path: Path) -> Node:
     Raises:
         InputError: the file is no TOML, has an unknown field or no pipeline, or the pipeline does not follow the notation.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    content = read_toml(path)
     unknown = [field for field in content if field not in _FIELDS]
     text = content.get("pipeline")
     if unknown or not isinstance(text, str):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, package_versions
+from wikidx.corpora.reading.compression import read_text
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.encoders.checkpoints import checksum
 from wikidx.retrievers.errors import NotReady
@@ -38,7 +38,7 @@ def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
     if kind == "endpoint":
         identity["url"] = strip_credentials(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
     elif kind == "script":
-        identity["sha256"] = file_sha256(Path(spec.model))
+        identity["sha256"] = hashlib.sha256(read_text(Path(spec.model)).encode()).hexdigest()
     else:
         options = parse_model_options(spec)
         identity |= _checkpoint_version(spec.model, str(options.get("revision") or "main"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.reading.compression import read_toml
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
@@ -177,15 +177,10 @@ def read_experiment(name: str) -> Experiment:
         InputError: the file cannot be read, or a key is missing, unknown or has an unusable value.
         UnknownNameError: there is no such experiment, or the file names an unknown method, metric or protocol.
     """
-    file: Traversable | None = _packaged().get(name)
-    if file is None:
-        file = Path(name)
-        if not file.is_file():
-            raise unknown_name_error("experiment", name, _packaged())
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{name} is not TOML: {error}") from error
+    file = Path(str(_packaged().get(name, name)))
+    if not file.is_file():
+        raise unknown_name_error("experiment", name, _packaged())
+    content = read_toml(file)
     try:
         experiment = _parse(content)
         _check(experiment)

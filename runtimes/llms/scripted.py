@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.reading.compression import read_text
 from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
@@ -119,10 +120,7 @@ def read_script(file: Path) -> Script:
     Raises:
         InputError: the file does not exist, or a line is not an answer.
     """
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the script {file} cannot be read: {error}") from error
+    lines = read_text(file).split("\n")
     entries = [_entry(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     matching_entries = [entry for entry in entries if len(entry) > 1]
     answer_in_order = _answer_in_order([entry["answer"] for entry in entries if len(entry) == 1])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import text_key
+from wikidx.corpora.reading.compression import read_text
 from wikidx.corpora.registry import unknown_name_error
 
 from .base import Answer, Method, list_options
@@ -71,10 +72,7 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
             continue
         if file.name not in known:
             raise unknown_name_error(f"prompt of '{method}'", file.name, known)
-        try:
-            files[file.name] = file.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{file} is not UTF-8 ({error.reason}): convert it") from None
+        files[file.name] = read_text(Path(str(file)))
     if not files:
         raise InputError(f"{folder} has no prompts: give it files such as {next(iter(sorted(packaged)))}")
     for file_name in files:

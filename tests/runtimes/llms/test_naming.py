@@ -141,7 +141,7 @@ def test_a_script_s_answers_end_at_new_lines_only(tmp_path: Path) -> None:
 
 
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         open_llms({"answer": parse_spec(f"scripted:{tmp_path / 'none'}")})
 
 
