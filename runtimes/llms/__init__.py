@@ -3,6 +3,7 @@
 base                   prompts, calls, results, capabilities, the ``LLM`` protocol
 openai_http            backend ``openai``: any OpenAI-compatible endpoint
 openai_bodies          request bodies for endpoints, parsing of answers
+openai_logprobs        log-probabilities in answers of endpoints
 dialects               fields of servers beyond OpenAI's standard, recognition of servers
 served_tokens          token counts by a server's tokenizer, else estimated
 openai_connection      HTTP requests to endpoints, with retries

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 from wikidx.runtimes.errors import LLMError
@@ -209,6 +210,7 @@ class Gen:
         logprobs: natural log-probability of each generated token, before temperature; includes the end-of-text token if the backend
             returns it. None: not requested or not available.
         token_ids: the generated tokens; None: not available.
+        ends: offset in ``text`` of the end of each token, to cut the tokens with the text; None: unknown.
         reasoning: the model's thoughts before the text; None: there are none, or the endpoint hides them.
         degraded: fallbacks used for capabilities that the backend lacks.
     """
@@ -217,8 +219,22 @@ class Gen:
     finish: Literal["stop", "length"] = "stop"
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
+    ends: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
     reasoning: str | None = None
     degraded: tuple[str, ...] = ()
+
+    def part(self, start: int, stop: int) -> Gen:
+        """Return the text between two offsets, with the tokens that reach into it; without tokens if their places are unknown."""
+        if start <= 0 and stop >= len(self.text):
+            return self
+        text = self.text[start:stop]
+        if self.ends is None:
+            return replace(self, text=text, logprobs=None, token_ids=None)
+        first = bisect_right(self.ends, start) if start > 0 else 0
+        last = bisect_left((0, *self.ends), stop, hi=len(self.ends)) if stop < len(self.text) else None
+        logprobs, token_ids = (tokens and tokens[first:last] for tokens in (self.logprobs, self.token_ids))
+        ends = tuple(end - start for end in self.ends[first:last])
+        return replace(self, text=text, logprobs=logprobs, token_ids=token_ids, ends=ends)
 
     @property
     def mean_nll(self) -> float | None:

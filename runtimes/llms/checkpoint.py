@@ -6,6 +6,7 @@ that the template refuses are folded (``turns``).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
@@ -126,6 +127,10 @@ class CheckpointLLM:
                     whole = whole if is_thought_mark(special) else whole.replace(special, "")
                 return whole
         return text
+
+    def _ends(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Return the offset of the end of each generated token in the text of all."""
+        return tuple(itertools.accumulate((len(self._decode(ids[: n + 1])) for n in range(len(ids))), max))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
-from itertools import islice, zip_longest
+from collections.abc import Collection, Mapping, Set
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wikidx.indexer.machine.endpoint import error_message
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
 from .dialects import OPENAI, UNKNOWN, Dialect
-from .text import FREE_TEXT, NextToken, is_blank, replace_surrogates, yes_no_from_tokens
+from .openai_logprobs import clip_logprob, positions_of, with_tokens
+from .text import FREE_TEXT, is_blank, replace_surrogates, yes_no_from_tokens
 from .thinking import finish_text, split_thinking
 from .turns import Fold
 
@@ -45,8 +46,6 @@ _FALLBACKS = {
 # Servers' words for the end of a text; any other one is noted in ``degraded``.
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
 _COMPLETE = ("", "stop", "complete", "eos", "eos_token", "end_turn", "stop_sequence")
-
-_LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
 _BEGINNING_REFUSED = re.compile(r"prefill|(last|final) (turn|message|role)|end with a user|assistant messages? at the end", re.IGNORECASE)
 _TURNS_REFUSED = re.compile(r"\broles?\b|alternat|system (prompt|message|turn|instruction)|jinja", re.IGNORECASE)
@@ -284,20 +283,15 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
         degraded = (*degraded, f"the endpoint {'ends the' if text else 'gives no'} text: {why or finish or 'without a reason'}")
     if left_out := message.get("left_out"):
         degraded = (*degraded, f"parts of the answer that are no text are left out: {', '.join(left_out)}")
-    logprobs = _own_logprobs(choice.get("logprobs")) if call.logprobs else None
-    if call.logprobs and logprobs is None and "no logprobs" not in degraded:
-        degraded = (*degraded, "no logprobs")
     text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
+    gen = Gen(text=text, finish="length" if finish in _CUT else "stop", reasoning=_own_reasoning(choice))
+    if call.logprobs:
+        gen = with_tokens(gen, choice.get("logprobs") or {}, is_cut=bool(call.decoding.stop))
+    if call.logprobs and gen.logprobs is None and "no logprobs" not in degraded:
+        degraded = (*degraded, "no logprobs")
     if is_echo:
         degraded = tuple(note for note in degraded if note != BEGINS_ANEW)
-    written = finish_text(text, call.decoding.stop, is_cut=finish in _CUT, reasoning=_own_reasoning(choice), is_open=is_open)
-    return Gen(
-        text=written.text,
-        finish=written.finish,
-        logprobs=logprobs,
-        reasoning=written.reasoning,
-        degraded=tuple(dict.fromkeys((*degraded, *written.notes))),
-    )
+    return finish_text(replace(gen, degraded=degraded), call.decoding.stop, is_open=is_open)
 
 
 def _own_reasoning(choice: Mapping[str, Any]) -> str | None:
@@ -337,53 +331,16 @@ def _choice_text(choice: Mapping[str, Any]) -> str | None:
     return message.get("content") if message else choice.get("text")
 
 
-def _own_logprobs(logprobs: Mapping[str, Any] | None) -> tuple[float, ...] | None:
-    if not logprobs:
-        return None
-    if isinstance(logprobs.get("content"), list):
-        values = [token.get("logprob") for token in logprobs["content"]]
-    else:
-        values = logprobs.get("token_logprobs") or []
-    return tuple(_logprob(value) for value in values if value is not None) or None
-
-
-def _logprob(value: float) -> float:
-    """Clip a log-probability of an endpoint to [-10,000, 0]."""
-    return float(max(_LEAST_LOGPROB, min(0.0, value)))
-
-
 def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:
     """Parse the probabilities of the two answers; return None if the choice has no log-probabilities."""
-    positions = _positions(choice.get("logprobs") or {})
+    positions = positions_of(choice.get("logprobs") or {})
     return yes_no_from_tokens(positions, call.positive, call.negative, degraded) if positions and positions[0].likeliest else None
 
 
 def begins_blank(choice: Mapping[str, Any]) -> bool:
     """Return True if a text begins with a token of white space."""
-    positions = _positions(choice.get("logprobs") or {})
+    positions = positions_of(choice.get("logprobs") or {})
     return bool(positions and positions[0].generated and is_blank(positions[0].generated[0]))
-
-
-def _positions(logprobs: Mapping[str, Any]) -> list[NextToken]:
-    """Return the positions of a text, each with its generated token and the likeliest tokens."""
-    if content := logprobs.get("content"):
-        return [_position((token.get("token"), token.get("logprob")), _pairs(token.get("top_logprobs") or [token])) for token in content]
-    tops = [list((top or {}).items()) for top in logprobs.get("top_logprobs") or []]
-    generated = zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])
-    return [_position(token or (None, None), top) for top, token in zip_longest(tops, islice(generated, len(tops)))]
-
-
-def _pairs(tokens: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
-    return [(token.get("token"), token.get("logprob")) for token in tokens]
-
-
-def _position(generated: tuple[Any, Any], likeliest: Sequence[tuple[Any, Any]]) -> NextToken:
-    own, *others = ([(token, _logprob(logprob))] if _is_scored(token, logprob) else [] for token, logprob in (generated, *likeliest))
-    return NextToken(own[0] if own else None, [pair for pairs in others for pair in pairs])
-
-
-def _is_scored(token: object, logprob: object) -> bool:
-    return isinstance(token, str) and isinstance(logprob, int | float)
 
 
 def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tuple[float, int] | None:
@@ -392,7 +349,7 @@ def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tup
     fields = [logprobs.get(name) or [] for name in ("tokens", "token_logprobs", "text_offset")]
     start, end = len(prompt), len(prompt) + len(call.continuation)
     own_logprobs = [
-        _logprob(logprob)
+        clip_logprob(logprob)
         for token, logprob, offset in zip(*fields, strict=False)
         if logprob is not None and offset < end and offset + len(token) > start
     ]

@@ -44,6 +44,7 @@ from .base import (
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
 from .openai_connection import Connection, Refused, answer_all
+from .openai_logprobs import generated_tokens
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
@@ -193,7 +194,7 @@ class OpenAIHttp:
             call = adapt_to_text(call, call.prompt)
         self._opens_thoughts = self._opens_thoughts or any(map(bodies.closes_thought, answer.choices))
         gens = [self._parse(choice, call, asked, answer) for choice in answer.choices[: call.n]]
-        if any(gen.logprobs is not None for gen in gens):
+        if any(generated_tokens(choice.get("logprobs")) for choice in answer.choices):
             self._has_returned_logprobs = True
         elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
             self._has_logprobs = False

@@ -27,7 +27,7 @@ def cut_loop(gen: Gen) -> Gen:
     if first is None:
         return gen
     text = gen.text[: first.stop] + _rest_of_word(gen.text, first)
-    return replace(gen, text=text.rstrip(), degraded=(*gen.degraded, REPEATS))
+    return replace(gen.part(0, len(text.rstrip())), degraded=(*gen.degraded, REPEATS))
 
 
 def is_endless(tokens: Sequence[int]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from .base import Gen, Generate, Reply, Thinking
 from .text import cut_at_stop
@@ -17,7 +17,7 @@ from .text import cut_at_stop
 ROOM = 4096
 """Number of tokens for thinking, in addition to the tokens of the answer, if the model's thinking has no limit of its own."""
 
-NO_THINKING = "the model's thinking is removed from the text; its tokens count in costs and logprobs"
+NO_THINKING = "the model's thinking is removed from the text; its tokens count in costs"
 NO_ROOM = "the token limit was reached before an answer"
 
 _TAGS = (
@@ -81,38 +81,25 @@ def is_thought_mark(token: str) -> bool:
     return token in _CHANNEL_MARKS or any(token in pair for pair in _TAGS)
 
 
-class Written(NamedTuple):
-    """A generated text without its thoughts.
-
-    Attributes:
-        text: the answer, before any stop text.
-        reasoning: the thoughts; None: there are none.
-        finish: as in ``Gen``.
-        notes: descriptions for ``degraded``.
-    """
-
-    text: str
-    reasoning: str | None
-    finish: Literal["stop", "length"]
-    notes: tuple[str, ...]
-
-
-def finish_text(text: str, stop: Iterable[str], *, is_cut: bool, reasoning: str | None = None, is_open: bool = False) -> Written:
+def finish_text(gen: Gen, stop: Iterable[str], *, is_open: bool = False) -> Gen:
     """Return a generated text without thoughts, cut at a stop text of the answer.
 
     Args:
-        text: the text as generated.
+        gen: the text as generated; ``reasoning`` has thoughts that came apart from it, ``finish`` is "length" if the token limit ended it.
         stop: texts that end the answer.
-        is_cut: whether the token limit ended the text.
-        reasoning: thoughts that came apart from the text; None: none did.
         is_open: whether the chat template opened a thought.
     """
-    thought = split_thinking(text, is_open=is_open and is_cut and not reasoning)
-    thoughts = "\n\n".join(filter(None, (reasoning, thought.reasoning))) if reasoning or thought.reasoning is not None else None
+    is_cut = gen.finish == "length"
+    thought = split_thinking(gen.text, is_open=is_open and is_cut and not gen.reasoning)
+    is_thought = bool(gen.reasoning) or thought.reasoning is not None
+    thoughts = "\n\n".join(filter(None, (gen.reasoning, thought.reasoning))) if is_thought else None
     answer, is_stopped = cut_at_stop(thought.answer, stop)
-    finish: Literal["stop", "length"] = "length" if is_cut and not is_stopped else "stop"
-    notes = ((NO_THINKING,) if thoughts is not None else ()) + ((NO_ROOM,) if finish == "length" and not answer.strip() else ())
-    return Written(answer, thoughts, finish, notes)
+    start = gen.text.rfind(thought.answer)
+    is_cut = is_cut and not is_stopped
+    notes = (NO_THINKING,) * is_thought + (NO_ROOM,) * (is_cut and not answer.strip())
+    degraded = tuple(dict.fromkeys((*gen.degraded, *notes)))
+    part = gen.part(start, start + len(answer))
+    return dataclasses.replace(part, finish="length" if is_cut else "stop", reasoning=thoughts, degraded=degraded)
 
 
 def make_room(call: Generate, default: Thinking, *, thinks: bool, context: int | None) -> Generate:
@@ -139,7 +126,8 @@ def make_room(call: Generate, default: Thinking, *, thinks: bool, context: int |
 def limit_answer(gen: Gen, max_tokens: int, truncate: Callable[[str, int], str]) -> Gen:
     """Return a text of at most ``max_tokens`` tokens, for a call with room for thoughts: the answer must not use this room."""
     text = truncate(gen.text, max_tokens)
-    return gen if text == gen.text else dataclasses.replace(gen, text=text, finish="length")
+    start = max(gen.text.find(text), 0)  # without white space
+    return gen if text == gen.text else dataclasses.replace(gen.part(start, start + len(text)), finish="length")
 
 
 def lacks_room(reply: Reply) -> bool:

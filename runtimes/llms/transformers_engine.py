@@ -144,17 +144,15 @@ class TransformersEngine(CheckpointLLM):
 
     def _gen(self, prepared: PreparedCall, row: Row) -> Gen:
         call: Generate = prepared.call
-        text = self._decode(row.generated)
-        written = finish_text(text, prepared.stop, is_cut=row.finish == "length", is_open=prepared.is_open)
-        degraded = prepared.degraded if call.schema is None or isinstance(call.schema, Choice) else (*prepared.degraded, FREE_TEXT)
         gen = Gen(
-            text=written.text,
-            finish=written.finish,
+            text=self._decode(row.generated),
+            finish=row.finish or "stop",
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
-            reasoning=written.reasoning,
-            degraded=(*degraded, *written.notes),
+            ends=self._ends(row.generated) if call.logprobs else None,
+            degraded=prepared.degraded if call.schema is None or isinstance(call.schema, Choice) else (*prepared.degraded, FREE_TEXT),
         )
+        gen = finish_text(gen, prepared.stop, is_open=prepared.is_open)
         return end_turn(self._limit_answer(gen, prepared), call.prompt)
 
     def _yes_no(self, calls: list[PreparedCall]) -> list[Reply]:

@@ -115,7 +115,7 @@ def end_turn(gen: Gen, prompt: Prompt) -> Gen:
     """Return a text up to the end of the reply if the prompt was a conversation as one text; other texts are returned unchanged."""
     is_text = NO_TEMPLATE in gen.degraded and not isinstance(prompt, str | TokenIds)
     end = find_end(gen.text, reply_end(prompt)) if is_text else None
-    return gen if end is None else replace(gen, text=gen.text[:end], finish="stop")
+    return gen if end is None else replace(gen.part(0, end), finish="stop")
 
 
 def reply_end(prompt: Prompt) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -140,7 +141,7 @@ class VllmEngine(CheckpointLLM):
         match call:
             case Generate():
                 gens = tuple(end_turn(self._limit_answer(self._gen(prepared, text), prepared), call.prompt) for text in output.outputs)
-                return Reply(gens, n_read, sum(len(gen.token_ids or ()) for gen in gens))
+                return Reply(gens, n_read, sum(len(text.token_ids) for text in output.outputs))
             case AskYesNo():
                 return Reply(self._yes_no(prepared, output.outputs[0]), n_read, len(output.outputs[0].token_ids))
             case MeanNll():
@@ -161,18 +162,18 @@ class VllmEngine(CheckpointLLM):
         return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
     def _gen(self, prepared: PreparedCall, output: Any) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
-        ids = tuple(output.token_ids)
-        is_cut = output.finish_reason == "length"
-        written = finish_text(self._text(output), prepared.stop, is_cut=is_cut, is_open=prepared.is_open)
-        logprobs = None
+        ids, logprobs = tuple(output.token_ids), None
         if output.logprobs is not None:
             logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))
-        degraded = (*prepared.degraded, *written.notes)
-        return Gen(
-            text=written.text, finish=written.finish, logprobs=logprobs, token_ids=ids, reasoning=written.reasoning, degraded=degraded
+        text = self._decode(ids)
+        gen = Gen(
+            text=text,
+            finish="length" if output.finish_reason == "length" else "stop",
+            logprobs=logprobs,
+            token_ids=ids,
+            ends=None if logprobs is None else self._ends(ids),
+            degraded=prepared.degraded,
         )
-
-    def _text(self, output: Any) -> str:  # noqa: ANN401 - vLLM's CompletionOutput
-        """Return a generated text, from its ids if special tokens mark thoughts in it."""
-        decoded = self._decode(output.token_ids)
-        return decoded if split_thinking(decoded).reasoning is not None else str(output.text)
+        if split_thinking(text).reasoning is None:  # special tokens may mark thoughts, which vLLM's text lacks
+            gen = replace(gen.part(0, len(output.text)), text=str(output.text))
+        return finish_text(gen, prepared.stop, is_open=prepared.is_open)

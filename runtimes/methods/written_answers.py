@@ -29,7 +29,7 @@ class Draft(NamedTuple):
         text: the text, without surrounding spaces.
         start: offset of the answer in the text.
         answer: the answer.
-        nll: mean negative log-probability of the tokens (nats); None: unknown or not finite.
+        nll: mean negative log-probability of the text's tokens (nats), with the end of text if it is known; None: unknown or not finite.
         parse_ok: whether the text contains an answer in the expected form, which the token limit has not cut.
     """
 
@@ -51,14 +51,15 @@ def parse_draft(gen: Gen, output: str) -> Draft:
     else the sentence after the last "answer is", else the last line. A further question that the model invents is cut off, with what
     follows.
     """
-    text = gen.text.strip()
+    text = whole = gen.text.strip()
     cut = text[: next_question.start()].rstrip() if (next_question := _NEXT_QUESTION.search(text)) else text
     if output != "cot" or _conclusion(cut)[2]:  # a chain of thought may also repeat its question before it answers
         text = cut
     start, end, is_found = _conclusion(text) if output == "cot" else (_start_of_answer(text), len(text), True)
     answer = text[start:end]
-    is_cut = gen.finish == "length" and end == len(gen.text.strip())
-    return Draft(text, start, answer, finite_or_none(gen.mean_nll), bool(answer) and is_found and not is_cut)
+    is_cut = gen.finish == "length" and end == len(whole)
+    kept = gen if text == whole else gen.part(0, gen.text.index(text) + len(text))
+    return Draft(text, start, answer, finite_or_none(kept.mean_nll), bool(answer) and is_found and not is_cut)
 
 
 def answer_in_form(draft: Draft, form: FormName, passages: tuple[Passage, ...] = (), **detail: Any) -> Answer:  # noqa: ANN401 - JSON

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import itertools
 import json
 import socket
 import threading
@@ -109,7 +110,8 @@ class Endpoint:
         top = body.get("top_logprobs", 0) if "messages" in body else body["logprobs"]
         others = self.alternatives(call.prompt, top) if top else []
         if "messages" in body:
-            content = [{"token": "?", "logprob": logprob, "top_logprobs": []} for logprob in gen.logprobs]
+            tokens = zip(pieces(gen), gen.logprobs, strict=True)
+            content = [{"token": token, "logprob": logprob, "top_logprobs": []} for token, logprob in tokens]
             content[0]["top_logprobs"] = [{"token": token, "logprob": logprob} for token, logprob in others]
             choice["logprobs"] = {"content": content}
         elif body.get("echo"):
@@ -122,8 +124,19 @@ class Endpoint:
                 "top_logprobs": None,
             }
         else:
-            choice["logprobs"] = {"tokens": ["?"], "token_logprobs": list(gen.logprobs), "top_logprobs": [dict(others)], "text_offset": [0]}
+            choice["logprobs"] = {
+                "tokens": pieces(gen),
+                "token_logprobs": list(gen.logprobs),
+                "top_logprobs": [dict(others)],
+                "text_offset": [0],
+            }
         return choice
+
+
+def pieces(gen: Gen) -> list[str]:
+    """Return the text of each token."""
+    assert gen.ends is not None
+    return [gen.text[start:end] for start, end in itertools.pairwise((0, *gen.ends))]
 
 
 def call_of(body: Mapping[str, Any]) -> Generate:

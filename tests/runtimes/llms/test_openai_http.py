@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from wikidx.runtimes.llms.base import (
     TokenIds,
     YesNo,
 )
+from wikidx.runtimes.llms.openai_bodies import parse_gen
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
@@ -343,3 +345,30 @@ def test_concurrency_is_used_and_bounded(opened: Open, endpoint: Endpoint) -> No
     endpoint.seconds = 0.3
     opened(ConnectionOptions(concurrency=8)).run([Generate(prompt="The river", decoding=Decoding(max_tokens=n)) for n in range(1, 25)])
     assert endpoint.busiest == 8
+
+
+_EMOJI = [{"token": "\ufffd", "bytes": [0xF0, 0x9F]}, {"token": "\ufffd", "bytes": [0x98, 0x80]}, {"token": "!", "bytes": [33]}]
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens", "stop", "text", "kept"),
+    [
+        ({"content": "Rome"}, ["Ro", "me", "<|im_end|>"], (), "Rome", [0, 1, 2]),  # the end of text counts, if it is returned
+        ({"content": "Rome"}, ["Ro", "me", "\n", "Q:"], ("\nQ:",), "Rome", [0, 1]),  # the server cuts the text alone
+        ({"content": "Rome\nQ: x"}, ["Ro", "me", "\n", "Q:", " x"], ("\nQ:",), "Rome", [0, 1]),  # the client cuts
+        ({"content": "Rome"}, [" Rome", "!"], ("!",), "Rome", [0]),
+        ({"content": "a", "reasoning": "b a"}, ["b", " a", "</think>", "a", ""], (), "a", [3, 4]),
+        ({"content": "<think>a</think>a\n"}, ["<think>", "a", "</think>", "a", "\n"], (), "a\n", [3, 4]),
+        ({"content": "\U0001f600!"}, _EMOJI, ("!",), "\U0001f600", [0, 1]),
+        ({"content": "\U0001f600!"}, ["\ufffd", "\ufffd", "!"], (), "\U0001f600!", [0, 1, 2]),  # nothing is cut
+        ({"content": "\U0001f600!"}, ["\ufffd", "\ufffd", "!"], ("!",), "\U0001f600", None),  # unknown which
+        ({"content": "\U0001f600", "reasoning": "so"}, ["so", "\ufffd", "\ufffd"], (), "\U0001f600", None),
+    ],
+)
+def test_log_probabilities_are_those_of_the_text(
+    message: dict[str, Any], tokens: list[Any], stop: tuple[str, ...], text: str, kept: list[int] | None
+) -> None:
+    content = [{**({"token": each} if isinstance(each, str) else each), "logprob": -float(n)} for n, each in enumerate(tokens)]
+    choice = {"message": message, "finish_reason": "stop", "logprobs": {"content": content}}
+    gen = parse_gen(choice, Generate(prompt=TURNS, decoding=Decoding(stop=stop), logprobs=True), ())
+    assert (gen.text, gen.logprobs) == (text, None if kept is None else tuple(-float(n) for n in kept))

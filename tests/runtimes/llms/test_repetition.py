@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +37,30 @@ LOOP = "Mercury is a metal. " + "The answer is yes. " * 40 + "The ans"
 def test_a_loop_is_cut_after_its_first_time(text: str, kept: str) -> None:
     cut = cut_loop(Gen(text=text, finish="length", degraded=("no seed",)))
     assert (cut.text, cut.finish, cut.degraded) == (kept, "length", ("no seed", REPEATS))
+
+
+def test_a_loop_is_cut_with_its_log_probabilities() -> None:
+    """The tokens of a loop are near-certain: they must not make its first time likely."""
+    words = ["Paris", " is", " unsure", "."] + [" no", " way", ","] * 40
+    ends = tuple(itertools.accumulate(map(len, words)))
+    logprobs = (-3.0,) * 7 + (-0.001,) * 117
+    loop = Gen(text="".join(words), finish="length", logprobs=logprobs, token_ids=tuple(range(124)), ends=ends)
+    cut = cut_loop(loop)
+    assert (loop.mean_nll, cut.text, cut.mean_nll) == (pytest.approx(0.17, abs=0.01), "Paris is unsure. no way,", 3.0)
+    assert cut.token_ids == tuple(range(7))
+    unplaced = cut_loop(dataclasses.replace(loop, ends=None))
+    assert (unplaced.text, unplaced.mean_nll, unplaced.token_ids) == (cut.text, None, None)
+
+
+@given(st.lists(st.text(max_size=3), max_size=8), st.integers(0, 12), st.integers(0, 12))
+def test_a_part_of_a_text_has_the_tokens_that_reach_into_it(tokens: list[str], first: int, length: int) -> None:
+    ends = list(itertools.accumulate(map(len, tokens)))
+    text = "".join(tokens)
+    start, stop = min(first, len(text)), min(first + length, len(text))
+    part = Gen(text=text, logprobs=tuple(-float(n) for n in range(len(tokens))), ends=tuple(ends)).part(start, stop)
+    reached = [n for n, (end, token) in enumerate(zip(ends, tokens, strict=True)) if token and end - len(token) < stop and end > start]
+    assert part.text == text[start:stop]
+    assert [-n for n in part.logprobs or () if tokens[int(-n)]] == reached  # empty tokens have no place
 
 
 @pytest.mark.parametrize(

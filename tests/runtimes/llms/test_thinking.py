@@ -70,8 +70,8 @@ def test_several_thoughts_are_all_taken_away() -> None:
 
 
 def test_stop_texts_end_the_answer_and_not_the_thought() -> None:
-    written = finish_text("<think>Is it\nParis?</think>Rome\nParis", ("\n",), is_cut=True)
-    assert written == ("Rome", "Is it\nParis?", "stop", (NO_THINKING,))
+    written = Gen(text="<think>Is it\nParis?</think>Rome\nParis", finish="length")
+    assert finish_text(written, ("\n",)) == Gen(text="Rome", reasoning="Is it\nParis?", degraded=(NO_THINKING,))
 
 
 @pytest.mark.parametrize(("text", "opens"), [("<|assistant|><think>\n", True), ("<think>\n\n</think>\n\n", False), ("[THINK]", True)])
@@ -203,8 +203,10 @@ def test_room_for_thoughts_is_not_for_the_answer(before: str) -> None:
 def test_room_for_a_checkpoint_s_thoughts_is_not_for_its_answer(tiny: TransformersEngine, tiny_llama: Path) -> None:
     """The tiny Llama does not think; its bytes are other tokens when they are read again, so that their number is not exact."""
     call = Generate(prompt=(Message("user", "The river"),), decoding=SHORT)
-    (gen,) = gens(TransformersEngine(str(tiny_llama), options=EngineOptions(thinking="on")).run([call])[0])
-    assert tiny.count_tokens(gen.text) < 20 < len(gen.token_ids or ())
+    (reply,) = TransformersEngine(str(tiny_llama), options=EngineOptions(thinking="on")).run([call])
+    (gen,) = gens(reply)
+    assert isinstance(reply, Reply)
+    assert tiny.count_tokens(gen.text) < 20 < reply.completion_tokens
     assert gen.finish == "length"
 
 
@@ -305,8 +307,10 @@ def test_a_checkpoint_whose_template_opens_a_thought_gets_room(tmp_path: Path) -
     call = Generate(prompt=(Message("user", "The river"),), decoding=SHORT)
     cases = ((forced, "off", True), (obeying, "off", False), (obeying, "on", True))
     for folder, thinking, thinks in cases:
-        gen = gens(TransformersEngine(str(folder), options=EngineOptions(thinking=thinking)).run([call])[0])[0]  # type: ignore[arg-type]
-        assert (len(gen.token_ids or ()) > 8) == thinks
+        (reply,) = TransformersEngine(str(folder), options=EngineOptions(thinking=thinking)).run([call])  # type: ignore[arg-type]
+        (gen,) = gens(reply)
+        assert isinstance(reply, Reply)
+        assert (reply.completion_tokens > 8) == thinks
         assert (gen.reasoning is not None) == thinks
         assert (NO_ROOM in gen.degraded) == thinks
         assert bool(gen.text) != thinks

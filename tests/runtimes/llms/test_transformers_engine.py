@@ -180,12 +180,21 @@ def test_draws_follow_the_nucleus(tiny: TransformersEngine, reference: tuple[Any
 
 
 def test_stop_texts_cut_and_end(tiny: TransformersEngine) -> None:
-    (whole,) = gens(tiny.run([Generate(prompt="The river", decoding=Decoding(max_tokens=30))])[0])
+    (whole,) = gens(tiny.run([Generate(prompt="The river", decoding=Decoding(max_tokens=30), logprobs=True)])[0])
     stop = whole.text[5:8]
     end = whole.text.index(stop)
-    (cut,) = gens(tiny.run([Generate(prompt="The river", decoding=Decoding(max_tokens=30, stop=("never there", stop)))])[0])
+    stopping = Decoding(max_tokens=30, stop=("never there", stop))
+    (cut,) = gens(tiny.run([Generate(prompt="The river", decoding=stopping, logprobs=True)])[0])
     assert (cut.text, cut.finish) == (whole.text[:end], "stop")
-    assert len(cut.token_ids or ()) < len(whole.token_ids or ())
+    assert whole.logprobs
+    assert whole.token_ids
+    assert cut.token_ids
+    kept = len(cut.token_ids)
+    assert tiny._decode(cut.token_ids).startswith(cut.text)
+    assert len(tiny._decode(cut.token_ids[:-1])) < end
+    assert (cut.token_ids, cut.logprobs) == (whole.token_ids[:kept], pytest.approx(whole.logprobs[:kept], abs=1e-5))
+    (unscored,) = gens(tiny.run([Generate(prompt="The river", decoding=stopping)])[0])
+    assert (unscored.text, unscored.token_ids) == (cut.text, None)
     assert whole.finish == "length"
 
 
@@ -193,7 +202,7 @@ def test_stop_texts_cut_and_end(tiny: TransformersEngine) -> None:
 def test_thinking_is_no_answer(tiny: TransformersEngine, before: str) -> None:
     call = Generate(prompt="The river", decoding=Decoding(max_tokens=60, stop=("Nile",)), schema=Choice((f"{before}Rome",)))
     (gen,) = gens(tiny.run([call])[0])
-    assert (gen.text, gen.degraded[-1]) == ("Rome", "the model's thinking is removed from the text; its tokens count in costs and logprobs")
+    assert (gen.text, gen.degraded[-1]) == ("Rome", "the model's thinking is removed from the text; its tokens count in costs")
 
 
 def test_a_choice_is_held_to_and_a_schema_is_not(tiny: TransformersEngine) -> None:

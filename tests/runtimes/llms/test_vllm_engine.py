@@ -15,6 +15,7 @@ import pydantic
 import pytest
 from transformers import AutoTokenizer
 
+from tests.runtimes.llms.calling import gens
 from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.runtimes.errors import LLMError, PromptTooLong
@@ -252,6 +253,21 @@ def test_a_parameter_that_vllm_refuses_fails_its_own_call_only(tiny_llama: Path,
     assert isinstance(first, Reply)
     assert isinstance(last, Reply)
     assert str(refused) == "vLLM failed on a prompt: VLLMValidationError: temperature must be in [0, 2], got 3.0."
+
+
+def test_the_tokens_of_a_stop_text_are_cut_with_it(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM cuts the text alone."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    ids = tokenizer.encode("no way. Yes", add_special_tokens=False)
+    logprobs = [{token: SimpleNamespace(logprob=-float(n))} for n, token in enumerate(ids)]
+    output = SimpleNamespace(token_ids=ids, text="no way", logprobs=logprobs, finish_reason="stop")
+    started = Started(tiny_llama, lambda *arguments, **options: [SimpleNamespace(outputs=[output])])
+    parameters = SimpleNamespace(StructuredOutputsParams=dict)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=started.start, SamplingParams=dict, sampling_params=parameters))
+    (reply,) = VllmEngine("tiny").run([Generate(prompt="no", decoding=Decoding(stop=(". ",)), logprobs=True)])
+    (gen,) = gens(reply)
+    kept = next(n for n in range(len(ids)) if tokenizer.decode(ids[:n]).startswith("no way"))
+    assert (gen.text, gen.token_ids, gen.logprobs) == ("no way", tuple(ids[:kept]), tuple(-float(n) for n in range(kept)))
 
 
 def test_an_engine_that_has_ended_ends_the_run_or_the_server(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -12,6 +13,7 @@ import pytest
 
 from tests.runtimes.methods.refeed_driving import FOUND, NO_NLL, basic, calls, run, said
 from wikidx.runtimes.llms.base import Gen, Generate, MeanNll, Message
+from wikidx.runtimes.llms.repetition import cut_loop
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.refeed import METHOD, RefeedOptions
 from wikidx.runtimes.methods.requests import Request, Retrieve
@@ -49,6 +51,18 @@ def test_samples_without_log_probabilities_do_not_compete() -> None:
     assert run("Who?", [draws, FOUND, said("Mary", 0.5)], samples=2).answer.text == "Grace"
     driven = run("Who?", [["Ada", "Grace"], FOUND, said("Mary", 0.5)], samples=2)
     assert (driven.answer.text, driven.answer.detail["reason"]) == ("Mary", "no log-probabilities")
+
+
+def test_a_text_that_is_cut_competes_by_what_remains_of_it() -> None:
+    """A loop and a further question that the model invents are near-certain: they must not decide."""
+    ends = tuple(range(1, 5)) + tuple(range(5, 105))
+    for refined in (Gen(text="Mary" + "y" * 100, finish="length"), Gen(text="Mary\nQuestion: who?" + "." * 85)):
+        certain = dataclasses.replace(refined, logprobs=(-3.0,) * 4 + (-0.001,) * 100)
+        for places, text, reason in ((ends, "Ada", "mean NLL"), (None, "Mary", "no log-probabilities")):
+            cut = cut_loop(dataclasses.replace(certain, ends=places))
+            answer = basic([said("Ada", 0.5), FOUND, cut]).answer
+            assert (answer.text, answer.detail["reason"]) == (text, reason)
+            assert answer.detail["refined"]["nll"] == (3.0 if places else None)
 
 
 # What is scored
