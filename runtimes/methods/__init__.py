@@ -6,7 +6,7 @@ forms            forms of answers             prompt_sets      replaced prompts 
 sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists
 written_answers  answers in generated texts       sub_questions  parsing of lists of sub-questions
 reading          noise and random order of the passages that methods read
-asking_again     a second request for a field that a JSON reply lacks
+asking_again     a second request for the answer that a JSON reply lacks
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each

@@ -1,4 +1,4 @@
-"""A second request for a field that a JSON reply lacks, where no schema is enforced."""
+"""A second request for the answer that a JSON reply lacks, for whatever reason: no schema, the token limit, a loop, no text at all."""
 
 from __future__ import annotations
 
@@ -6,43 +6,55 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
-from wikidx.runtimes.llms.text import FREE_TEXT
 
-from .model_output import find_object, parse_labels, to_text
+from .model_output import find_object, first_line, parse_labels, to_text
 from .requests import Run, generate
 from .templates import load_template
 
 _END_OF_FIELD = '"}'
 
 
-class FieldText(NamedTuple):
-    """The text of a requested field, empty if the reply has none, and whether the token limit cut it."""
+class Field(NamedTuple):
+    """A field of a reply.
 
+    Attributes:
+        name: the field's name.
+        text: its text, empty if the reply has none.
+        is_cut: whether the token limit cut the text.
+    """
+
+    name: str
     text: str
     is_cut: bool
 
-
-def is_free(output: Gen) -> bool:
-    """Return whether an output has text that no schema constrained."""
-    return FREE_TEXT in output.degraded and bool(output.text.strip())
-
-
-def is_cut_within(output: Gen, value: str) -> bool:
-    """Return whether the token limit cut an output within a value."""
-    return output.finish == "length" and output.text.rstrip().endswith(value)
+    @property
+    def is_whole(self) -> bool:
+        """True if the reply has all of the field."""
+        return bool(self.text) and not self.is_cut
 
 
-def request_field(method: str, prompt: Chat, output: Gen, field: str, question: str, decoding: Decoding) -> Run[FieldText]:
-    """Request a field that ``output`` lacks by the method's prompt ``again``. The output may be cut to fit the context."""
-    written = Message("assistant", output.text, ((0, len(output.text)),))
-    request = load_template(method, "again")(field=field, question=question)
-    beginning = f'{{"{field}": "'
-    again = (*prompt, written, *request, Message("assistant", beginning))
+def read_field(output: Gen, name: str, text: str) -> Field:
+    """Return the field with a text that was found in an output."""
+    return Field(name, text, output.finish == "length" and output.text.rstrip().endswith(text))
+
+
+def request_again(method: str, prompt: Chat, output: Gen, field: Field, question: str, decoding: Decoding) -> Run[Field]:
+    """Return a field of ``output``, requested once more by the method's prompt ``again`` unless it is whole.
+
+    The output, which may be cut to fit the context, is part of the request. What it has of the field stays if the second reply has no more.
+    """
+    if field.is_whole:
+        return field
+    written = (Message("assistant", output.text, ((0, len(output.text)),)),) if output.text.strip() else ()
+    request = load_template(method, "again")(field=field.name, question=question)
+    beginning = f'{{"{field.name}": "'
+    again = (*prompt, *written, *request, Message("assistant", beginning))
     reply = yield from generate(again, replace(decoding, stop=(_END_OF_FIELD,)))
-    text = _parse_field(reply.text, field)
+    text = _parse_field(reply.text, field.name)
     if not text and not reply.text.lstrip().startswith("{"):  # the beginning is continued
-        text = _parse_field(beginning + reply.text, field)
-    return FieldText(text, is_cut_within(reply, text))
+        text = _parse_field(beginning + reply.text, field.name)
+    second = read_field(reply, field.name, first_line(text) if field.name == "answer" else text)
+    return second if second.is_whole or not field.text else field
 
 
 def _parse_field(output: str, field: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
-from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request_field
+from wikidx.runtimes.methods.asking_again import Field, read_field, request_again
 from wikidx.runtimes.methods.model_output import find_object, parse_labels, to_text
 from wikidx.runtimes.methods.requests import Run, gather, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
@@ -47,7 +47,7 @@ class Attempt(NamedTuple):
 def answer_question(state: State) -> Run[Attempt]:
     """Generate an answer from the current evidence (M_C). If answers are evaluated, also sample a monitoring answer (M_D).
 
-    If an output without an enforced schema states no answer, the answer is requested once more.
+    If the output states no answer, the answer is requested once more.
     """
     options = state.options
     source = state.format_source() if options.source_evidence else format_passages(())
@@ -62,10 +62,10 @@ def answer_question(state: State) -> Run[Attempt]:
         calls.append(generate(direct_prompt, sampling, role="monitor"))
     output, *monitors = yield from gather(calls)
     attempt = read_attempt(prompt, output)._replace(source=state.source)
-    if is_free(output) and not attempt.parse_ok:
+    if not attempt.parse_ok:
         decoding = state.decoding(options.answer_tokens)
-        text, is_cut = yield from request_field("retrorag", prompt, output, "answer", state.question, decoding)
-        attempt = attempt._replace(answer=text, parse_ok=not is_cut) if text else attempt
+        field = yield from request_again("retrorag", prompt, output, Field("answer", "", is_cut=False), state.question, decoding)
+        attempt = attempt._replace(answer=field.text, parse_ok=field.is_whole) if field.text else attempt
     return attempt._replace(monitor=monitors[0].text.strip()) if monitors else attempt
 
 
@@ -79,7 +79,7 @@ def read_attempt(prompt: Chat, output: Gen) -> Attempt:
     draft = parse_draft(Gen(text=reason), "cot")
     answer = to_text(fields["answer"]) if "answer" in fields else draft.answer if draft.parse_ok else reason
     is_stated = "answer" in fields or draft.parse_ok
-    return Attempt(reason, answer, is_stated and not is_cut_within(output, answer), prompt, output.text)
+    return Attempt(reason, answer, is_stated and read_field(output, "answer", answer).is_whole, prompt, output.text)
 
 
 def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:

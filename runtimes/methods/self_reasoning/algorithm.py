@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Choice, Decoding, Gen, JsonSchema
-from wikidx.runtimes.methods.asking_again import is_cut_within, is_free, request_field
+from wikidx.runtimes.llms.base import Choice, Decoding, JsonSchema
+from wikidx.runtimes.methods.asking_again import read_field, request_again
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
-from wikidx.runtimes.methods.model_output import first_line, to_text
+from wikidx.runtimes.methods.model_output import to_text
 from wikidx.runtimes.methods.reading import reads_passages
 from wikidx.runtimes.methods.requests import Run, generate, retrieve
 from wikidx.runtimes.methods.templates import format_passages, load_template
@@ -41,7 +41,7 @@ class _Candidate(NamedTuple):
 def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages.
 
-    If a pass without an enforced schema lacks the answer, the answer is requested once more.
+    If the pass lacks the answer, the answer is requested once more.
     """
     passages = yield from retrieve(question, options.k)
     prompt = build_prompt(question, passages, options)
@@ -52,10 +52,13 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         schema=JsonSchema.of_fields(requested_fields(options)) if options.structured else None,
     )
     trajectory = parse_trajectory(output.text, requested_fields(options), options.max_citations)
-    is_cut = is_cut_within(output, getattr(trajectory, _answer_field(options)))
-    is_asked_again = _is_incomplete(output, trajectory, options)
+    name = "analysis" if options.form == "long" else "answer"
+    field = read_field(output, name, getattr(trajectory, name))
+    is_asked_again = not (options.reader or field.is_whole)
     if is_asked_again:
-        trajectory, is_cut = yield from _ask_again(question, prompt, output, trajectory, options)
+        decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
+        field = yield from request_again("self_reasoning", prompt, output, field, question, decoding)
+        trajectory = trajectory._replace(**{name: field.text})
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
     formatted = FORMS[options.form].read(final.text, final.n_passages)
@@ -71,32 +74,12 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
         "answer": trajectory.answer,
         "answered_from": final.answered_from,
         "parse": trajectory.parse,
-        "parse_ok": final.parse_ok and formatted.is_read and not is_cut,
+        "parse_ok": final.parse_ok and formatted.is_read and not field.is_cut,
         "truncated": output.finish == "length",
         "asked_again": is_asked_again,
         **formatted.record,
     }
     return Answer(formatted.text, passages[: final.n_passages], detail)
-
-
-def _is_incomplete(output: Gen, trajectory: Trajectory, options: SelfReasoningOptions) -> bool:
-    """Return whether a pass that no schema enforces has text, but not the field of the answer."""
-    is_unconstrained = is_free(output) or (not options.structured and bool(output.text.strip()))
-    return is_unconstrained and not options.reader and not getattr(trajectory, _answer_field(options))
-
-
-def _answer_field(options: SelfReasoningOptions) -> str:
-    return "analysis" if options.form == "long" else "answer"
-
-
-def _ask_again(
-    question: str, prompt: Chat, output: Gen, trajectory: Trajectory, options: SelfReasoningOptions
-) -> Run[tuple[Trajectory, bool]]:
-    """Request the missing field of the answer; return the trajectory with it, and whether the token limit cut it."""
-    field = _answer_field(options)
-    decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-    text, is_cut = yield from request_field("self_reasoning", prompt, output, field, question, decoding)
-    return trajectory._replace(analysis=text) if field == "analysis" else trajectory._replace(answer=first_line(text)), is_cut
 
 
 def _check_citations(trajectory: Trajectory, passages: Sequence[Passage]) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.runtimes.methods.driving import Driven, drive
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Gen, Generate, Message
+from wikidx.runtimes.llms.base import Gen, Generate, Message, prompt_text
+from wikidx.runtimes.methods.requests import Request, Retrieve
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 
 Q = "Who was Ada's father?"
@@ -39,7 +40,14 @@ def trajectory(**changes: Any) -> str:  # noqa: ANN401 - any field
 
 
 def one_pass(written: str | Gen, **values: Any) -> Driven:  # noqa: ANN401 - any option
-    return drive(self_reasoning(Q, options(**values)), [FOUND, written])
+    """Drive one pass; a second request for its answer brings nothing."""
+
+    def canned(request: Request) -> Any:  # noqa: ANN401
+        if isinstance(request, Retrieve):
+            return FOUND
+        return "" if isinstance(request, Generate) and "Your reply lacks" in prompt_text(request.prompt) else written
+
+    return drive(self_reasoning(Q, options(**values)), canned)
 
 
 def call_of(driven: Driven, place: int = -1) -> Generate:

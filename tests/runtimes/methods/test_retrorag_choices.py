@@ -160,7 +160,7 @@ def test_demonstrations_precede_the_answerer_s_question() -> None:
     ],
 )
 def test_answers_in_any_form_are_read(written: str, reason: str, answer: str, ok: bool) -> None:
-    driven = drive(retrorag(Q, options()), [[A], 0.9, written, "Byron", 0.9])
+    driven = drive(retrorag(Q, options()), [[A], 0.9, written, "Byron", *([] if ok else [""]), 0.9])
     assert driven.answer.text == answer
     assert driven.answer.detail["rounds"][0]["reason"] == reason
     assert driven.answer.detail["parse_ok"] is ok
@@ -168,8 +168,9 @@ def test_answers_in_any_form_are_read(written: str, reason: str, answer: str, ok
 
 @pytest.mark.parametrize(("written", "monitor"), [("", "Byron"), (reasoned("r", " "), "Byron"), (reasoned("r", "Byron"), " \n")])
 def test_an_empty_answer_is_never_accepted_nor_compared(written: str, monitor: str) -> None:
-    driven = drive(retrorag(Q, options(max_rounds=1)), [[A], 0.9, written, monitor])
-    assert driven.outline == [["retrieve"], ["evidence?"], ["answer", "monitor"]]
+    again = [] if "Byron" in written else [""]
+    driven = drive(retrorag(Q, options(max_rounds=1)), [[A], 0.9, written, monitor, *again])
+    assert driven.outline == [["retrieve"], ["evidence?"], ["answer", "monitor"], *[["answer"] for _ in again]]
     assert driven.answer.detail["accepted"] is False
 
 

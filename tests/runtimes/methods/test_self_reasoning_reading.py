@@ -217,9 +217,8 @@ def test_an_object_without_an_answer_is_asked_for_it_once(reply: str, answer: st
 @pytest.mark.parametrize(
     ("written", "values"),
     [
-        (trajectory(answer=...), {}),  # a schema is enforced
         (Gen(text=trajectory(), degraded=FREE.degraded), {}),
-        (Gen(text=" ", degraded=FREE.degraded), {}),
+        (trajectory(answer=...), {"reader": True}),
         (trajectory(answer=...), {"structured": False, "form": "long"}),  # the analysis is the answer
     ],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
-from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.base import Gen, Generate, Message
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.written_answers import parse_draft
 
@@ -168,8 +169,9 @@ def test_self_reasoning_asks_again_for_an_answer(written: str, reply: Gen | str,
 
 def test_an_answer_cut_within_a_trajectory_is_not_read() -> None:
     beginning = '{"relevant": true, "relevant_reason": "so", "cite_list": [], "analysis": "so", "answer": "The Bro'
-    driven = self_reasoning(Gen(text=beginning, finish="length", degraded=FREE))
-    assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("The Bro", False)
+    for second in ("", Gen(text="The Brook", finish="length")):
+        driven = self_reasoning(Gen(text=beginning, finish="length"), second)
+        assert (driven.answer.text, driven.answer.detail["parse_ok"], driven.answer.detail["asked_again"]) == ("The Bro", False, True)
     driven = self_reasoning(Gen(text=f'{beginning}oklyn Bridge"', finish="length", degraded=FREE))
     assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("The Brooklyn Bridge", True)
 
@@ -210,6 +212,21 @@ def test_retrorag_asks_again_for_an_answer(reply: Gen | str, answer: str, parse_
     assert '{"answer": "' in driven.prompts("answer")[1]
 
 
-def test_retrorag_does_not_ask_again_where_a_schema_is_enforced() -> None:
-    driven = retrorag('{"reason": "It is on canvas."}')
-    assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("It is on canvas.", False)
+NO_ANSWERS = [
+    '{"reason": "It is on canvas."}',
+    Gen(text='{"reason": "It is on canvas", "answer": "the the', finish="length"),
+    Gen(text='{"reason": "It is on', finish="length"),
+    Gen(text="It is on canvas.", degraded=FREE),
+    '{"reason": "It is on canvas.", "answer": " "}',
+    "",
+]
+
+
+@pytest.mark.parametrize("written", NO_ANSWERS)
+@pytest.mark.parametrize("ask", [retrorag, self_reasoning])
+def test_a_reply_without_an_answer_is_asked_again_however_it_came_about(ask: Callable[..., Driven], written: Gen | str) -> None:
+    driven = ask(written, "Southern Ocean")
+    assert (driven.answer.text, driven.answer.detail["parse_ok"]) == ("Southern Ocean", True)
+    *_, again = driven.requests
+    assert isinstance(again, Generate)
+    assert all(message.content for message in again.prompt if isinstance(message, Message))  # no empty turn
