@@ -11,11 +11,27 @@ from wikidx.runtimes.methods.sentences import normalize_words
 _YES = {"yes", "know", "relevant", "relevance"}
 _SIDE = re.compile(r"\b(yes|no|unknow|unknown|irrelevant|irrelevance)\b")
 _RELEVANT = re.compile(r"\b(?:(not|isn t|aren t)(?: \w+){0,3} )?relevant\b")
-_CLAUSE_END = re.compile(r"[\n;]|\.\s|,\s*(?=(?:but |while |and )?\[\d+\] (?:is|are)\b)")
-_DENIED = re.compile(r"\birrelevant|\b(?:not|isn.t|aren.t)\b.*\brelevant")
+_NUMBERS = r"\d{1,9}(?:(?:\s*,\s*(?:and\s+)?|\s+(?:and|or|nor)\s+)\d{1,9})*"
 _BARE_NUMBERS = re.compile(r"\W*\d+(?:(?:\W+|\W+and\W+)\d+)*\W*")
-_BRACKETED = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
-_AFTER_NOUN = re.compile(r"\b(?:passage|paragraph|document)s?\s+(\d+(?:(?:\s*,\s*|\s+and\s+|\s*,\s*and\s+)\d+)*)")
+_AFTER_NOUN = re.compile(rf"(\b(?:passage|paragraph|document)s?\s+)({_NUMBERS})")
+_AS_SUBJECT = re.compile(  # numbers in prose: alone in their place, or with a verdict
+    rf"(^|[\n,;:.]|\b(?:only|but|while|whereas|except|except for|neither|not|are|and|yes|relevant)\s)\s*({_NUMBERS})"
+    r"(?=\W*(?:$|[\n;]|\.\s|(?:is|are|was|were|do|does|not|relevant|irrelevant|yes|no|but|while|whereas)\b))"
+)
+_GROUP = re.compile(r"((?:\[[\d, ]+\](?:[^\S\n]|[,&]|(?:and|or|nor|as well as|passages?|paragraphs?|documents?)\b)*)+)")
+_NOUNS = r"(?: +(?:the|passages?|paragraphs?|documents?))*[ :]*\Z"
+_LIST_NUMBER = re.compile(r"^\s*(?:(\d+[.:)])\s+(?=(?:yes|no|not|relevant|irrelevant)\b)|\d+[.)]\s+(?=[a-z]))", re.MULTILINE)
+_CLAUSE_END = re.compile(r"[\n;]|\.\s")
+_EXCEPT = re.compile(r"\b(?:except(?: for)?|excluding|other than|(?:all|none|every\w*|each|no\w*)(?: \w+){0,3} but)" + _NOUNS)
+_DENIED_BEFORE = re.compile(
+    rf"{_EXCEPT.pattern}|\b(?:not|neither|unlike){_NOUNS}|^\W*(?:not relevant|irrelevant)\W*$"
+    rf"|\b(?:not (?:\w+ )?relevant|irrelevant)(?: \w+)?\s*(?::|-|\bis\b|\bare\b){_NOUNS}"
+)
+_DENIED = re.compile(r"\birrelevant|\bunrelated|\bnot\b.*\brelevant")
+_DENIED_AFTER = re.compile(
+    rf"{_DENIED.pattern}|^\W*(?:(?:is|are|was|were|do|does|seems?|would)\b(?:\W+(?!relevant|but\b)\w+){{0,3}}?\W+)?(?:not|no)\b"
+)
+_ALL = re.compile(r"^\W*(?:yes\W+)?(?:all|every\w*|each)\b|\b(?:others|rest|other ones)\s+(?:is|are)\b(?!\s+(?:not|irrelevant))")
 
 
 class Verdict(NamedTuple):
@@ -50,19 +66,30 @@ def parse_verdict(text: str) -> Verdict:
 def parse_relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], bool]:
     """Return the numbers of the passages that a joint verdict names, and whether the verdict is readable.
 
-    A reply that begins with "no" or "none" is readable and names no passages. Clauses that call passages irrelevant, and numbers outside 1
-    to ``n_passages``, are ignored.
+    A reply that begins with "no" or "none" is readable and names no passages but exceptions. Passages that a clause calls irrelevant, in
+    whatever order, and numbers outside 1 to ``n_passages`` are left out. "All" and "the others" are all that are not left out.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    if normalize_words(plain).split(" ")[0] in ("no", "none"):
-        return frozenset(), True
-    is_denied = bool(_DENIED.search(plain))
-    if is_denied:
-        plain = "\n".join(clause for clause in _CLAUSE_END.split(plain) if not _DENIED.search(clause))
+    plain = re.sub(r"n['’]t\b", " not", unicodedata.normalize("NFKC", text).casefold())
     if _BARE_NUMBERS.fullmatch(plain):
-        numbers_text = [plain]
-    else:
-        numbers_text = _BRACKETED.findall(plain) or _AFTER_NOUN.findall(plain)
-    numbers = {int(number) for digits in numbers_text for number in re.findall(r"\d{1,9}", digits)}
-    in_range = frozenset(number for number in numbers if 1 <= number <= n_passages)
-    return in_range, bool(in_range) or is_denied
+        plain = _bracket(plain)
+    elif "[" not in plain:
+        plain = _AFTER_NOUN.sub(lambda found: found[1] + _bracket(found[2]), plain)
+    plain = _LIST_NUMBER.sub(lambda found: _bracket(found[1] or ""), plain)
+    plain = _AS_SUBJECT.sub(lambda found: f"{found[1]} {_bracket(found[2])}", plain)
+    named, excepted = {False: set[int](), True: set[int]()}, set[int]()
+    parts = _GROUP.split(plain)
+    for before, group, after in zip(parts[::2], parts[1::2], parts[2::2], strict=False):
+        label, verdict = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(after if after is parts[-1] else _DENIED_BEFORE.sub("", after))[0]
+        numbers = {int(number) for number in re.findall(r"\d{1,9}", group)} & {*range(1, n_passages + 1)}
+        named[bool(_DENIED_BEFORE.search(label) or _DENIED_AFTER.search(verdict))] |= numbers
+        excepted |= numbers if _EXCEPT.search(label) else set()
+    if normalize_words(plain).split(" ")[0] in ("no", "none"):
+        return frozenset(excepted), True
+    if _ALL.search(plain) and not _DENIED.search(parts[0]):
+        named[False] |= {*range(1, n_passages + 1)} - named[True]
+    return frozenset(named[False]), bool(named[False] or named[True] or _DENIED.search(plain))
+
+
+def _bracket(text: str) -> str:
+    """Return the numbers of a text in brackets."""
+    return "".join(f"[{number}]" for number in re.findall(r"\d+", text))
