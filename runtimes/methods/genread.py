@@ -51,9 +51,7 @@ def genread(question: str, options: GenReadOptions) -> Run[Answer]:
         if gen.text.strip():
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())
-    reading = load_template("genread", "answer", options.form)(
-        documents=Blocks(documents or ("(none)",)), question=question, shots=options.shots
-    )
+    reading = load_template("genread", "answer", options.form)(documents=Blocks(documents), question=question, shots=options.shots)
     default = _BRIEF_TOKENS if options.form in get_args(LineFormName) else FORMS[options.form].max_tokens
     draft = parse_answer((yield from generate(reading, Decoding(max_tokens=options.max_tokens or default))))
     return answer_in_form(draft, options.form, documents=list(documents), parse_ok=bool(documents))

@@ -55,7 +55,7 @@ def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], form: str,
     earlier = "\n".join(
         f"{number}. {sub_question}\nAnswer: {draft.answer or 'unknown'}" for number, (sub_question, draft) in enumerate(answered, 1)
     )
-    prompt = load_template("least_to_most", "answer", form)(earlier=earlier or "(none)", question=question, shots=options.shots)
+    prompt = load_template("least_to_most", "answer", form)(earlier=earlier, question=question, shots=options.shots)
     return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
 
 

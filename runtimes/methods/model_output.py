@@ -19,6 +19,7 @@ _TOKENS = re.compile(r'["\\{}\[\],]')
 _CLOSING = {"{": "}", "[": "]"}
 _BULLET = re.compile(r"^(?:[-*•–]\s+|\(?\d{1,3}[.)]\s+)+")
 _MISSING_COMMA = re.compile(r"(?<=[\"\]}])\s*(?=\"[\w -]+\"\s*:)")
+_PLACEHOLDER = re.compile(r"[*_\"'`]*(?:(?:final )?answer[*_ ]*:)?[ *_\"'`]*\(none\)[.*_\"'`]*", re.IGNORECASE)
 _NOTHING = frozenset({"", "none", "(none)", "[]", "n/a"})
 
 
@@ -107,15 +108,20 @@ def find_strings(text: str) -> list[str]:
 def to_text(value: object) -> str:
     """Return a JSON value as plain text. The items of a list are joined by commas; null becomes the empty text."""
     if isinstance(value, str):
-        return replace_surrogates(value).strip()
+        return drop_placeholder(replace_surrogates(value)).strip()
     if isinstance(value, list):
         return ", ".join(filter(None, map(to_text, value)))
     return "" if value is None else replace_surrogates(json.dumps(value, ensure_ascii=False))
 
 
+def drop_placeholder(text: str) -> str:
+    """Return a text; the empty text if it is "(none)", perhaps as an answer with its label, which stands for nothing."""
+    return "" if _PLACEHOLDER.fullmatch(text.strip()) else text
+
+
 def first_line(text: str) -> str:
     """Return the first line that is not blank; the empty text if all are blank."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return next((line.strip() for line in text.splitlines() if drop_placeholder(line).strip()), "")
 
 
 def _strip_decoration(value: str) -> str:

@@ -158,7 +158,7 @@ def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any)
         passages = [str(format_passages(each)) for each in found]
     content = "\n".join(
         json.dumps(
-            {"question": question, "passages": each, "earlier": "(none)", "output": answer},
+            {"question": question, "passages": each, "earlier": "", "output": answer},
             ensure_ascii=False,
             sort_keys=True,
         )

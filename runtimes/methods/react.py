@@ -22,7 +22,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, LineFormName, describe_forms
-from .model_output import first_line
+from .model_output import drop_placeholder, first_line
 from .requests import Run, generate, label_trace, look_up_title, retrieve
 from .sentences import normalize_words, sentence_spans
 from .templates import load_template
@@ -148,7 +148,7 @@ def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
     """Execute a step's action, and return the completed step. Without a known command, or with a blank argument, an action is invalid."""
     command = _COMMAND.search(step.action)
     name, argument = (command[1].lower(), " ".join(command[2].split())) if command else ("", "")
-    unquoted = argument.strip("\"' ")
+    unquoted = drop_placeholder(argument.strip("\"' "))
     if not unquoted:
         action = textwrap.shorten(step.action, _MAX_INVALID, placeholder=" …")
         return step._replace(action=action, observation=f"Invalid action: {action}".rstrip(), well_formed=False)

@@ -24,6 +24,8 @@ from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Nll, Prompt, Schema, YesNo
 
+from .model_output import drop_placeholder
+
 T = TypeVar("T")
 
 
@@ -101,13 +103,17 @@ def generate(
 ) -> Run[Gen]:
     """Generate one text."""
     texts = yield Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs)
-    return cast("Gen", texts[0])
+    return _read(cast("Gen", texts[0]))
 
 
 def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
     """Generate ``n`` texts. If ``n`` is above 1, ``decoding`` needs a temperature."""
     texts = yield Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs)
-    return cast("tuple[Gen, ...]", texts)
+    return tuple(map(_read, cast("tuple[Gen, ...]", texts)))
+
+
+def _read(gen: Gen) -> Gen:
+    return gen if drop_placeholder(gen.text) else gen.part(0, 0)
 
 
 def ask_yes_no(

@@ -18,7 +18,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, describe_forms
-from .model_output import first_line, parse_labels
+from .model_output import drop_placeholder, first_line, parse_labels
 from .reading import ReadingOptions, reads_passages
 from .requests import Run, generate, label_trace, retrieve
 from .sentences import normalize_words
@@ -199,7 +199,7 @@ def _parse_all(text: str, options: SelfAskOptions) -> tuple[list[_FollowUp], str
 def _final_answer(text: str) -> str:
     """Return the text after the last "final answer is" or "final answer:"; empty if neither occurs."""
     matches = list(_FINALLY.finditer(text))
-    return matches[-1][1].strip(" \t\r*_") if matches else ""
+    return drop_placeholder(matches[-1][1].strip(" \t\r*_")) if matches else ""
 
 
 METHOD = Method(

@@ -80,9 +80,8 @@ class Blocks(NamedTuple):
 
 
 def format_passages(passages: Sequence[Passage]) -> Blocks:
-    """Format each passage as ``[number] title``, line break and text, numbered from 1; "(none)" if there are no passages."""
-    texts = tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1))
-    return Blocks(texts or ("(none)",))
+    """Format each passage as ``[number] title``, line break and text, numbered from 1."""
+    return Blocks(tuple(f"[{number}] {passage.title}\n{passage.text}" for number, passage in enumerate(passages, 1)))
 
 
 def format_passage(passage: Passage) -> Blocks:
@@ -139,10 +138,19 @@ class Template:
             raise ValueError(f"the prompt '{self.name}' has the fields {sorted(self.fields)}, the values are {sorted(values)}")
 
 
-def _fill(role: Role, text: str, values: dict[str, str] | dict[str, str | Blocks]) -> Message:
+def _leave_out_empty(text: str, values: Mapping[str, str | Blocks]) -> str:
+    """Return the text of a turn without the sections, each with its heading, that have no value: a model would repeat "(none)"."""
+    for name in _FIELD.findall(text):
+        if not str(values[name]):
+            text = re.sub(rf"(?:^[^\n{{}}]*:\n+)?^{{{name}}}(?:\n+|\Z)", "", text, flags=re.MULTILINE).strip()
+    return text
+
+
+def _fill(role: Role, text: str, values: Mapping[str, str | Blocks]) -> Message:
     parts: list[str] = []
     spans: list[Span] = []
     length = end = 0
+    text = _leave_out_empty(text, values)
     for match in _FIELD.finditer(text):
         parts.append(text[end : match.start()])
         length += len(parts[-1])

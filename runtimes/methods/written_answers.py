@@ -11,10 +11,16 @@ from wikidx.runtimes.llms.base import Gen
 
 from .base import Answer
 from .forms import FORMS, FormName
+from .model_output import drop_placeholder
 from .sentences import sentence_spans
 
 _LABELLED = re.compile(r"^[\W_]*(?:the\s+)?(?:final\s+)?answer(?:\s+is)?[*_ \t]*[:：][*_]*[ \t]*(\S.*)$", re.MULTILINE | re.IGNORECASE)
-_IN_A_SENTENCE = re.compile(r"\banswer\s+is:?\s+(?=\S)", re.IGNORECASE)
+_VERDICT = (  # on an answer, in prose: "the answer is wrong, because", "the answer is not given in the passages"
+    r"(?:(?:also|still|most|very|not|yet|[a-z]+ly)\s+)*(?:(?:in)?correct|wrong|right|(?:un)?known|(?:un)?clear|(?:un)?certain|unsure|obvious"
+    r"|ambiguous|unanswerable|(?:un|in)?determined?|inconclusive|(?:im)?possible|missing|given|stated|mentioned|provided|available|found)"
+    r"(?=\W*(?:$|\n|[.,:;!?)]|(?:because|but|and|since|so|if|for|from|in|by|to|that|on|or|at|with)\b))"
+)
+_IN_A_SENTENCE = re.compile(rf"\banswer\s+is(?::\s+|\s+(?![*_\"']*(?-i:{_VERDICT})))(?=\S)", re.IGNORECASE)
 _REASON = re.compile(r"(?:,|(?<=[^\s,]))\s+because\b", re.IGNORECASE)
 _NEXT_QUESTION = re.compile(r"\n[\W_]*question[*_ \t]*\d*[*_ \t]*[:：]", re.IGNORECASE)
 _PASSAGE_NUMBERS = re.compile(r"(?:(?:\[\d{1,3}\]|\d{1,3}\)(?=\s))[ \t:]*)+(?=[\"'“*(]*\w)")
@@ -48,15 +54,15 @@ def parse_draft(gen: Gen, output: str) -> Draft:
     """Parse the answer in a generated text.
 
     The answer is the whole text unless ``output`` is "cot". The answer of a chain of thought is the text after the last label "Answer:",
-    else the sentence after the last "answer is", else the last line. A further question that the model invents is cut off, with what
-    follows.
+    else the sentence after the last "answer is", unless it judges an answer ("is wrong"), else the last line. A further question that the
+    model invents is cut off, with what follows.
     """
     text = whole = gen.text.strip()
     cut = text[: next_question.start()].rstrip() if (next_question := _NEXT_QUESTION.search(text)) else text
     if output != "cot" or _conclusion(cut)[2]:  # a chain of thought may also repeat its question before it answers
         text = cut
     start, end, is_found = _conclusion(text) if output == "cot" else (_start_of_answer(text), len(text), True)
-    answer = text[start:end]
+    answer = drop_placeholder(text[start:end])
     is_cut = gen.finish == "length" and end == len(whole)
     kept = gen if text == whole else gen.part(0, gen.text.index(text) + len(text))
     return Draft(text, start, answer, finite_or_none(kept.mean_nll), bool(answer) and is_found and not is_cut)

@@ -86,7 +86,7 @@ def _synthesise(node: Node, options: RaIsfOptions) -> Run[Node]:
         for number, child in enumerate(node.children, 1)
     )
     name = "synthesise" if options.synthesis == "answers" else "synthesise_or_recall"
-    return (yield from _answer(replace(node, answered_from="synthesis"), name, {"pairs": pairs or "(none)"}, options))
+    return (yield from _answer(replace(node, answered_from="synthesis"), name, {"pairs": pairs}, options))
 
 
 def _solve_in_order(sub_questions: Sequence[SubQuestion], ancestors: tuple[str, ...], options: RaIsfOptions) -> Run[list[Node]]:

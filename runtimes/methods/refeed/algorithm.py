@@ -35,7 +35,7 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     question_query = [question] if options.search_question or not queries else []
     search = retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
     documents = yield from label_trace("after feedback", search)
-    answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1)) or "(none)"
+    answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1))
     refining = load_template("refeed", f"refine_{options.output}", options.form)(
         passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
     )

@@ -51,7 +51,7 @@ class State:
 
     def format_inferred(self) -> str:
         """Return the kept statements as formatted in the prompts."""
-        return "\n".join(f"- {statement}" for statement in self.inferred) or "(none)"
+        return "\n".join(f"- {statement}" for statement in self.inferred)
 
 
 def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> Run[list[float]]:

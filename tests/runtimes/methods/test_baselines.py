@@ -35,5 +35,5 @@ def test_rag_reads_what_the_question_finds() -> None:
 
 def test_an_empty_retrieval_leaves_the_question() -> None:
     driven = drive(rag("Who?", RagOptions()), [[], "Ada"])
-    assert driven.prompts("answer")[0].endswith("Passages:\n\n(none)\n\nQuestion: Who?\nAnswer:")
+    assert driven.prompts("answer")[0].endswith("think right.\n\nQuestion: Who?\nAnswer:")
     assert driven.answer.passages == ()

@@ -52,6 +52,16 @@ def test_four_demonstrations_are_shown_unless_another_number_is_wanted() -> None
         ("It was Ada.\nAnswer:", "It was Ada.", False),
         ("", "", False),
         (" \n", "", False),
+        ("It is Arkansas, but the answer is wrong.", "It is Arkansas, but the answer is wrong.", False),
+        ("The answer is wrong, it is X.", "The answer is wrong, it is X.", False),
+        ("The answer is **not yet known**.", "The answer is **not yet known**.", False),
+        ("The answer is not given in the passages.", "The answer is not given in the passages.", False),
+        ("The answer is unclear: A or B", "The answer is unclear: A or B", False),
+        ("So the answer is Ada. The answer is correct.", "Ada", True),
+        ("So the answer is: unknown.", "unknown", True),  # IRCoT's form
+        ("The answer is Wrong Turn.", "Wrong Turn", True),
+        ("The answer is right ventricle.", "right ventricle", True),
+        ("The answer is not enough info.", "not enough info", True),
     ],
 )
 def test_the_answer_is_what_the_reasoning_ends_with(written: str, answer: str, parse_ok: bool) -> None:

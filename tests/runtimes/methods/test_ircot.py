@@ -63,6 +63,12 @@ def test_each_sentence_is_searched_with_until_one_names_the_answer_and_a_reader_
     )
 
 
+def test_a_sentence_that_judges_an_answer_does_not_end_the_chain() -> None:
+    driven = run([FOUND, "Ada wrote it, but the answer is wrong.", FOUND, "So the answer is: Grace.", "So the answer is: Grace."])
+    assert driven.answer.detail["chain"] == ["Ada wrote it, but the answer is wrong.", "So the answer is: Grace."]
+    assert (driven.answer.text, driven.answer.detail["stop_reason"]) == ("Grace", "answer")
+
+
 def test_a_conclusion_is_not_searched_with() -> None:
     driven = run([FOUND, "Ada wrote it.", FOUND, "Thus it is old.", "The answer is Ada.", "Answer: Ada"])
     assert driven.outline == [["retrieve"], ["answer"], ["retrieve"], ["answer"], ["answer"], ["answer"]]
@@ -167,7 +173,7 @@ def test_long_passages_are_read_from_their_start() -> None:
 def test_an_empty_retrieval_goes_on_with_what_the_model_knows() -> None:
     driven = run([[], "Żuławski nakręcił film.", [], "So the answer is: Żuławski.", "So the answer is: Żuławski."])
     assert driven.queries == [("Who?",), ("Żuławski nakręcił film.",)]
-    assert "Passages:\n\n(none)\n\n" in driven.prompts("answer")[-1]
+    assert "Passages:" not in driven.prompts("answer")[-1]
     assert driven.answer.text == "Żuławski"
     assert driven.answer.passages == ()
 

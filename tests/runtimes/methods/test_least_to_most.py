@@ -19,7 +19,7 @@ def test_parts_are_answered_in_their_order_and_the_question_last() -> None:
     driven = run(["1. Who wrote it?\n2. What was her maiden name?", " Ada \n", "Byron", "London"])
     assert driven.outline == [["decompose"], ["answer"], ["answer"], ["answer"]]
     first, second, last = driven.prompts("answer")
-    assert first.endswith("Earlier questions:\n(none)\n\nQuestion: Who wrote it?\nAnswer:")
+    assert first.endswith("no explanation.\n\nQuestion: Who wrote it?\nAnswer:")
     assert second.endswith("Earlier questions:\n1. Who wrote it?\nAnswer: Ada\n\nQuestion: What was her maiden name?\nAnswer:")
     assert last.endswith(
         "Earlier questions:\n1. Who wrote it?\nAnswer: Ada\n2. What was her maiden name?\nAnswer: Byron\n\n"

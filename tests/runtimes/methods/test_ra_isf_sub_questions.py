@@ -102,10 +102,10 @@ def test_lists_in_many_forms_are_read(text: str, questions: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "???", "I cannot do that.", "{}", "[[1, 2]]", "1.\n2.\n3."])
-def test_no_sub_questions_are_put_together_as_none(text: str) -> None:
+def test_without_sub_questions_the_question_stands_alone(text: str) -> None:
     driven = run("Who?", ["no", [], text, "Ada"])
     assert driven.outline == [["know"], ["retrieve"], ["decompose"], ["answer"]]
-    assert "(none)" in driven.prompts("answer")[0]
+    assert "Simpler questions and their answers:" not in driven.prompts("answer")[0]
     assert (tree(driven)["answered_from"], tree(driven)["sub_questions"]) == ("synthesis", [])
     assert driven.answer.text == "Ada"
     assert driven.answer.detail["parse_ok"] is False

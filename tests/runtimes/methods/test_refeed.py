@@ -76,7 +76,7 @@ def test_a_blank_answer_never_wins() -> None:
 def test_a_blank_first_answer_searches_with_the_question_alone() -> None:
     driven = basic([" ", FOUND, "Grace"])
     assert driven.queries == [("Who?",)]
-    assert driven.prompts("answer")[1].endswith("Question: Who?\nEarlier answers:\n(none)\nAnswer:")
+    assert driven.prompts("answer")[1].endswith("[2] T2\ntwo\n\nQuestion: Who?\nAnswer:")
     assert driven.answer.text == "Grace"
 
 
@@ -87,7 +87,7 @@ def test_two_blank_answers_are_a_blank_answer() -> None:
 
 def test_an_empty_retrieval_is_refined_all_the_same() -> None:
     driven = basic([said("Ada", 0.1), [], said("Grace", 0.2)])
-    assert "(none)" in driven.prompts("answer")[1]
+    assert "Documents:" not in driven.prompts("answer")[1]
     assert (driven.answer.text, driven.answer.detail["retrieved"]) == ("Ada", [])
 
 
@@ -140,7 +140,7 @@ def test_answers_without_letters_are_told_apart() -> None:
 def test_only_blank_samples_are_retrieve_then_read() -> None:
     driven = run("Who?", [["", " "], FOUND, "Grace"], samples=2)
     assert driven.queries == [("Who?",)]
-    assert driven.prompts("answer")[1].endswith("Earlier answers:\n(none)\nAnswer:")
+    assert driven.prompts("answer")[1].endswith("[2] T2\ntwo\n\nQuestion: Who?\nAnswer:")
     assert (driven.answer.text, driven.answer.detail["initial"]) == ("Grace", None)
 
 

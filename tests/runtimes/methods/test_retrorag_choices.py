@@ -50,7 +50,7 @@ def test_missing_probabilities_have_the_stated_score() -> None:
 def test_a_missing_gate_holds_the_inference_back() -> None:
     driven = drive(retrorag(Q, options()), [*FIRST[:8], NO_WORD, 0.1, 0.1, 0.9, 0.9, 0.9, "Lord Byron daughter", *SECOND])
     assert driven.outline == [*FIRST_OUTLINE[:7], ["query"], *SECOND_OUTLINE]
-    assert "Inferences:\n(none)" in driven.prompts("answer")[1]
+    assert "Inferences:" not in driven.prompts("answer")[1]
 
 
 def test_words_in_place_of_probabilities_are_counted() -> None:

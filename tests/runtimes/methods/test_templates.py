@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.runtimes.methods.driving import drive
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Message
-from wikidx.runtimes.methods import METHODS
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message
+from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.forms import FORMS
+from wikidx.runtimes.methods.requests import LookUpTitle, Request, Retrieve
 from wikidx.runtimes.methods.templates import (
     Blocks,
     Template,
     format_passages,
     load_template,
+    make_template,
     packaged_prompts,
     parse,
     parse_origin,
@@ -81,7 +85,37 @@ def test_a_prompt_begins_with_a_turn(text: str) -> None:
 
 def test_passages_are_numbered() -> None:
     assert format_passages([Passage("9", "T", "x"), Passage("8", "U", "y")]) == (("[1] T\nx", "[2] U\ny"),)
-    assert format_passages([]) == (("(none)",),)
+    assert format_passages([]) == ((),)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "filled"),
+    [
+        ("Passages:\n\n{a}\n\nQuestion: {b}", {"a": Blocks(()), "b": "Who?"}, "Question: Who?"),
+        ("Question: {b}\nEarlier answers:\n{a}\nAnswer:", {"a": "", "b": "Who?"}, "Question: Who?\nAnswer:"),
+        ("Reference:\n\n{a}\n\n{c}\n\nQuestion: {b}", {"a": "x", "c": "", "b": "Who?"}, "Reference:\n\nx\n\nQuestion: Who?"),
+        ("Question: {b}\n\nEvidence:\n{a}", {"a": "", "b": "Who?"}, "Question: Who?"),
+        ("Entities: {a}\nQuestion: {b}", {"a": "", "b": "Who?"}, "Entities: \nQuestion: Who?"),  # part of a line
+        ("Facts:\n{a}\n\nQuestion: {b}", {"a": "(none)", "b": "Who?"}, "Facts:\n(none)\n\nQuestion: Who?"),
+    ],
+)
+def test_a_section_without_a_value_is_left_out_with_its_heading(text: str, values: dict[str, str | Blocks], filled: str) -> None:
+    assert make_template("made", f"[user]\n{text}", "")(**values) == (Message("user", filled),)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("reply", ["(none)", " (None).\n", "Answer: (none)", '{"reason": "", "analysis": "", "answer": "(none)"}'])
+def test_a_placeholder_is_never_an_answer(name: str, reply: str) -> None:
+    method = find_method(name)
+    others: dict[type, Any] = {Retrieve: [], LookUpTitle: [], AskYesNo: 0.1, MeanNll: 1.0}
+
+    def canned(request: Request) -> Any:  # noqa: ANN401
+        return [reply] * request.n if isinstance(request, Generate) else others[type(request)]
+
+    answer = drive(method.run("Who?", method.options()), canned).answer
+    if "{" not in reply or name in ("self_reasoning", "retrorag"):  # the others expect no JSON
+        assert "(none)" not in answer.text.casefold()
+        assert not answer.text or answer.text == "unknown"
 
 
 def prompts() -> list[tuple[str, str]]:
