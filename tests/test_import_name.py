@@ -40,3 +40,8 @@ def test_no_module_is_loaded_twice() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout == "[]\n"
+
+
+def test_the_package_is_the_command_line() -> None:
+    ran = subprocess.run([sys.executable, "-m", "wikidx", "list", "--help"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout.startswith("Usage: idx list [OPTIONS]\n")

@@ -142,6 +142,7 @@ class ResumableRun(NamedTuple):
             log.models.update(prediction.models)
             n_done += 1
             progress(n_done, len(known))
+        log.order = list(known)
         errors = [error for name in known if (error := log.done[name]) is not None]
         return RunSummary(settings, errors, cost, degraded, sorted(log.models), masses, time.monotonic() - started)
 

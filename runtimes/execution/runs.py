@@ -2,7 +2,7 @@
 
 Each prediction is appended as one line as soon as it is available. An interruption leaves at most the last line incomplete. Resuming cuts
 off an incomplete line and repeats its question. A run resumes only with its original settings. If a question has several lines, the last
-one counts.
+one counts. When all questions are finished, the lines are put in the order of the questions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import parse_json, write_durably
+from wikidx.corpora.artifacts.durable import atomic_write, parse_json, write_durably
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -32,18 +32,26 @@ _ADVICE = "remove this folder to make the run anew, or take another folder for -
 logger = logging.getLogger(__name__)
 
 
+class Line(NamedTuple):
+    """A line of ``predictions.jsonl``: its offset and size in bytes."""
+
+    offset: int
+    size: int
+
+
 class RunLog:
     """The open predictions file of a run; created by ``open_run``.
 
     Attributes:
         done: id of a finished question -> its error; None if the question was answered.
         models: the models that answered, as their endpoints name them; recorded in ``run.json``.
+        order: ids of all questions, in the order that the lines get at the end; empty: they stay as they are.
     """
 
     def __init__(self, folder: Path, file: IO[bytes], record: dict[str, Any], done: dict[str, str | None]) -> None:
         self._folder, self._file, self._record = folder, file, record
         self._started = self._synced = time.monotonic()
-        self.done, self.models = done, set[str]()
+        self.done, self.models, self.order = done, set[str](), list[str]()
         self.record_session()
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -56,6 +64,18 @@ class RunLog:
             self._synced = time.monotonic()
         if time.monotonic() - self._recorded >= _RECORD_EVERY_S:
             self.record_session()
+
+    def sort(self) -> None:
+        """Put the lines in their final order, atomically; those of one question keep theirs, and those of no question come last.
+
+        Nothing can be appended afterwards.
+        """
+        place = {name: number for number, name in enumerate(self.order)}
+        lines = [(place.get(record["id"], len(place)), *line) for record, line in complete_lines(self._folder / PREDICTIONS)]
+        if (ordered := sorted(lines)) != lines:
+            with atomic_write(self._folder / PREDICTIONS) as file:
+                for _, offset, size in ordered:
+                    file.write(os.pread(self._file.fileno(), size, offset))
 
     def record_session(self) -> None:
         """Record in ``run.json`` how long this session has run so far, and which models have answered."""
@@ -76,15 +96,17 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         LockedError: another process has the run open.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / PREDICTIONS).open("ab") as file:
+    with (folder / PREDICTIONS).open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(file.fileno()), (folder / PREDICTIONS).stat()):
+                raise BlockingIOError  # a run that has just ended has put its lines in order
         except BlockingIOError:
             raise LockedError(f"another process is at work on the run in {folder}: wait for it or end it") from None
         earlier = check_settings(folder, settings)
         done, n_whole = dict[str, str | None](), 0
-        for record, n_whole in complete_lines(folder / PREDICTIONS):  # noqa: B007 - the end of the last line
-            done[record["id"]] = record["error"]
+        for record, line in complete_lines(folder / PREDICTIONS):
+            done[record["id"]], n_whole = record["error"], sum(line)
         if n_cut := os.fstat(file.fileno()).st_size - n_whole:
             logger.info("an unfinished line of %s bytes was cut off: its question is repeated", f"{n_cut:,}")
         file.truncate(n_whole)
@@ -95,6 +117,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         finally:
             os.fsync(file.fileno())
             log.record_session()
+        log.sort()
 
 
 def read_predictions(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,14 +199,13 @@ def _abbreviate(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the record and the end offset of each complete line."""
-    end = 0
+def complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], Line]]:
+    """Yield the record and the place of each complete line."""
+    offset = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 return
-            end += len(line)
             try:
                 record = parse_json(line)
                 if not isinstance(record["id"], str | int) or not isinstance(record["error"], str | None):
@@ -192,7 +214,8 @@ def complete_lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
                 raise ArtifactCorrupt(
                     f"{path}, line {number} is no prediction ({error!r:.120}): delete it, or take another folder"
                 ) from error
-            yield record, end
+            yield record, Line(offset, len(line))
+            offset += len(line)
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -227,14 +227,13 @@ class Gen:
         """Return the text between two offsets, with the tokens that reach into it; without tokens if their places are unknown."""
         if start <= 0 and stop >= len(self.text):
             return self
-        text = self.text[start:stop]
         if self.ends is None:
-            return replace(self, text=text, logprobs=None, token_ids=None)
+            return replace(self, text=self.text[start:stop], logprobs=None, token_ids=None)
         first = bisect_right(self.ends, start) if start > 0 else 0
         last = bisect_left((0, *self.ends), stop, hi=len(self.ends)) if stop < len(self.text) else None
-        logprobs, token_ids = (tokens and tokens[first:last] for tokens in (self.logprobs, self.token_ids))
+        logprobs, token_ids = self.logprobs and self.logprobs[first:last], self.token_ids and self.token_ids[first:last]
         ends = tuple(end - start for end in self.ends[first:last])
-        return replace(self, text=text, logprobs=logprobs, token_ids=token_ids, ends=ends)
+        return replace(self, text=self.text[start:stop], logprobs=logprobs, token_ids=token_ids, ends=ends)
 
     @property
     def mean_nll(self) -> float | None:

@@ -285,8 +285,7 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
         degraded = (*degraded, f"parts of the answer that are no text are left out: {', '.join(left_out)}")
     text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
     gen = Gen(text=text, finish="length" if finish in _CUT else "stop", reasoning=_own_reasoning(choice))
-    if call.logprobs:
-        gen = with_tokens(gen, choice.get("logprobs") or {}, is_cut=bool(call.decoding.stop))
+    gen = with_tokens(gen, choice.get("logprobs") if call.logprobs else None, is_cut=bool(call.decoding.stop))
     if call.logprobs and gen.logprobs is None and "no logprobs" not in degraded:
         degraded = (*degraded, "no logprobs")
     if is_echo:

@@ -15,7 +15,7 @@ from .text import NextToken
 _LEAST_LOGPROB = -1e4  # OpenAI writes -9999 for impossible tokens
 
 
-def with_tokens(gen: Gen, logprobs: Mapping[str, Any], *, is_cut: bool) -> Gen:
+def with_tokens(gen: Gen, logprobs: Mapping[str, Any] | None, *, is_cut: bool) -> Gen:
     """Return a text with the log-probabilities of its tokens, if the answer has any.
 
     Tokens before the text, as those of thoughts, are left out.
@@ -40,19 +40,18 @@ def with_tokens(gen: Gen, logprobs: Mapping[str, Any], *, is_cut: bool) -> Gen:
 
 def generated_tokens(logprobs: Mapping[str, Any] | None) -> list[tuple[bytes, float]]:
     """Return the generated tokens that have a log-probability, with it."""
-    content = (logprobs or {}).get("content")
-    if isinstance(content, list):
-        tokens = [(_to_bytes(token.get("bytes"), token.get("token")), token.get("logprob")) for token in content]
-    else:
-        fields = [(logprobs or {}).get(name) or [] for name in ("tokens", "token_logprobs")]
-        tokens = [(_to_bytes(None, token), logprob) for token, logprob in zip_longest(*fields)]
-    return [(token, clip_logprob(logprob)) for token, logprob in tokens if logprob is not None]
+    given = logprobs or {}
+    pairs = zip_longest(*(given.get(name) or [] for name in ("tokens", "token_logprobs")))
+    of_chat = isinstance(given.get("content"), list)
+    content = given["content"] if of_chat else [{"token": token, "logprob": value} for token, value in pairs]
+    return [(_to_bytes(token), clip_logprob(token["logprob"])) for token in content if token.get("logprob") is not None]
 
 
-def _to_bytes(code: object, text: str | None) -> bytes:
-    """Return a token, which may end within a character, as bytes; only ``code``, if the endpoint has it, is exact."""
+def _to_bytes(token: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a token, which may end within a character; those of its text are not exact."""
+    code: Any = token.get("bytes")
     is_known = isinstance(code, list) and find_mismatch(code, [int], "bytes") is None
-    return bytes(number % 256 for number in code) if is_known else (text or "").encode("utf-8", "replace")
+    return bytes(number % 256 for number in code) if is_known else (token.get("token") or "").encode("utf-8", "replace")
 
 
 def clip_logprob(value: float) -> float:

@@ -162,10 +162,9 @@ class VllmEngine(CheckpointLLM):
         return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
     def _gen(self, prepared: PreparedCall, output: Any) -> Gen:  # noqa: ANN401 - vLLM's CompletionOutput
-        ids, logprobs = tuple(output.token_ids), None
-        if output.logprobs is not None:
-            logprobs = tuple(entries[token].logprob for token, entries in zip(ids, output.logprobs, strict=True))
-        text = self._decode(ids)
+        ids, text = tuple(output.token_ids), self._decode(output.token_ids)
+        given = None if output.logprobs is None else zip(ids, output.logprobs, strict=True)
+        logprobs = None if given is None else tuple(entries[token].logprob for token, entries in given)
         gen = Gen(
             text=text,
             finish="length" if output.finish_reason == "length" else "stop",

@@ -138,19 +138,13 @@ class Template:
             raise ValueError(f"the prompt '{self.name}' has the fields {sorted(self.fields)}, the values are {sorted(values)}")
 
 
-def _leave_out_empty(text: str, values: Mapping[str, str | Blocks]) -> str:
-    """Return the text of a turn without the sections, each with its heading, that have no value: a model would repeat "(none)"."""
-    for name in _FIELD.findall(text):
-        if not str(values[name]):
-            text = re.sub(rf"(?:^[^\n{{}}]*:\n+)?^{{{name}}}(?:\n+|\Z)", "", text, flags=re.MULTILINE).strip()
-    return text
-
-
 def _fill(role: Role, text: str, values: Mapping[str, str | Blocks]) -> Message:
+    """Return a turn; a section without a value is left out with its heading, because models repeat what stands for nothing."""
     parts: list[str] = []
     spans: list[Span] = []
     length = end = 0
-    text = _leave_out_empty(text, values)
+    for name in (name for name in _FIELD.findall(text) if not str(values[name])):
+        text = re.sub(rf"(?:^[^\n{{}}]*:\n+)?^{{{name}}}(?:\n+|\Z)", "", text, flags=re.MULTILINE).strip()
     for match in _FIELD.finditer(text):
         parts.append(text[end : match.start()])
         length += len(parts[-1])

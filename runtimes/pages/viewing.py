@@ -10,9 +10,9 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import uvicorn
@@ -43,13 +43,6 @@ from . import FILES
 _HOST = "127.0.0.1"
 
 
-class Line(NamedTuple):
-    """The last line of a question in ``predictions.jsonl``: its offset and size in bytes."""
-
-    offset: int
-    size: int
-
-
 class ViewedRun:
     """A run of ``idx run``, its scores and the positions of its lines.
 
@@ -67,7 +60,7 @@ class ViewedRun:
             raise InputError(f"{folder} holds no {PREDICTIONS}: name the folder of 'idx run --out'")
         self.folder = folder
         self.version = self.current_version()
-        self.lines = dict(_read_lines(folder / PREDICTIONS))
+        self.lines = {record["id"]: line for record, line in complete_lines(folder / PREDICTIONS)}
         predictions = load_predictions(folder)
         source = run_questions(predictions, questions)
         metrics = [METRICS[name] for name in default_metrics(source.questions)]
@@ -76,10 +69,10 @@ class ViewedRun:
         self._questions = {question.id: question for question in source.questions}
         self._texts = PassageTexts(predictions.run_json)
 
-    def current_version(self) -> tuple[int, int]:
-        """Return size and time of the predictions on disk."""
+    def current_version(self) -> tuple[int, int, int]:
+        """Return number, size and time of the file of predictions."""
         state = (self.folder / PREDICTIONS).stat()
-        return state.st_size, state.st_mtime_ns
+        return state.st_ino, state.st_size, state.st_mtime_ns
 
     def describe(self, position: int) -> dict[str, Any] | None:
         """Return the entry of a question in the list; None if the run has not answered it."""
@@ -93,6 +86,8 @@ class ViewedRun:
 
     def read(self, id: str) -> bytes:
         """Return the record of a question as JSON; ``null`` if there is none."""
+        if self.version[0] != self.current_version()[0]:  # the run has ended and put its lines in order
+            self.lines = {record["id"]: line for record, line in complete_lines(self.folder / PREDICTIONS)}
         line = self.lines.get(id)
         if line is None:
             return b"null"
@@ -109,13 +104,6 @@ class ViewedRun:
         shown = [hit["id"] for hits in (evidence, *(step["result"] for step in searches)) for hit in hits]
         texts |= self._texts.in_corpus(name for name in shown if name not in texts)
         return {name: texts[name] for name in shown if name in texts}
-
-
-def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
-    offset = 0
-    for record, end in complete_lines(path):
-        yield record["id"], Line(offset, end - offset)
-        offset = end
 
 
 class Viewer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import time
 from collections.abc import Mapping
@@ -83,6 +85,39 @@ def test_the_last_line_of_a_question_counts(tmp_path: Path) -> None:
         assert log.done == {"a": None, "b": None}
     assert [line["id"] for line in lines(tmp_path)] == ["a", "b", "a"]
     assert dict(read_predictions(tmp_path)) == {"a": record("a"), "b": record("b")}
+
+
+def test_the_lines_are_ordered_when_all_questions_are_finished(tmp_path: Path) -> None:
+    """Until then, and after an interruption, they stay in the order in which the questions were finished."""
+    with contextlib.suppress(KeyboardInterrupt), open_run(tmp_path, SETTINGS, {}) as log:
+        log.order = ["a", "b", "c"]
+        log.append(record("c"))
+        log.append(record("a", "LLMError: down"))
+        raise KeyboardInterrupt
+    assert [line["id"] for line in lines(tmp_path)] == ["c", "a"]
+    with open_run(tmp_path, SETTINGS, {}) as log:
+        log.order = ["a", "b", "c"]
+        for name in ("other", "b", "a"):
+            log.append(record(name))
+    assert lines(tmp_path) == [record("a", "LLMError: down"), record("a"), record("b"), record("c"), record("other")]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [PREDICTIONS, RUN]
+    with open_run(tmp_path, SETTINGS, {}) as log:
+        assert log.done == dict.fromkeys(("a", "b", "c", "other"))
+
+
+def test_a_run_that_was_ordered_while_another_process_opened_it_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_run(tmp_path, SETTINGS, {}) as log:
+        log.append(record("a"))
+    lock = fcntl.flock
+
+    def wait(file: Any, operation: int) -> None:  # noqa: ANN401
+        (tmp_path / "ordered").write_bytes((tmp_path / PREDICTIONS).read_bytes())
+        (tmp_path / "ordered").replace(tmp_path / PREDICTIONS)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", wait)
+    with pytest.raises(LockedError, match="another process is at work"), open_run(tmp_path, SETTINGS, {}):
+        pass
 
 
 def test_other_settings_are_refused_and_all_of_them_named(tmp_path: Path) -> None:

@@ -76,18 +76,16 @@ def parse_relevant_numbers(text: str, n_passages: int) -> tuple[frozenset[int], 
         plain = _AFTER_NOUN.sub(lambda found: found[1] + _bracket(found[2]), plain)
     plain = _LIST_NUMBER.sub(lambda found: _bracket(found[1] or ""), plain)
     plain = _AS_SUBJECT.sub(lambda found: f"{found[1]} {_bracket(found[2])}", plain)
-    named, excepted = {False: set[int](), True: set[int]()}, set[int]()
-    parts = _GROUP.split(plain)
+    is_none = normalize_words(plain).split(" ")[0] in ("no", "none")
+    accepted, denied, parts = set[int](), set[int](), _GROUP.split(plain)
     for before, group, after in zip(parts[::2], parts[1::2], parts[2::2], strict=False):
         label, verdict = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(after if after is parts[-1] else _DENIED_BEFORE.sub("", after))[0]
-        numbers = {int(number) for number in re.findall(r"\d{1,9}", group)} & {*range(1, n_passages + 1)}
-        named[bool(_DENIED_BEFORE.search(label) or _DENIED_AFTER.search(verdict))] |= numbers
-        excepted |= numbers if _EXCEPT.search(label) else set()
-    if normalize_words(plain).split(" ")[0] in ("no", "none"):
-        return frozenset(excepted), True
-    if _ALL.search(plain) and not _DENIED.search(parts[0]):
-        named[False] |= {*range(1, n_passages + 1)} - named[True]
-    return frozenset(named[False]), bool(named[False] or named[True] or _DENIED.search(plain))
+        is_denied = not _EXCEPT.search(label) if is_none else _DENIED_BEFORE.search(label) or _DENIED_AFTER.search(verdict)
+        (denied if is_denied else accepted).update(int(number) for number in re.findall(r"\d{1,9}", group))
+    if _ALL.search(plain) and not is_none and not _DENIED.search(parts[0]):
+        accepted |= {*range(1, n_passages + 1)} - denied
+    in_range = accepted & {*range(1, n_passages + 1)}
+    return frozenset(in_range), bool(in_range or denied or is_none or _DENIED.search(plain))
 
 
 def _bracket(text: str) -> str:

@@ -58,7 +58,7 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     if is_asked_again:
         decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
         field = yield from request_again("self_reasoning", prompt, output, field, question, decoding)
-        trajectory = trajectory._replace(**{name: field.text})
+        trajectory = trajectory._replace(analysis=field.text) if name == "analysis" else trajectory._replace(answer=field.text)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = yield from answer(question, passages, output.text, trajectory, options)
     formatted = FORMS[options.form].read(final.text, final.n_passages)

@@ -13,6 +13,11 @@ from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers
 ALL = {1, 2, 3, 4, 5}
 
 
+def read(reply: str) -> tuple[set[int], bool]:
+    numbers, is_readable = parse_relevant_numbers(reply, 5)
+    return set(numbers), is_readable
+
+
 @pytest.mark.parametrize(
     ("reply", "relevant"),
     [
@@ -48,7 +53,7 @@ ALL = {1, 2, 3, 4, 5}
     ],
 )
 def test_a_verdict_names_the_relevant_passages(reply: str, relevant: set[int]) -> None:
-    assert parse_relevant_numbers(reply, 5) == (relevant, True)
+    assert read(reply) == (relevant, True)
 
 
 SUBJECTS = {"brackets": ("", "[{}]"), "nouns": ("passages ", "{}"), "bare": ("", "{}")}
@@ -82,13 +87,13 @@ def test_made_up_verdicts_are_read_in_both_orders(relevant: set[int], kind: str,
     commas = (", ", ", but ", ", while ") if ":" not in accepts else ()
     for order, separator in itertools.product(((accepts, denies), (denies, accepts)), (between, *commas)):
         reply = separator.join(order).capitalize() + "."
-        assert parse_relevant_numbers(reply, 5) == (relevant, True), reply
+        assert read(reply) == (relevant, True), reply
 
 
 @given(st.sets(st.sampled_from(sorted(ALL)), min_size=1, max_size=4), st.sampled_from(sorted(SUBJECTS)))
 def test_made_up_exceptions_are_read(named: set[int], kind: str) -> None:
     numbers = listed(named, kind, " and ")
     for reply in (f"All but {numbers}", f"all except {numbers}.", f"All passages are relevant except {numbers}"):
-        assert parse_relevant_numbers(reply, 5) == (ALL - named, True), reply
+        assert read(reply) == (ALL - named, True), reply
     for reply in (f"Only {numbers}", f"Only {numbers} are relevant.", f"Yes: {numbers}", f"None but {numbers}"):
-        assert parse_relevant_numbers(reply, 5) == (named, True), reply
+        assert read(reply) == (named, True), reply

@@ -99,7 +99,7 @@ def test_passages_are_numbered() -> None:
         ("Facts:\n{a}\n\nQuestion: {b}", {"a": "(none)", "b": "Who?"}, "Facts:\n(none)\n\nQuestion: Who?"),
     ],
 )
-def test_a_section_without_a_value_is_left_out_with_its_heading(text: str, values: dict[str, str | Blocks], filled: str) -> None:
+def test_a_section_without_a_value_is_left_out_with_its_heading(text: str, values: dict[str, Any], filled: str) -> None:
     assert make_template("made", f"[user]\n{text}", "")(**values) == (Message("user", filled),)
 
 

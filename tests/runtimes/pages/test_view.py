@@ -136,6 +136,15 @@ def test_a_trace_is_the_line_itself_with_the_texts_of_its_passages(odd_run: Path
     assert json.loads(viewer.trace("nothing")) == {"records": [None], "texts": [{}]}
 
 
+def test_a_trace_is_the_question_s_while_the_run_puts_its_lines_in_order(tmp_path: Path) -> None:
+    written = [line("m1", "Mercury"), line("m22", "Quicksilver, or mercury")]
+    run = write_run(tmp_path / "run", *written)
+    viewer = Viewer([run])
+    write_run(tmp_path / "ordered", *reversed(written))
+    (tmp_path / "ordered" / "predictions.jsonl").replace(run / "predictions.jsonl")
+    assert [json.loads(viewer.trace(one["id"]))["records"] for one in written] == [[one] for one in written]
+
+
 @pytest.mark.usefixtures("sample_home")
 def test_texts_come_from_the_corpus_that_was_searched(idx: Command, script: Callable[..., str], tmp_path: Path) -> None:
     out = tmp_path / "run"
