@@ -32,7 +32,8 @@ def with_tokens(gen: Gen, logprobs: Mapping[str, Any] | None, *, is_cut: bool) -
     texts = [decoder.decode(token) for token, _ in tokens]
     written = "".join(texts)
     whole = replace(gen, text=written, logprobs=tuple(logprob for _, logprob in tokens), ends=tuple(accumulate(map(len, texts))))
-    start = 0 if gen.text and written.startswith(gen.text) else written.rfind(gen.text)
+    is_first = gen.text and (written.startswith(gen.text) or (written and gen.text.startswith(written)))  # llama.cpp cuts tokens at stops
+    start = 0 if is_first else written.rfind(gen.text)
     if start < 0:  # without bytes the parts of a character are unknown
         return replace(whole, text=gen.text, ends=None, logprobs=None if is_cut or gen.reasoning else whole.logprobs)
     return replace(whole.part(start, start + len(gen.text) if is_cut else len(written)), text=gen.text)

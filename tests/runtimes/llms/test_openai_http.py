@@ -357,6 +357,7 @@ _EMOJI = [{"token": "\ufffd", "bytes": [0xF0, 0x9F]}, {"token": "\ufffd", "bytes
         ({"content": "Rome"}, ["Ro", "me", "\n", "Q:"], ("\nQ:",), "Rome", [0, 1]),  # the server cuts the text alone
         ({"content": "Rome\nQ: x"}, ["Ro", "me", "\n", "Q:", " x"], ("\nQ:",), "Rome", [0, 1]),  # the client cuts
         ({"content": "Rome"}, [" Rome", "!"], ("!",), "Rome", [0]),
+        ({"content": "Rome "}, ["Ro", "me"], ("Q:",), "Rome ", [0, 1]),  # llama.cpp cuts the token " Q:" as well
         ({"content": "a", "reasoning": "b a"}, ["b", " a", "</think>", "a", ""], (), "a", [3, 4]),
         ({"content": "<think>a</think>a\n"}, ["<think>", "a", "</think>", "a", "\n"], (), "a\n", [3, 4]),
         ({"content": "\U0001f600!"}, _EMOJI, ("!",), "\U0001f600", [0, 1]),
