@@ -30,8 +30,8 @@ test-all: $(VENV)/test-full  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
 # The path of a search: stores, BM25, vectors, encoders, the searcher, the server, the commands.
-CORE := tests/test_imports.py tests/corpora tests/indexer tests/retrievers $(wildcard tests/runtimes/test_*command*.py) \
-	tests/runtimes/test_cli.py tests/runtimes/test_help.py tests/runtimes/test_serve.py
+COMMANDS := cli bm25_commands first_commands search_command vector_index_commands help serve
+CORE := tests/test_imports.py tests/corpora tests/indexer tests/retrievers $(COMMANDS:%=tests/runtimes/test_%.py)
 test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
@@ -39,7 +39,7 @@ test-core: $(VENV)/dev  # for a second Python
 OF_EXTRAS := indexer/encoders $(addprefix indexer/test_,bm25_regressions.py devices.py minilm.py) $(addprefix retrievers/server/test_,bad_input.py batching.py) \
 	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py)
 test-lowest: $(VENV)/lowest
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
+	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
 		$(CORE) $(addprefix --ignore=tests/,$(OF_EXTRAS))
 
 MINUTES ?= 10

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.errors import MissingExtraError
 from wikidx.corpora.machine import compiled
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.store import PassageStore
@@ -42,6 +43,26 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def _or_skip() -> Generator[None, Any, Any]:
+    """Skip what needs an extra, where the tests are run without extras on purpose."""
+    try:
+        return (yield)
+    except MissingExtraError as error:
+        if "IDX_TEST_WITHOUT_EXTRAS" not in os.environ:
+            raise
+        pytest.skip(str(error).partition(":")[0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _or_skip())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _or_skip())
 
 
 @pytest.fixture(autouse=True)

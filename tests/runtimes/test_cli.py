@@ -75,6 +75,7 @@ def test_help_answers_at_once() -> None:
 
 def test_retries_of_a_download_are_said_once() -> None:
     """The hub's library reports them by a handler of its own."""
+    pytest.importorskip("huggingface_hub", reason="needs the extra 'dense'")
     code = """
 import atexit, logging, sys, huggingface_hub.file_download
 from wikidx.runtimes.cli import main

@@ -98,6 +98,7 @@ def test_queries_come_from_a_pipe(animals: Path, names: tuple[str, ...]) -> None
 
 
 def test_questions_gold_passages_and_answers_come_from_pipes(animals: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ir_measures", reason="needs the extra 'eval'")
     idx("build", animals)
     (tmp_path / "script.jsonl").write_text('{"match": "", "text": "fox"}')
     line = b'{"id": "1", "question": "Who digs a den?", "golden_answers": ["fox"]}\n'
