@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from wikidx.corpora.artifacts.building import discard, lock, staging_path
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError, StorageError
+from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError
 from wikidx.corpora.fetching.download import LocalFile
 from wikidx.corpora.fetching.sources import obtain_files
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
@@ -205,7 +205,7 @@ def test_an_index_of_a_store_that_is_gone_is_not_built(source: Path) -> None:
 
 def test_a_file_where_the_home_should_be_is_a_clear_error(source: Path, home: Path) -> None:
     home.write_text("a file")
-    with pytest.raises(StorageError, match="work on .*passages has stopped: "):
+    with pytest.raises(InputError, match="is a file, and data is kept in a folder"):
         build_store(corpus(source), StoreOptions())
 
 

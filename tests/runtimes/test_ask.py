@@ -313,7 +313,7 @@ MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["rag", "who?", "--llm", "opnai:gpt", "--corpus", "sample"], "unknown backend 'opnai': did you mean 'openai'"),
     (["rag", "who?", "--llm", "judge=SCRIPT", "--corpus", "sample"], "unknown role 'judge'"),
     (["rag", "who?", "--llm", "SCRIPT", "--llm", "hf:x", "--corpus", "sample"], "every role is given to two models"),
-    (["rag", "who?", "--llm", "scripted:/no/such/file", "--corpus", "sample"], "the script /no/such/file cannot be read"),
+    (["rag", "who?", "--llm", "scripted:/no/such/file", "--corpus", "sample"], "there is no file /no/such/file"),
     (["rag", "who?", "--llm", "hf:/no/such/folder", "--corpus", "sample"], "'/no/such/folder' is no checkpoint"),
 ]
 
