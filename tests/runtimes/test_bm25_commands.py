@@ -62,6 +62,7 @@ def test_a_corpus_is_not_removed_while_an_index_with_chosen_numbers_is_built(idx
 
 
 def test_retrievers_with_chosen_numbers_are_evaluated_side_by_side(idx: Command) -> None:
+    pytest.importorskip("regex", reason="needs the extra 'eval'")
     idx("build", "sample", "--bm25", "--index", NAME)
     shown = json.loads(idx("eval", "retrieval", "--corpus", "sample", "--questions", "sample", "-r", "bm25", "-r", NAME, "--json"))
     assert [one["retriever"] for one in shown["retrievers"]] == ["bm25", NAME]

@@ -140,10 +140,9 @@ def test_nothing_is_said_when_the_reader_of_the_output_is_gone(animals: Path, ar
         ("idx list >&- 2>&-", 2, ""),
         ("idx search none of 2>&-", 2, ""),
         ("idx --version 2>&-", 0, ""),
-        ("mkdir gone && cd gone && rmdir ../gone && IDX_HOME=data idx list", 2, "error: No such file or directory: the working folder\n"),
     ],
 )
-def test_a_closed_output_and_a_deleted_folder_are_told(tmp_path: Path, command: str, status: int, said: str) -> None:
+def test_a_closed_output_is_told(tmp_path: Path, command: str, status: int, said: str) -> None:
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         command.replace("idx", shlex.join(IDX)), shell=True, stderr=subprocess.PIPE, cwd=tmp_path, env=variables, check=False
