@@ -8,6 +8,7 @@ import os
 import pty
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.retrievers.server.serving import serving
 from tests.runtimes.test_cli import IDX, animals, error, found, idx
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
+from wikidx.runtimes.cli import main
 
 __all__ = ["animals"]  # a fixture
 
@@ -171,3 +173,15 @@ def test_words_of_the_query_are_bold_on_a_terminal(animals: Path) -> None:
     assert "\x1b[1m  1  " in printed
     assert "The red \x1b[1mfox\x1b[22m \x1b[1mdigs\x1b[22m a den." in printed
     assert "\x1b[1m" not in on_terminal("search", "animals", "foxes", NO_COLOR="1")
+
+
+def test_a_deleted_working_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process, since in a new one a library may end before idx begins."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("IDX_HOME", "data")
+    monkeypatch.setattr(sys, "argv", ["idx", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (2, "error: No such file or directory: the working folder\n")
