@@ -18,9 +18,10 @@ from .artifacts.home import corpus_path, home, network_file_system
 from .artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
 from .corpus import Corpus
 from .errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
-from .fetching.sources import obtain_files
+from .fetching.sources import local_paths, obtain_files
 from .passage import BadRecord
 from .progress import Progress, silent
+from .reading.compression import Unchanged
 from .reading.readers import fail
 from .store import FORMAT_VERSION, KIND, Follower, PassageStore, StoreWriter
 
@@ -111,6 +112,7 @@ def build_store(
     existing = reusable_store(corpus, options, progress=fetching)
     if existing is not None:
         return existing
+    unchanged = Unchanged(local_paths(corpus, options.source) or ())
     files = obtain_files(corpus, options.source, verified=options.limit is None, progress=fetching)
     recipe = Recipe(
         kind=KIND,
@@ -121,14 +123,15 @@ def build_store(
     network = network_file_system(home())
     if network:
         logger.warning("%s is on a network file system (%s), which LMDB is not made for: set IDX_HOME to a local disk", home(), network)
-    spec = ArtifactSpec(
-        recipe=recipe,
-        sources={file.path.name: file.origin for file in files},
-        find_existing=lambda: reusable_store(corpus, options),
-        write=lambda staging: _write_store(
-            corpus, [file.path for file in files], staging, options, storing, partial(follow, recipe) if follow and files else None
-        ),
-    )
+
+    def write(staging: Path) -> BuildResult:
+        paths, following = [file.path for file in files], partial(follow, recipe) if follow and files else None
+        result = _write_store(corpus, paths, staging, options, storing, following)
+        unchanged.check()
+        return result
+
+    sources = {file.path.name: file.origin for file in files}
+    spec = ArtifactSpec(recipe=recipe, sources=sources, find_existing=lambda: reusable_store(corpus, options), write=write)
     return build_artifact(store_path(store_name(corpus, options.limit)), spec)
 
 

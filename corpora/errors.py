@@ -19,8 +19,14 @@ Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueEr
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
+import resource
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 _NAME = "wikidx"
@@ -77,6 +83,51 @@ def install_argument(extra: str) -> str:
     repository = f"{vcs}+" if (vcs := origin.get("vcs_info", {}).get("vcs")) else ""
     source = f" @ {repository}{origin['url']}" if origin else ""
     return f"'{_NAME}[{extra}]{source}'"
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free space there",
+    errno.EDQUOT: "free space there, or have the quota raised,",
+    errno.EFBIG: "raise this limit",
+    errno.EIO: "check the disk, its space and its quota,",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it accessible, or name another place,"),
+}
+_FULL_DISK_BYTES = 64 << 20  # one write of a library may need this much
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of the system that say that there is no room."""
+
+
+def explain_os_error(error: OSError, *, is_kept: bool = False) -> str:
+    """Return an error of the system with its file and a remedy; ``is_kept``: the work done until then is kept."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    limited = "the file system" if limit == resource.RLIM_INFINITY else f"ulimit -f: {limit:,} bytes"
+    reason = (error.strerror or str(error)) + (f" (limit of {limited})" if error.errno == errno.EFBIG else "")
+    remedy = _REMEDIES.get(error.errno or 0, "fix the cause" if is_kept else "")
+    advice = f": {remedy} and run the same command again" if remedy else ""
+    place = error.filename or (isinstance(error, FileNotFoundError) and "the working folder")  # only ``getcwd`` names no file
+    return f"{reason}{f': {place}' if place else ''}{'; finished parts are kept' * is_kept}{advice}"
+
+
+@contextlib.contextmanager
+def named_errors(place: Path | str, temporary: Path | None = None) -> Iterator[None]:
+    """Name a file in errors of the system that name none, as those of writing, or only the temporary file in its place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            error.filename = str(place)
+        raise
+
+
+def find_write_error(path: Path, error: Exception) -> OSError:
+    """Return the error of the system behind a failed write to a file by a library, which may call it an input/output error."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    size = max((file.stat().st_size for file in path.parent.glob(f"{path.name}*")), default=0)
+    if limit != resource.RLIM_INFINITY and size + _FULL_DISK_BYTES > limit:
+        return OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    if (n_free := shutil.disk_usage(path.parent).free) < _FULL_DISK_BYTES:
+        return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} ({n_free / 1e6:.1f} MB free)", str(path))
+    return OSError(errno.EIO, str(error), str(path))
 
 
 class DownloadError(IdxError):

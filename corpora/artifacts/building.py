@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError, LockedError, StagingCorrupt, StorageError
+from wikidx.corpora.errors import InputError, LockedError, StagingCorrupt, StorageError, explain_os_error
 
 from .durable import file_sha256, parse_json, sync, write_durably
 from .home import home
@@ -75,7 +75,7 @@ def build_artifact(target: Path, spec: ArtifactSpec) -> Manifest:
         InputError: ``write`` raised it; the staged files are deleted unless ``ArtifactSpec.keep_staging`` is set.
     """
     staging = staging_path(target)
-    with _system_errors(target), lock(target):
+    with system_errors(target), lock(target):
         existing = spec.find_existing()
         if existing is not None:
             return existing
@@ -107,7 +107,7 @@ def prepared_staging(target: Path, recipe: Recipe) -> Iterator[Path]:
     """
     staging = staging_path(target)
     with lock(target):
-        with _system_errors(target):
+        with system_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             _prepare(staging, recipe)
         try:
@@ -186,19 +186,21 @@ def lock(target: Path) -> Iterator[None]:
         StorageError: the lock file cannot be created.
     """
     path = home() / ".locks" / "+".join(target.relative_to(home()).parts)
-    with _system_errors(target):
+    with system_errors(target):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8", errors="backslashreplace")
+        file = path.open("a+b", buffering=0)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise LockedError(f"{target} is being worked on by {file.read() or 'another process'}: wait for it or end it") from None
-        file.truncate(0)
+            holder = file.read().decode() or "another process"
+            raise LockedError(f"{target} is being worked on by {holder}: wait for it or end it") from None
         command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        file.write(f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{command}'")
-        file.flush()
+        holder = f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{command}'"
+        with contextlib.suppress(OSError):  # a full disk: the lock needs no bytes
+            file.truncate(0)
+            file.write(holder.encode(errors="backslashreplace"))
         yield
 
 
@@ -286,11 +288,11 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _system_errors(target: Path) -> Iterator[None]:
+def system_errors(target: Path) -> Iterator[None]:
+    """Translate errors of the system in resumable work on a path to ``StorageError``, except that the reader of the output is gone."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise StorageError(
-            f"work on {target} has stopped: {error.strerror or error}"
-            f"{f' ({error.filename})' if error.filename else ''}; finished parts are kept: fix the cause and run the same command again"
-        ) from error
+        raise StorageError(f"work on {target} has stopped: {explain_os_error(error, is_kept=True)}") from error

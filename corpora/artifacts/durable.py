@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.corpora.errors import ArtifactCorrupt, named_errors
 
 _READ_BYTES = 1 << 20
 
@@ -26,14 +28,42 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for an atomic write: after a crash, the file has either its old content or the complete new content."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    with unfinished.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    sync(path.parent)
+    """Open a file for an atomic write: after a crash or an error, the file has either its old content or the complete new content.
+
+    A link stays: the file behind it is written. What is no regular file, and the output of this process, is written directly.
+    """
+    target = Path(os.path.realpath(path))
+    unfinished = target.with_name(f".{target.name}.tmp")
+    with named_errors(path, unfinished):
+        if stream := _open_stream(path):
+            with stream:
+                yield stream
+            return
+        try:
+            with unfinished.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(target)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        sync(target.parent)
+
+
+def _open_stream(path: Path) -> IO[bytes] | None:
+    """Open what has no content to keep, such as a device or a pipe; return None for a regular file and for none.
+
+    A file that is this process's output is written behind what is in it: under a new file, later lines would be lost.
+    """
+    if not path.exists():
+        return None
+    state = path.stat()
+    for output in filter(None, (sys.__stdout__, sys.__stderr__)):
+        if not output.closed and os.path.samestat(state, os.fstat(output.fileno())):
+            output.flush()
+            return os.fdopen(os.dup(output.fileno()), "wb")
+    return None if stat.S_ISREG(state.st_mode) else path.open("wb")
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -1,6 +1,7 @@
 """Reading of plain, gzip, bzip2 and zstd files; the first bytes of a file determine its format, not its name.
 
 ``-`` is standard input. It and named pipes, which can be read once, are copied to a temporary file when they are opened.
+A file that changes while it is read raises ``InputError`` when its end is reached, so that it is never taken for a shorter or longer one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import shutil
 import tempfile
 import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
 import zstandard
 
-from wikidx.corpora.errors import InputError
+from wikidx.corpora.errors import InputError, explain_os_error, named_errors
 
 BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 """Exceptions raised by reading a corrupt compressed file."""
@@ -38,6 +40,24 @@ _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple o
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 _DEEP_NAME = re.compile(r"""(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
+
+
+_version = attrgetter("st_ino", "st_size", "st_mtime_ns")
+
+
+class Unchanged:
+    """Files, by path or descriptor, and their sizes and times of change when this object was made; ``name`` is for messages."""
+
+    def __init__(self, files: Iterable[Path | int], name: str = "") -> None:
+        self._versions, self._name = {file: _version(os.stat(file)) for file in files}, name
+
+    def check(self) -> None:
+        """Raise ``InputError`` if a file has changed since then. A deleted file has not: it can be read while it is open."""
+        for file, version in self._versions.items():
+            with contextlib.suppress(FileNotFoundError):
+                if _version(os.stat(file)) != version:
+                    advice = "wait until nothing writes to it, and run the same command again"
+                    raise InputError(f"{self._name or file} has changed while it was read: {advice}")
 
 
 def check_file(path: Path) -> None:
@@ -66,7 +86,7 @@ def open_bytes(path: Path) -> IO[bytes]:
         refuse_pointer(path)
         return _open(path, str(path))
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{path} cannot be read: {explain_os_error(error)}") from error
 
 
 def refuse_pointer(path: Path) -> None:
@@ -153,8 +173,9 @@ def read_text(path: Path, max_bytes: int = _MAX_WHOLE_BYTES) -> str:
     """
     check_file(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(min(path.stat().st_size, max_bytes + 1))  # of a file of /proc, which may wait for ever, nothing
+        with _SteadyFile(path, str(path)) as file:
+            content = file.read(min(path.stat().st_size, max_bytes + 1)) or b""  # of a file of /proc, which may wait for ever, nothing
+            file.unchanged.check()
         if len(content) > max_bytes:
             raise InputError(f"{path} has more than {max_bytes:,} bytes: is it the right file?")
         return content.decode("utf-8-sig")
@@ -177,8 +198,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _open_copy(pipe: Path) -> IO[bytes]:
     is_stdin = pipe == STANDARD_INPUT
     with open(0 if is_stdin else pipe, "rb", closefd=not is_stdin) as file, tempfile.NamedTemporaryFile() as copy:
-        shutil.copyfileobj(file, copy)
-        copy.flush()
+        with named_errors(tempfile.gettempdir()):
+            shutil.copyfileobj(file, copy)
+            copy.flush()
         return _open(Path(copy.name), str(pipe))  # it is removed, but stays readable while it is open
 
 
@@ -189,13 +211,29 @@ def _open(path: Path, name: str) -> IO[bytes]:
         raise InputError(f"{name} is empty")
     if magic in _ARCHIVES:
         raise InputError(f"{name} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
+    raw: io.RawIOBase = _SteadyFile(path, name)
     if magic.startswith(_GZIP):
-        return io.BufferedReader(_UnbufferedReader(gzip.open(path)), _READ_BYTES)
-    if magic.startswith(_BZIP2):
-        return io.BufferedReader(_UnbufferedReader(bz2.open(path)), _READ_BYTES)
-    if magic.startswith(_ZSTD) or magic[1:] == _SKIPPABLE:
-        return io.BufferedReader(_ZstdFrames(path), _READ_BYTES)
-    return path.open("rb", _READ_BYTES)
+        raw = _UnbufferedReader(gzip.GzipFile(fileobj=raw, mode="rb"), raw)
+    elif magic.startswith(_BZIP2):
+        raw = _UnbufferedReader(bz2.BZ2File(raw), raw)
+    elif magic.startswith(_ZSTD) or magic[1:] == _SKIPPABLE:
+        raw = _ZstdFrames(raw)
+    return io.BufferedReader(raw, _READ_BYTES)
+
+
+class _SteadyFile(io.FileIO):
+    """A file that must not change while it is read: its end is refused if it has."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(path)
+        self.unchanged = Unchanged([self.fileno()], name)
+
+    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]  # the stub declares WriteableBuffer
+        if not (n := super().readinto(buffer)):
+            self.unchanged.check()
+        return n
+
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # type: ignore[assignment]  # those of FileIO do not call ``readinto``
 
 
 class _UnbufferedReader(io.RawIOBase):
@@ -204,8 +242,8 @@ class _UnbufferedReader(io.RawIOBase):
     The ``readinto`` of gzip and bz2 fills the whole buffer first, and loses the buffer's content if the file is truncated.
     """
 
-    def __init__(self, file: gzip.GzipFile | bz2.BZ2File) -> None:
-        self._file = file
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File, raw: io.RawIOBase) -> None:
+        self._file, self._raw = file, raw
 
     def readable(self) -> bool:
         return True
@@ -218,6 +256,7 @@ class _UnbufferedReader(io.RawIOBase):
 
     def close(self) -> None:
         self._file.close()
+        self._raw.close()  # which the file leaves open
         super().close()
 
 
@@ -227,8 +266,8 @@ class _ZstdFrames(io.RawIOBase):
     At a truncated frame this reader raises ``EOFError``, as gzip does; zstandard's stream reader ends silently.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._file = io.BufferedReader(raw, zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._is_inside = False  # whether the current frame is incomplete
         self._ready = memoryview(b"")

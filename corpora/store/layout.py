@@ -32,7 +32,7 @@ from typing import BinaryIO
 import lmdb
 import zstandard
 
-from wikidx.corpora.errors import ArtifactCorrupt, StorageError
+from wikidx.corpora.errors import ArtifactCorrupt, find_write_error
 
 KIND = "passages"
 FORMAT_VERSION = 5
@@ -66,7 +66,6 @@ class Database:
         # LMDB's lock file is not needed: a published store never changes, and a writer holds the lock of the artifact.
         self.path = path
         is_new = not path.exists() or not path.stat().st_size
-        error_class = StorageError if is_new else ArtifactCorrupt
         try:
             self.environment = lmdb.open(
                 os.fsencode(path),  # a text is encoded strictly, which fails for a name outside the locale's characters
@@ -79,17 +78,20 @@ class Database:
                 meminit=True,  # otherwise pages would contain stale memory, such as skipped records
             )
         except lmdb.Error as error:
-            raise error_class(f"{path} cannot be opened: {error}") from error
+            raise self._refusal(error, is_new=is_new) from error
         try:
             self._check_whole(is_new=is_new)
             self.passages = self.environment.open_db(b"passages", create=writable)
             self.about = self.environment.open_db(b"about", create=writable)
         except lmdb.Error as error:
             self.environment.close()  # otherwise this process could not open the path again
-            raise error_class(f"{path} cannot be opened: {error}") from error
+            raise self._refusal(error, is_new=is_new) from error
         except ArtifactCorrupt:
             self.environment.close()
             raise
+
+    def _refusal(self, error: lmdb.Error, *, is_new: bool) -> Exception:
+        return find_write_error(self.path, error) if is_new else ArtifactCorrupt(f"{self.path} cannot be opened: {error}")
 
     def _check_whole(self, *, is_new: bool) -> None:
         """Raise ``ArtifactCorrupt`` if the file is truncated: reading beyond the end of a mapped file kills the process."""

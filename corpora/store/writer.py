@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import IO, NamedTuple, Protocol
 import lmdb
 import numpy as np
 
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, StorageError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, find_write_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
 from .batches import Batches, count_passages, join, stored_batches
@@ -38,7 +37,6 @@ from .vocabulary import Vocabulary, to_stream, train
 
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # size limit of a batch, which only whole articles reach
-_FULL_DISK_BYTES = 64 << 20  # a batch may need this much: a write that fails with less free space is reported as a full disk
 _MOST_PASSAGES = 2**32 - 1  # a row has 32 bits
 _READ_ROWS = 1024
 
@@ -121,7 +119,7 @@ class StoreWriter:
 
         Raises:
             InputError: ``on_bad`` raised it, or there are too many passages.
-            StorageError: the disk is full or fails.
+            OSError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
         for batch in _batch_records(records):
@@ -147,7 +145,7 @@ class StoreWriter:
             repeat an id. The caller then closes this writer and passes all records to a new one, which reports these records to ``on_bad``.
 
         Raises:
-            StorageError: the disk is full or fails.
+            OSError: the disk is full or fails.
         """
         for file in (self._ids, self._titles):
             file.flush()
@@ -239,10 +237,7 @@ class StoreWriter:
             except lmdb.MapFullError:
                 environment.set_mapsize(2 * environment.info()["map_size"])
             except lmdb.Error as error:
-                raise StorageError(
-                    f"cannot write {environment.path()}: {_disk_reason(error, environment.path())}; "
-                    "finished parts are kept: fix the cause and run the same command again"
-                ) from error
+                raise find_write_error(self._database.path, error) from error
 
 
 def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
@@ -257,12 +252,6 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
     file = path.open("ab")
     file.truncate(n_durable * 8)
     return file
-
-
-def _disk_reason(error: lmdb.Error, path: str) -> str:
-    """Return the reason for a failed write; LMDB may report a full disk as an input/output error."""
-    n_free = shutil.disk_usage(Path(path).parent).free
-    return f"no space left on device ({n_free / 1e6:.1f} MB free)" if n_free < _FULL_DISK_BYTES else str(error)
 
 
 def _batch_records(records: Iterable[LocatedPassage]) -> Iterator[list[LocatedPassage]]:

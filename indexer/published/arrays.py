@@ -4,7 +4,7 @@
     safetensors  one tensor of two dimensions, F16, BF16, F32 or F64; a tensor "ids" of integers, if there is one
     parquet      a column of lists of numbers, and a column of ids: "id", "_id", "docid" or "pid", if no other is named
 
-Files are mapped, or read by row groups. bfloat16 and float64 become float32. (Format of safetensors: huggingface/safetensors, README.)
+Files are read by blocks. bfloat16 and float64 become float32. (Format of safetensors: huggingface/safetensors, README.)
 """
 
 from __future__ import annotations
@@ -138,13 +138,21 @@ def _map_npy(path: Path) -> NDArray[Any]:
     return array
 
 
+def _read_mapped(path: Path, array: NDArray[Any], ids: NDArray[Any] | None = None) -> Iterator[Arrays]:
+    """Yield a mapped array as one that is read: if the file gets shorter, a map ends the process."""
+    with path.open("rb") as file:
+        start = getattr(array, "offset", None) if array.flags.c_contiguous else None
+        vectors = array if start is None else FileArray(file, str(path), array.shape, array.dtype, start)
+        yield str(path), None if ids is None else np.array(ids).reshape(-1), vectors
+
+
 def _read_safetensors(path: Path, id_column: str) -> Iterator[Arrays]:
     tensors = _map_safetensors(path)
     vectors = {name: tensor for name, tensor in tensors.items() if tensor.ndim == 2 and tensor.dtype.kind != "i"}
     if len(vectors) != 1:
         raise InputError(f"{path} has {len(vectors)} tensors of two dimensions ({', '.join(vectors) or 'none'}): one is imported")
     (array,), ids = vectors.values(), tensors.get(id_column or "ids")
-    yield str(path), None if ids is None else ids.reshape(-1), array
+    yield from _read_mapped(path, array, ids)
 
 
 def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -196,7 +204,7 @@ def _parquet_columns(path: Path, schema: Any, id_column: str) -> tuple[str, str]
 
 _FLOATS = ("halffloat", "float", "double")
 READERS: dict[str, Callable[[Path, str], Iterable[Arrays]]] = {
-    "npy": lambda path, id_column: [(str(path), None, _map_npy(path))],
+    "npy": lambda path, id_column: _read_mapped(path, _map_npy(path)),
     "safetensors": _read_safetensors,
     "parquet": _read_parquet,
 }

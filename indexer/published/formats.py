@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.errors import InputError, StorageError
 from wikidx.corpora.progress import Progress, silent
-from wikidx.corpora.reading.compression import refuse_pointer
+from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 
 from .arrays import BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split
 from .pickles import Array, read_pickle
@@ -61,6 +61,7 @@ class Embeddings(NamedTuple):
         sha256: checksum of each file, if known.
         ids: the file of ids of a format without ids.
         id_column: the column of ids; "": a usual name.
+        unchanged: the state of the files when their checksums were computed.
     """
 
     name: str
@@ -70,18 +71,21 @@ class Embeddings(NamedTuple):
     sha256: tuple[str, ...] = ()
     ids: Path | None = None
     id_column: str = ""
+    unchanged: Unchanged | None = None
 
     def blocks(self) -> Generator[Block]:
         """Yield all embeddings.
 
         Raises:
-            InputError: the files are corrupt or not in the format.
+            InputError: the files are corrupt or not in the format, or have changed while they were read.
             MissingExtraError: the format is parquet, and pyarrow is not installed.
             StorageError: a disk error in reading.
         """
         with _read_errors(self.name):
+            unchanged = self.unchanged or Unchanged(filter(None, (*self.files, self.ids)))
             blocks = split(_READERS.get(self.format, _read_pickles)(self))
             yield from blocks if self.ids is None else attach_ids(blocks, self.ids, self.name)
+            unchanged.check()
 
 
 def find_embeddings(path: Path, format_: str | None = None, ids: str | None = None) -> Embeddings:
@@ -126,12 +130,13 @@ def add_checksums(source: Embeddings, progress: Progress = silent) -> Embeddings
     Raises:
         StorageError: a disk error in reading.
     """
-    files = [*source.files, *([source.ids] if source.ids else [])]
+    files = list(filter(None, (*source.files, source.ids)))
     with _read_errors(source.name):
+        unchanged = Unchanged(files)
         starts = list(accumulate((file.stat().st_size for file in files), initial=0))
         reports = [partial(lambda start, done: progress(start + done, starts[-1]), start) for start in starts]
         checksums = map(file_sha256, files, reports)
-        return source._replace(sha256=tuple(checksums))
+        return source._replace(sha256=tuple(checksums), unchanged=unchanged)
 
 
 def _sort_key(file: Path) -> list[str | int]:
@@ -270,7 +275,7 @@ def _read_flat(source: Embeddings) -> Iterator[Arrays]:
     with contextlib.ExitStack() as stack:
         file = cast(IO[bytes], _ConcatenatedFiles([stack.enter_context(path.open("rb")) for path in source.files]))
         vectors, has_ids = _read_flat_index(file, source.name)
-        yield source.name, _map_ids(source.files[-1], vectors.shape[0]) if has_ids else None, vectors
+        yield source.name, _read_last_ids(source.files[-1], vectors.shape[0]) if has_ids else None, vectors
 
 
 def _read_flat_index(file: IO[bytes], name: str) -> tuple[FileArray, bool]:
@@ -288,10 +293,10 @@ def _read_flat_index(file: IO[bytes], name: str) -> tuple[FileArray, bool]:
     return FileArray(file, name, (n_vectors, dim), np.dtype("<f4")), has_ids
 
 
-def _map_ids(path: Path, n_vectors: int) -> NDArray[np.int64]:
-    """Map the ids at the end of a FAISS index with ids."""
+def _read_last_ids(path: Path, n_vectors: int) -> NDArray[np.int64]:
+    """Return the ids at the end of a FAISS index with ids."""
     start = path.stat().st_size - 8 * (n_vectors + 1)
-    if start >= 0 and (ids := np.memmap(path, np.dtype("<i8"), "r", start, n_vectors + 1))[0] == n_vectors:
+    if start >= 0 and list((ids := np.fromfile(path, "<i8", n_vectors + 1, offset=start))[:1]) == [n_vectors]:
         return ids[1:]
     raise InputError(f"{path} is cut off: it does not end with {n_vectors:,} ids")
 

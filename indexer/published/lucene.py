@@ -24,7 +24,7 @@ from wikidx.corpora.artifacts.durable import file_sha256
 from wikidx.corpora.artifacts.manifest import Manifest, Recipe
 from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.progress import Progress, silent
-from wikidx.corpora.reading.compression import refuse_pointer
+from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
 from wikidx.indexer.catalog import PACKAGES, index_ref, reusable_index
@@ -90,6 +90,7 @@ def _segments_file(source: Path) -> Path:
 
 def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress) -> dict[str, int]:
     """Verify an index. Write it and the rows of its documents to ``staging``, and return the counts for the manifest."""
+    unchanged = Unchanged(file for file in source.iterdir() if file.is_file())
     try:
         with closing(LuceneReader(source)) as reader:
             _check_fields(source, reader)
@@ -103,6 +104,7 @@ def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress)
     (staging / DIRECTORY).mkdir()
     for name in files:
         _link_or_copy(source / name, staging / DIRECTORY / name)
+    unchanged.check()
     (staging / ROWS).write_bytes(rows.data)
     return index_counts
 

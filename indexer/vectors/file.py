@@ -128,16 +128,12 @@ class VectorFile:
     def _allocate(self, dim: int) -> None:
         """Create the file with zeros, and allocate its disk space. On a full disk this raises; a later write to the map would crash."""
         shape, dtype = (self.n_rows, dim), np.dtype(self.stored)
-        try:
-            with atomic_write(self.path) as file:
-                np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-                n_bytes = file.tell() + self.n_rows * dim * dtype.itemsize
-                file.truncate(n_bytes)
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, n_bytes)
-        except OSError:
-            self.path.with_name(f".{VECTORS}.tmp").unlink(missing_ok=True)  # frees its disk space
-            raise
+        with atomic_write(self.path) as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+            n_bytes = file.tell() + self.n_rows * dim * dtype.itemsize
+            file.truncate(n_bytes)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
 
 
 _JOURNAL = "finished"

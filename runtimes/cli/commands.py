@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.corpora.errors import IdxError, InputError, explain_os_error, named_errors
 
 from .ray_option import RayCommand
 from .screen import fail, print_line
@@ -210,8 +210,7 @@ def main() -> None:
     except IdxError as error:
         fail(str(error))
     except OSError as error:
-        place = error.filename or (isinstance(error, FileNotFoundError) and "the working folder")  # only ``getcwd`` names no file
-        fail(f"{error.strerror or error}{f': {place}' if place else ''}")
+        fail(explain_os_error(error))
     try:
         message = _memory_error()  # here the exception no longer holds memory
     except MemoryError:
@@ -226,7 +225,8 @@ def _run() -> None:
         app(prog_name="idx")
     finally:
         try:
-            stdout.flush()
+            with named_errors("standard output"):
+                stdout.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # Python writes what is left once more at its end
             raise

@@ -74,10 +74,15 @@ def remove(
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete ``paths`` while holding the locks of ``in_use``, which exclude builds and downloads."""
     from wikidx.corpora.artifacts.building import discard, lock
+    from wikidx.corpora.errors import FULL, StorageError
 
     with ExitStack() as locks:
         for target in in_use:
-            locks.enter_context(lock(target))
+            try:
+                locks.enter_context(lock(target))
+            except StorageError as error:  # without a lock file nobody is at work, and on a full disk nobody can begin
+                if getattr(error.__cause__, "errno", 0) not in FULL:
+                    raise
         for path in paths:
             discard(path)
 

@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from wikidx.corpora.errors import named_errors
+
 _SHOWN_CHARACTERS = 300  # of a passage
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"
@@ -17,7 +19,7 @@ _JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON do
 
 def print_line(line: str = "") -> None:
     """Write a line to standard output. Control characters are escaped, because the line may quote files and passages."""
-    sys.stdout.write(escape_controls(line) + "\n")
+    _write(escape_controls(line) + "\n")
 
 
 def note(line: str) -> None:
@@ -49,7 +51,12 @@ def print_passage(heading: str, text: str, queries: Sequence[str] = (), *, is_fu
         heading = f"{_BOLD}{heading}{_NORMAL}"
         for start, stop in reversed(find_highlights([shown], queries)[0]):
             shown = f"{shown[:start]}{_BOLD}{shown[start:stop]}{_NORMAL}{shown[stop:]}"
-    sys.stdout.write(f"{heading}\n{shown}\n")
+    _write(f"{heading}\n{shown}\n")
+
+
+def _write(text: str) -> None:
+    with named_errors("standard output"):
+        sys.stdout.write(text)
 
 
 def _is_styled() -> bool:

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from wikidx.corpora.artifacts.building import system_errors
 from wikidx.corpora.artifacts.durable import atomic_write, parse_json, write_durably
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError, named_errors
 from wikidx.runtimes.llms.text import replace_surrogates
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"
@@ -56,8 +57,9 @@ class RunLog:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a prediction, given as JSON values with ``id`` and ``error``. Non-finite numbers become null."""
-        self._file.write(_line(record))
-        self._file.flush()
+        with named_errors(self._folder / PREDICTIONS):
+            self._file.write(_line(record))
+            self._file.flush()
         self.done[record["id"]] = record["error"]
         if time.monotonic() - self._synced >= _SYNC_EVERY_S:
             os.fsync(self._file.fileno())
@@ -94,9 +96,10 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
     Raises:
         InputError, ArtifactCorrupt: see ``check_settings``; or a complete line cannot be read.
         LockedError: another process has the run open.
+        StorageError: the disk is full or read-only, or access is denied; the same command resumes the run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / PREDICTIONS).open("a+b") as file:
+    with system_errors(folder), (folder / PREDICTIONS).open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(file.fileno()), (folder / PREDICTIONS).stat()):

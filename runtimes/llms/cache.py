@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from wikidx.corpora.errors import StorageError
+from wikidx.corpora.errors import StorageError, explain_os_error, find_write_error
 from wikidx.runtimes.errors import LLMError
 
 from .base import LLM, Call, Capabilities, Deliver, Generate, Reply
@@ -101,7 +101,11 @@ class ReplyCache:
                 raise self._refusal(error) from error
 
     def _refusal(self, error: Exception) -> StorageError:
-        return StorageError(f"replies cannot be kept in {self._file}: {error}; name another file, or delete this one")
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            error = find_write_error(self._file, error)
+        reason = explain_os_error(error) if isinstance(error, OSError) else f"{error}: name another file"
+        return StorageError(f"replies cannot be kept in {self._file}, where those before are kept: {reason}")
 
 
 class CachedLLM:

@@ -175,7 +175,7 @@ def test_replacing_leaves_one_artefact_with_and_without_exchange(target: Path, c
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device;"),
-        (OSError(errno.EMFILE, "Too many open files", "vectors.npy"), "Too many open files (vectors.npy);"),
+        (OSError(errno.EMFILE, "Too many open files", "vectors.npy"), "Too many open files: vectors.npy;"),
         (ConnectionError("the node is gone"), "the node is gone;"),
     ],
 )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError, explain_os_error
 from wikidx.corpora.progress import Progress
 from wikidx.indexer.embedding.pipeline import Job, Report
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
@@ -208,8 +208,7 @@ def ray_errors(task: str) -> Iterator[None]:
         yield
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, OSError) and not isinstance(error.cause, IdxError):
-            file = f": {error.cause.filename}" if error.cause.filename else ""
-            raise StorageError(f"{task}: {error.cause.strerror or error.cause}{file}; finished parts are kept") from error
+            raise StorageError(f"{task}: {explain_os_error(error.cause, is_kept=True)}") from error
         if isinstance(error.cause, MissingExtraError):
             raise InputError(f"{task}: {error.cause}") from error
         if isinstance(error.cause, IdxError):
