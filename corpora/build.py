@@ -126,9 +126,10 @@ def build_store(
 
     def write(staging: Path) -> BuildResult:
         paths, following = [file.path for file in files], partial(follow, recipe) if follow and files else None
-        result = _write_store(corpus, paths, staging, options, storing, following)
-        unchanged.check()
-        return result
+        try:
+            return _write_store(corpus, paths, staging, options, storing, following)
+        finally:  # what a change has made of the file may be another error
+            unchanged.check()
 
     sources = {file.path.name: file.origin for file in files}
     spec = ArtifactSpec(recipe=recipe, sources=sources, find_existing=lambda: reusable_store(corpus, options), write=write)

@@ -88,24 +88,19 @@ def install_argument(extra: str) -> str:
 _REMEDIES = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there, or have the quota raised,",
-    errno.EFBIG: "raise this limit",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EIO: "check the disk, its space and its quota,",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it accessible, or name another place,"),
 }
 _FULL_DISK_BYTES = 64 << 20  # one write of a library may need this much
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of the system that say that there is no room."""
 
 
 def explain_os_error(error: OSError, *, is_kept: bool = False) -> str:
     """Return an error of the system with its file and a remedy; ``is_kept``: the work done until then is kept."""
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    limited = "the file system" if limit == resource.RLIM_INFINITY else f"ulimit -f: {limit:,} bytes"
-    reason = (error.strerror or str(error)) + (f" (limit of {limited})" if error.errno == errno.EFBIG else "")
     remedy = _REMEDIES.get(error.errno or 0, "fix the cause" if is_kept else "")
     advice = f": {remedy} and run the same command again" if remedy else ""
     place = error.filename or (isinstance(error, FileNotFoundError) and "the working folder")  # only ``getcwd`` names no file
-    return f"{reason}{f': {place}' if place else ''}{'; finished parts are kept' * is_kept}{advice}"
+    return f"{error.strerror or error}{f': {place}' if place else ''}{'; finished parts are kept' * is_kept}{advice}"
 
 
 @contextlib.contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Generator, Sequence
+import resource
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,17 @@ def shared_data() -> Path:
             pytest.fail(f"CI must have the test data at {folder}")
         pytest.skip(f"needs the test data at {folder} (or set IDX_TEST_DATA)")
     return folder
+
+
+@contextlib.contextmanager
+def file_limit(n_bytes: int) -> Iterator[None]:
+    """Let no file of this process grow above a size, which stands for a full disk where nothing can be mounted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def with_checksum(manifest: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -74,14 +75,14 @@ def remove(
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete ``paths`` while holding the locks of ``in_use``, which exclude builds and downloads."""
     from wikidx.corpora.artifacts.building import discard, lock
-    from wikidx.corpora.errors import FULL, StorageError
+    from wikidx.corpora.errors import StorageError
 
     with ExitStack() as locks:
         for target in in_use:
             try:
                 locks.enter_context(lock(target))
             except StorageError as error:  # without a lock file nobody is at work, and on a full disk nobody can begin
-                if getattr(error.__cause__, "errno", 0) not in FULL:
+                if getattr(error.__cause__, "errno", 0) not in (errno.ENOSPC, errno.EDQUOT):
                     raise
         for path in paths:
             discard(path)

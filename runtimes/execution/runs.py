@@ -57,9 +57,8 @@ class RunLog:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append a prediction, given as JSON values with ``id`` and ``error``. Non-finite numbers become null."""
-        with named_errors(self._folder / PREDICTIONS):
-            self._file.write(_line(record))
-            self._file.flush()
+        self._file.write(_line(record))
+        self._file.flush()
         self.done[record["id"]] = record["error"]
         if time.monotonic() - self._synced >= _SYNC_EVERY_S:
             os.fsync(self._file.fileno())
@@ -99,7 +98,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], session: Mapping[str, An
         StorageError: the disk is full or read-only, or access is denied; the same command resumes the run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with system_errors(folder), (folder / PREDICTIONS).open("a+b") as file:
+    with system_errors(folder), named_errors(folder / PREDICTIONS), (folder / PREDICTIONS).open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(file.fileno()), (folder / PREDICTIONS).stat()):

@@ -220,3 +220,21 @@ def test_the_manifest_names_source_and_reading(source: Path) -> None:
     recipe = store_manifest("mine").recipe
     assert list(recipe.inputs) == ["source.jsonl.gz"]
     assert recipe.parameters == {"format": "jsonl", "split": "none", "limit": None, "on_error": "fail"}
+
+
+def _replace(path: Path) -> None:
+    with gzip.open(path.with_name("new"), "wt") as file:
+        file.write('{"id": "1", "title": "T", "text": "another text"}\n')
+    path.with_name("new").rename(path)
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+@pytest.mark.parametrize("moment", ["fetching", "storing"])
+def test_a_source_that_changes_after_its_checksum_leaves_no_store(source: Path, limit: int | None, moment: str) -> None:
+    content = source.read_bytes()
+    with pytest.raises(InputError, match=f"{source} has changed while it was read"):
+        build_store(corpus(source), StoreOptions(limit=limit), **{moment: lambda *_: _replace(source)})  # type: ignore[arg-type]
+    name = "mine" if limit is None else f"mine@{limit}"
+    assert not store_path(name).parent.exists()
+    source.write_bytes(content)
+    assert build_store(corpus(source), StoreOptions(limit=limit)).count("rows") == (limit or 1000)

@@ -7,7 +7,7 @@ import io
 import os
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from wikidx.corpora.reading import compression, readers
 from wikidx.corpora.reading.compression import open_bytes, read_bytes, read_lines
 from wikidx.corpora.reading.readers import detect_format, read
 from wikidx.corpora.resolving import resolve
+from wikidx.runtimes.questions.records import read_records
 
 Compress = Callable[[bytes], bytes]
 
@@ -230,3 +231,42 @@ def test_a_file_is_held_whole_within_a_limit(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "made").write_bytes(gzip.compress(bytes(1 << 20)))
     with pytest.raises(InputError, match="is compressed and holds more than"):
         read_bytes(tmp_path / "made")
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.read_bytes().rindex(b"\n", 0, -1) + 1)
+
+
+def _append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(path.read_bytes())
+
+
+def _rewrite(path: Path) -> None:
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(0, 0))
+
+
+@pytest.mark.parametrize("change", [_cut, _append, _rewrite])
+@pytest.mark.parametrize("compress", [pytest.param(bytes, id="plain"), *COMPRESSED])
+@pytest.mark.parametrize("read_file", [lambda path: read(path, "jsonl"), read_records])
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, read_file: Callable[[Path], Iterator[object]], compress: Compress, change: Callable[[Path], None]
+) -> None:
+    """It is never taken for a shorter or longer one, even if it changes between two lines."""
+    path = tmp_path / "data"
+    path.write_bytes(compress(rows(30_000)))
+    reading = read_file(path)
+    next(reading)
+    change(path)
+    with pytest.raises(InputError, match=f"^{path} has changed while it was read: wait until nothing writes to it"):
+        list(reading)
+
+
+def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(rows(30_000))
+    reading = read(path, "jsonl")
+    next(reading)
+    path.unlink()
+    assert len(list(reading)) == 29_999

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import file_limit
 from wikidx.corpora.artifacts import building as staging
 from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard, lock, staged_bytes, staging_path
 from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest, Recipe
@@ -227,3 +228,10 @@ def test_discard_takes_files_folders_links_and_nothing(tmp_path: Path) -> None:
     for name in ("folder", "link", "file", "nothing"):
         discard(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_is_held_where_not_even_its_holder_can_be_written(target: Path) -> None:
+    with lock(target):
+        pass
+    with file_limit(0), lock(target), pytest.raises(LockedError, match="is being worked on by another process"), lock(target):
+        pass

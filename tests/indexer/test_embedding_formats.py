@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import shutil
 import tarfile
@@ -70,6 +71,11 @@ def dpr_folder(folder: Path) -> Path:
 def array_file(folder: Path) -> Path:
     (folder / "gtr_wikipedia_index.pkl").write_bytes(pickle.dumps(VECTORS.astype(np.float16), protocol=4))
     return folder / "gtr_wikipedia_index.pkl"
+
+
+def npy_file(folder: Path) -> Path:
+    np.save(folder / "vectors.npy", np.tile(VECTORS, (20, 1)))
+    return folder / "vectors.npy"
 
 
 def pyserini_folder(folder: Path) -> Path:
@@ -301,3 +307,16 @@ def test_vectors_without_numbers_are_refused(is_array: bool, tmp_path: Path) -> 
     (tmp_path / "made").write_bytes(pickle.dumps(value))
     with pytest.raises(InputError, match="vectors are floats of two dimensions|an item that is not \\(id, vector\\)"):
         list(find_embeddings(tmp_path / "made").blocks())
+
+
+@pytest.mark.parametrize("make", [contriever_folder, contriever_tar, dpr_folder, array_file, pyserini_folder, flat_file, npy_file])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_embeddings_that_change_while_they_are_read_are_refused(make: Callable[[Path], Path], is_cut: bool, tmp_path: Path) -> None:
+    """A map of a file that gets shorter would end the process."""
+    source = add_checksums(find_embeddings(make(tmp_path)))
+    blocks = source.blocks()
+    next(blocks)
+    last = source.files[-1]
+    os.truncate(last, 0 if is_cut else last.stat().st_size + 1)
+    with pytest.raises(InputError, match="has changed while it was read|is cut off"):
+        list(blocks)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wikidx.corpora.artifacts.durable import sync
 from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, find_write_error
 from wikidx.corpora.store import Rows
 from wikidx.indexer.machine.threads import limit_threads_after_fork
 
@@ -62,7 +62,7 @@ def write_index(path: Path, index: Any) -> None:  # noqa: ANN401
         faiss.write_index(index, utf8_path(path))
         faiss.read_index(utf8_path(path), faiss.IO_FLAG_MMAP_IFC)  # read again, because FAISS misses an error of its last flush
     except RuntimeError as error:
-        raise OSError(f"FAISS wrote {path} but in part ({reason(error)})") from error
+        raise find_write_error(path, RuntimeError(f"FAISS wrote but in part ({reason(error)})")) from error
     sync(path)
 
 

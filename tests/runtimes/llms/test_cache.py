@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import file_limit
 from wikidx.corpora.errors import StorageError
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache, cache_key
@@ -58,7 +59,7 @@ def test_a_reply_comes_back_as_it_was_and_stays(tmp_path: Path, reply: Reply) ->
 def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "replies.sqlite"
     file.write_text("this is no database, and long enough to be looked at " * 10)
-    with pytest.raises(StorageError, match=r"replies cannot be kept in .*replies\.sqlite: file is not a database"):
+    with pytest.raises(StorageError, match=r"replies cannot be kept in .*replies\.sqlite, .*: file is not a database: name another"):
         ReplyCache(file)
     with pytest.raises(StorageError, match="replies cannot be kept in"):
         ReplyCache(file / "below")
@@ -117,4 +118,18 @@ def test_a_model_in_this_process_answers_each_call_once(tmp_path: Path) -> None:
     assert asked == [*calls, Generate(prompt="new"), unseeded]
     CachedLLM(ScriptedLLM(answer), cache, "other").run(calls[:1])
     assert asked[6:] == calls[:1]
+    cache.close()
+
+
+def test_a_full_disk_keeps_the_replies_and_never_advises_to_delete_them(tmp_path: Path) -> None:
+    file, reply = tmp_path / "replies.sqlite", Reply((Gen(text="Rome" * 1000),))
+    cache = ReplyCache(file)
+    cache.put("m", DIFFERENT[0], reply)
+    with file_limit(0), pytest.raises(StorageError) as raised:
+        cache.put("m", DIFFERENT[1], reply)
+    assert str(raised.value) == (
+        f"replies cannot be kept in {file}, where those before are kept: File too large: {file}: "
+        "raise the limit of file sizes (ulimit -f) and run the same command again"
+    )
+    assert cache.get("m", DIFFERENT[0]) == reply
     cache.close()
