@@ -68,10 +68,11 @@ def test_a_device_is_written_and_stays(tmp_path: Path, minor: int, error: int | 
     assert list(tmp_path.iterdir()) == [node]
 
 
-@pytest.mark.parametrize("name", ["out", "/dev/stdout", "/proc/self/fd/1"])
+@pytest.mark.parametrize("name", ["out", "link", "/proc/self/fd/1"])
 def test_what_this_process_prints_stays_beside_what_is_written_to_its_output(tmp_path: Path, name: str) -> None:
     script = "import sys, pathlib; from wikidx.corpora.artifacts.durable import write_durably; "
     script += "print('before'); write_durably(pathlib.Path(sys.argv[1]), b'report\\n'); print('after')"
+    (tmp_path / "link").symlink_to("/proc/self/fd/1")
     with (tmp_path / "out").open("wb") as out:
         subprocess.run(
             [sys.executable, "-c", script, name], stdout=out, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
