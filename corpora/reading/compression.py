@@ -39,6 +39,7 @@ _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this si
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+_TAR = slice(257, 262)  # place of the name of tar's format
 _DEEP_NAME = re.compile(r"""(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
 
 
@@ -74,9 +75,18 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes; standard input and pipes are read to their end.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, is a directory or device, is a zip, 7z, xz or rar archive, or is a pointer of
+        InputError: the file is missing, empty or unreadable, is a directory or device, is an archive (zip, 7z, xz, rar, tar), or is a pointer of
             git LFS.
     """
+    file = _open_named(path)
+    with contextlib.suppress(*BROKEN_FILE):  # which its reader reports
+        if isinstance(file, io.BufferedReader) and file.peek(_TAR.stop)[_TAR] == b"ustar":
+            file.close()
+            raise InputError(f"{path} is a tar archive: unpack it first")
+    return file
+
+
+def _open_named(path: Path) -> IO[bytes]:
     try:
         if _is_pipe(path):
             return _open_copy(path)

@@ -231,7 +231,7 @@ def _read_pickle(file: IO[bytes], name: str) -> tuple[str, Iterable[Arrays]]:
     match read_pickle(file, name):
         case Array(rows=rows):
             return "array", [(name, None, rows)]
-        case (list() as ids, Array(rows=rows)) if all(isinstance(id_, str | int) for id_ in ids):
+        case (list() as ids, Array(rows=rows)) | (Array(rows=rows), list() as ids) if all(isinstance(id_, str | int) for id_ in ids):
             return "contriever", [(name, ids, rows)]
         case list() as pairs:
             return "dpr", (_read_pairs(pairs[start : start + BLOCK_ROWS], name) for start in range(0, len(pairs), BLOCK_ROWS))

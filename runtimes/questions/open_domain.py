@@ -79,8 +79,8 @@ def parse_beir(record: Record) -> Question:
 
 
 def parse_trec_topic(record: Record) -> Question:
-    """Parse a topic of TREC. The question is what is searched for: the query or title, else the description."""
-    names = ("num", "number", "identifier", *ID_FIELDS), ("query", "title", "question", "desc", "description")
+    """Parse a topic of TREC. The question is what is searched for: the query or title, else the description or the topic's own text."""
+    names = ("num", "number", "identifier", *ID_FIELDS), ("query", "title", "question", "desc", "description", "topic")
     number, text = (" ".join(_LABEL.sub("", text_of(record, *of), count=1).split()) for of in names)
     return Question(id_from(record, number), text_from(record, text, "title"))
 

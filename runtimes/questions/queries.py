@@ -20,7 +20,7 @@ class Query(NamedTuple):
     Attributes:
         text: the query.
         id: the id that the file gives it; None if it gives none.
-        error: why the line is no query, such as broken JSON; its text is then empty.
+        error: why the record is no query, such as broken JSON or a question that is null; its text is then empty.
     """
 
     text: str
@@ -32,19 +32,26 @@ def read_queries(path: Path) -> list[Query]:
     """Return the queries of a file in any format of questions, or with one query per line, as text or as JSON.
 
     Raises:
-        InputError: the file cannot be read or has no query, or a record of JSON or of a table is no query.
+        InputError: the file cannot be read or has no query.
     """
     with contextlib.closing(read_records(path, has_texts=True)) as records:
-        found = ((find_format(record), record) for unsplit in records for record in split_article(unsplit))
-        queries = [_query(record, chosen) for chosen, record in found if chosen.selects(record)]
+        queries = [query for record in records for query in _queries(record)]
     if all(query.error for query in queries):
         raise InputError(queries[0].error if queries else f"{path} has no queries")
     return queries
 
 
+def _queries(unsplit: Record) -> list[Query]:
+    try:
+        found = ((find_format(record), record) for record in split_article(unsplit))
+        return [_query(record, chosen) for chosen, record in found if chosen.selects(record)]
+    except InputError as error:
+        return [Query("", given_id(unsplit.value) if type(unsplit.value) is dict else None, str(error))]
+
+
 def _query(record: Record, chosen: Format) -> Query:
     if isinstance(record.value, InputError):
-        return Query("", error=str(record.value))
+        raise record.value
     question = chosen.read(record)
     given = given_id(record.value) if type(record.value) is dict else question.id  # a number of JSON stays one
     return Query(question.text, given if str(given) == question.id or question.id == str(record.number) else question.id)

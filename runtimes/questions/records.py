@@ -26,7 +26,8 @@ _CONTAINERS = frozenset(
     {"Data", "data", "examples", "train", "dev", "test"}
 )  # the records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys
 _QUESTION_KEYS = frozenset({"question", "query", "Question", "input", "claim"})  # an object with one of these keys is itself a record
-_RECORD_KEYS = _QUESTION_KEYS | {"id", "_id", "text", "title", "contents", "answer"}  # so is one with these, if all of its values are texts
+_RECORD_KEYS = {*map(str.casefold, _QUESTION_KEYS), "id", "_id", "text", "title", "contents", "answer", "prompt", "response"}
+# An object with one of these, in upper or lower case, is a record too, if all of its values are texts.
 _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
 _BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
@@ -119,7 +120,7 @@ def _holds_records(start: str) -> bool:
 
 
 def _has_text_of_each_id(whole: dict[str, Any]) -> bool:
-    return bool(whole) and _RECORD_KEYS.isdisjoint(whole) and all(isinstance(value, str) for value in whole.values())
+    return bool(whole) and _RECORD_KEYS.isdisjoint(map(str.casefold, whole)) and all(isinstance(value, str) for value in whole.values())
 
 
 def _read_lines(lines: Iterable[bytes], name: str, *, has_texts: bool) -> Iterator[Record]:

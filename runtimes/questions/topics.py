@@ -2,6 +2,7 @@
 
 <top><num> Number: 301 <title> climate report <desc> Description: …</top>
 <topics><topic number="1"><query>climate report</query>…</topic></topics>
+<topics><topic number="1">climate report</topic></topics>
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Parser(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin a topic or a field."""
-        self._field = "" if tag in _TOPICS else tag
+        self._field = tag
         if tag in _TOPICS:
             self.topics.append((self.getpos()[0], Topic(str, ((name, value or "") for name, value in attrs))))
 

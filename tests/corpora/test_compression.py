@@ -5,6 +5,7 @@ import errno
 import gzip
 import io
 import os
+import tarfile
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from wikidx.runtimes.questions.records import read_records
 Compress = Callable[[bytes], bytes]
 
 COMPRESSORS: dict[str, Compress] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstandard.ZstdCompressor().compress}
+TAR = tarfile.TarInfo("passages.jsonl").tobuf()
 COMPRESSED = [pytest.param(compress, id=name) for name, compress in COMPRESSORS.items()]
 
 
@@ -148,6 +150,8 @@ def test_format_is_detected_in_a_compressed_file(tmp_path: Path, compress: Compr
         pytest.param(b"7z\xbc\xaf\x27\x1c", "data is a 7z archive", id="7z"),
         pytest.param(b"\xfd7zXZ\x00", "data is an xz file", id="xz"),
         pytest.param(b"Rar!\x1a\x07", "data is a rar archive", id="rar"),
+        pytest.param(TAR, "data is a tar archive: unpack it first", id="tar"),
+        pytest.param(gzip.compress(TAR), "data is a tar archive: unpack it first", id="tar.gz"),
     ],
 )
 def test_file_that_cannot_be_decompressed_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:

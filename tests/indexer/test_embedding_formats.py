@@ -62,6 +62,12 @@ def contriever_folder(folder: Path) -> Path:
     return folder
 
 
+def tevatron_file(folder: Path) -> Path:
+    """The array first, as Tevatron's encode.py writes it."""
+    (folder / "corpus.pkl").write_bytes(pickle.dumps((VECTORS.astype(np.float16), list(IDS))))
+    return folder / "corpus.pkl"
+
+
 def dpr_folder(folder: Path) -> Path:
     for number, content in zip((9, 10), dpr_pickles(), strict=True):  # 10 comes behind 9
         (folder / f"wiki_passages_{number}").write_bytes(content)
@@ -114,6 +120,7 @@ MADE: dict[Callable[[Path], Path], tuple[str, bool]] = {  # what makes it -> its
     contriever_tar: ("contriever", True),
     contriever_folder: ("contriever", True),
     dpr_folder: ("dpr", True),
+    tevatron_file: ("contriever", True),
     array_file: ("array", False),
     pyserini_folder: ("pyserini", True),
     pyserini_tar: ("pyserini", True),

@@ -143,6 +143,23 @@ def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
     ]
 
 
+def test_a_record_without_a_query_costs_only_itself(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text(
+        '{"id": "1", "query": "a"}\n{"id": 2, "query": null}\n{"id": "3"}\n{"id": "4", "query": ["b"]}\n{"id": "5", "query": "c"}\n'
+    )
+    found = read_queries(file)
+    assert [(one.id, one.text) for one in found] == [("1", "a"), (2, ""), ("3", ""), ("4", ""), ("5", "c")]
+    assert [one.error.split(": ")[0] for one in found if one.error] == [f"{file}, line {number}" for number in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_records_of_unknown_fields_are_told_by_these(tmp_path: Path, n: int) -> None:
+    (tmp_path / "file").write_text('{"Prompt": "Which element has the symbol Au?", "Answer": "Gold"}\n' * n)
+    with pytest.raises(InputError, match="line 1: .*'?Prompt'?, '?Answer'?"):
+        read_queries(tmp_path / "file")
+
+
 def test_a_line_that_is_no_query_costs_only_itself(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b'{\\em Nile} river\n{"id": 1, "query": "a"}\n{"id": 2, "query": "b\n{\'query\': 1}\n{query: 1}\ncaf\xe9\nd\n{}\x00\n')

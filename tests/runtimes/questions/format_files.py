@@ -167,6 +167,9 @@ FORMAT_FILES = (
         '<description>x</description><subtopic number="1">y</subtopic></topic><TOPIC number="2"><title>den</title></TOPIC></webtrack2009>',
         [item("fox &a;", id="1"), item("den", id="2")],
     ),
+    FormatFile(
+        "trec", "", '<topics>\n<topic number="3">\nA man with\na cough.\n</topic>\n</topics>\n', [item("A man with a cough.", id="3")]
+    ),
     FormatFile("topics", "", "0\twho got it\n1\twho else\n", [item("who got it", id="0"), item("who else", id="1")]),
     FormatFile(
         "triviaqa",
