@@ -26,11 +26,20 @@ import os
 import re
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _NAME = "wikidx"
-_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# Controls; marks that turn the direction of a text or that no reader sees; separators of lines; halves of surrogate pairs. The joiners of
+# emoji, Persian and Hindi, and spaces without a width, are shown.
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def escape_controls(text: str, escape: Callable[[str], str] = lambda letter: letter.encode("unicode_escape").decode()) -> str:
+    """Return a foreign text with the characters escaped that a terminal would obey instead of showing, except tabs and line breaks."""
+    return _OBEYED.sub(lambda match: escape(match[0]), text)
 
 
 class IdxError(Exception):
@@ -40,7 +49,7 @@ class IdxError(Exception):
     """
 
     def __str__(self) -> str:
-        return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode(), super().__str__())
+        return escape_controls(super().__str__()).replace("\n", "\\n").replace("\t", "\\t")
 
 
 class InputError(IdxError):

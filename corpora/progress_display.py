@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from .errors import escape_controls
 from .progress import Progress, Step, format_bytes
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def show_steps() -> Iterator[Step]:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[state]}"))
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
 
         def show_bar(name: str, unit: str) -> Progress:
@@ -48,7 +49,7 @@ def show_steps() -> Iterator[Step]:
 
             def update(done: int, total: int | None) -> None:
                 if not tasks:
-                    tasks.append(bars.add_task(name, total=None, state=""))
+                    tasks.append(bars.add_task(escape_controls(name), total=None, state=""))
                 bars.update(tasks[0], completed=done, total=total, state=state.line(done, total))
 
             return update
@@ -66,7 +67,7 @@ def _log_step(name: str, unit: str) -> Progress:
         line = f"{name}: {state.line(done, total)}"
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(escape_controls(line) + "\n")
 
     return log
 

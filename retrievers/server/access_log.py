@@ -6,6 +6,7 @@ therefore answered even if the reader of standard output has stopped. At most ``
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -14,8 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
-
-import orjson
 
 MAX_WAITING = 10_000
 _END_S = 2.0  # maximum delay of the exit if the reader of standard output has stopped
@@ -48,7 +47,7 @@ class AccessLog:
             "process": os.getpid(),
             **scope.get("state", {}).get("logged", {}),
         }
-        self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._lines.append(f"{json.dumps(line, separators=(',', ':'))}\n".encode())  # in ASCII: a path steers no terminal
 
     def flush(self) -> None:
         """Pass the collected lines to the thread, unless it is still writing."""

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from wikidx.corpora.errors import IdxError, InputError, explain_os_error, named_errors
+from wikidx.corpora.errors import IdxError, InputError, escape_controls, explain_os_error, named_errors
 
 from .ray_option import RayCommand
 from .screen import fail, print_line
@@ -184,6 +184,14 @@ class _ClosedOutput(io.TextIOWrapper):
         raise InputError("standard output is closed: give it a file, or >/dev/null")
 
 
+class LogFormatter(logging.Formatter):
+    """A format of log lines, which may quote servers and files."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return escape_controls(super().format(record))
+
+
 def main() -> None:
     """Run the command line; write an error as one line to standard error, and exit with status 2.
 
@@ -194,7 +202,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escapes characters that the terminal cannot show
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     # These modules log that an encoder is timed, the device of a search, and what an earlier run left.
     for module in ("indexer.estimate", "retrievers.opening", "runtimes.execution"):
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)

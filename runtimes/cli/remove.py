@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from wikidx.corpora.errors import escape_controls
+
 from . import completion
 from .screen import note, print_json, print_line
 
@@ -63,7 +65,7 @@ def remove(
     if orphaned:
         note(f"{', '.join(orphaned)} of '{corpus}' will be left without the vectors they were made of: nothing can be rescored from them")
     if not yes:
-        typer.confirm(f"Delete {' and '.join(map(str, paths))}?", abort=True, err=True)
+        typer.confirm(f"Delete {' and '.join(map(escape_controls, map(str, paths)))}?", abort=True, err=True)
     _delete(paths, in_use)
     if as_json:
         print_json({"corpus": corpus, "deleted": [str(path) for path in paths], "left_without_vectors": orphaned})

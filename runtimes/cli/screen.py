@@ -9,12 +9,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from wikidx.corpora.errors import named_errors
+from wikidx.corpora.errors import escape_controls, named_errors
 
 _SHOWN_CHARACTERS = 300  # of a passage
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"
-_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON does not escape these
 
 
 def print_line(line: str = "") -> None:
@@ -30,12 +28,7 @@ def note(line: str) -> None:
 
 def print_json(value: Any, *, indent: int | None = 1) -> None:  # noqa: ANN401 - any JSON value
     """Write a value as JSON to standard output; without indentation on one line."""
-    print_line(json.dumps(value, ensure_ascii=False, indent=indent).translate(_JSON_CONTROLS))
-
-
-def escape_controls(text: str) -> str:
-    """Return a text with control characters escaped, except tabs and line breaks."""
-    return text.translate(_CONTROLS)
+    print_line(escape_controls(json.dumps(value, ensure_ascii=False, indent=indent), lambda letter: json.dumps(letter)[1:-1]))
 
 
 def print_passage(heading: str, text: str, queries: Sequence[str] = (), *, is_full: bool = False) -> None:

@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from wikidx.corpora.errors import escape_controls
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, prompt_text
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Result, Retrieve, Truncate
-
-from .screen import escape_controls
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step

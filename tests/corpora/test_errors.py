@@ -40,5 +40,5 @@ def test_an_extra_is_installed_from_where_the_package_came(
 
 
 def test_what_a_message_quotes_can_neither_end_its_line_nor_steer_a_terminal() -> None:
-    error = InputError("'a\nb\x1b[2J\u2028\x85\udcff' is no name, é is")
-    assert str(error) == "'a\\nb\\x1b[2J\\u2028\\x85\\udcff' is no name, é is"
+    error = InputError("'a\nb\x1b[2J\u2028\x85\udcff\u202e\u2066\u200f\u061c' is no name, é and می\u200cخواهم are")
+    assert str(error) == "'a\\nb\\x1b[2J\\u2028\\x85\\udcff\\u202e\\u2066\\u200f\\u061c' is no name, é and می\u200cخواهم are"

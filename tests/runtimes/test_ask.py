@@ -105,7 +105,7 @@ def _without_counts(line: str) -> str:
 @pytest.mark.usefixtures("sample_home")
 def test_a_terminal_is_told_nothing_by_texts(idx: Command, script: Script) -> None:
     said = idx("ask", "direct", "who?", "--llm", script({"text": "a\u001b[31mred\u009b2J\u0007 [b]é\u202e[/b]"}), "--trace")
-    assert said.count("a\\x1b[31mred\\x9b2J\\x07 [b]é\u202e[/b]") == 3
+    assert said.count("a\\x1b[31mred\\x9b2J\\x07 [b]é\\u202e[/b]") == 3
     assert "\u001b" not in said
 
 

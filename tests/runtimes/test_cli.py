@@ -110,12 +110,12 @@ def test_several_queries_are_one_group(animals: Path) -> None:
 
 def test_a_terminal_is_told_nothing_by_passages(tmp_path: Path) -> None:
     path = tmp_path / "controls.jsonl"
-    path.write_text(json.dumps({"id": "a", "title": "Fox\u001b[2J", "text": "a \u001b[31mred\u009b2J fox"}) + "\n")
+    path.write_text(json.dumps({"id": "a", "title": "Fox\u001b[2J", "text": "a \u001b[31mred\u009b2J fox \u202e\U000e0041"}) + "\n")
     idx("build", path)
     said = idx("search", "controls", "fox").out
-    assert "Fox\\x1b[2J  [a]\n     a \\x1b[31mred\\x9b2J fox\n" in said
-    assert found("controls", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox"
-    assert "\u009b" not in idx("search", "controls", "fox", "--json").out
+    assert "Fox\\x1b[2J  [a]\n     a \\x1b[31mred\\x9b2J fox \\u202e\\U000e0041\n" in said
+    assert found("controls", "fox")[0]["text"] == "a \u001b[31mred\u009b2J fox \u202e\U000e0041"
+    assert {"\u009b", "\u202e", "\U000e0041"}.isdisjoint(idx("search", "controls", "fox", "--json").out)
 
 
 def test_a_terminal_is_told_nothing_by_names_and_errors(tmp_path: Path) -> None:

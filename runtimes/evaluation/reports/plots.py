@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.errors import MissingExtraError
+from wikidx.runtimes.evaluation.reports.tables import text_line
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
 try:
@@ -92,7 +93,7 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
         axes.minorticks_off()
         axes.set_xlabel("k, passages")
         axes.set_ylabel(f"{measure}@k, %")
-        axes.set_title(title)
+        axes.set_title(text_line(title))
         _scale_zeros(axes)
         axes.grid(visible=True, axis="y", alpha=0.25)
         by_end = sorted(zip(curves.values(), axes.get_lines(), strict=True), key=lambda item: -item[0][max(item[0])].mean)
@@ -160,7 +161,8 @@ def svg(figure: Figure) -> str:
 
 
 def _short(name: str, longest: int = _LONGEST_NAME) -> str:
-    """Shorten a long name to its beginning and end."""
+    """Return a foreign name on one line; a long one is shortened to its beginning and end."""
+    name = text_line(name)
     return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-longest // 2 + 1 :]}"
 
 

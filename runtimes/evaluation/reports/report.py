@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from wikidx.corpora.errors import InputError
 from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.reports import tables
-from wikidx.runtimes.evaluation.reports.tables import Table
+from wikidx.runtimes.evaluation.reports.tables import Table, html_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,9 +95,9 @@ def select_tables(report: Report, beginnings: Sequence[str]) -> Report:
 
 def to_html(report: Report) -> str:
     """Render a report as one self-contained HTML page; all texts are escaped. Without matplotlib or adjustText it has no plots."""
-    facts = "\n".join(f"<dt>{_escape(label)}</dt><dd>{_escape(value)}</dd>" for label, value in report.facts)
+    facts = "\n".join(f"<dt>{html_line(label)}</dt><dd>{html_line(value)}</dd>" for label, value in report.facts)
     sections = "".join(_section(section) for section in report.sections if section.tables or section.plots)
-    title = _escape(report.title)
+    title = html_line(report.title)
     head = f"{_HEAD}<title>{title}</title>\n<style>{_CSS}</style>\n</head>\n"
     return f"{head}<body>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n{sections}</body>\n</html>\n"
 
@@ -110,34 +110,31 @@ def _drop_repeated_titles(section: Section) -> list[Table]:
 def _section(section: Section) -> str:
     drawings = "".join(map(_drawing, section.plots))
     plots = f'<div class="plots">\n{drawings}</div>\n' if drawings else ""
-    parts = [f"<h2>{_escape(section.title)}</h2>\n", *map(_table, _drop_repeated_titles(section))]
+    parts = [f"<h2>{html_line(section.title)}</h2>\n", *map(_table, _drop_repeated_titles(section))]
     return f"<section>\n{''.join([*parts, plots])}</section>\n"
 
 
 def _drawing(drawing: Drawing) -> str:
-    with leave_out_missing():
+    with leave_out_missing(), warnings.catch_warnings():
         from wikidx.runtimes.evaluation.reports.plots import svg
 
-        return f'<img alt="{_escape(drawing.alt)}" src="{svg(drawing.draw())}">\n'
+        warnings.simplefilter("ignore", UserWarning)  # about letters that matplotlib's font lacks; the tables have them
+        return f'<img alt="{html_line(drawing.alt)}" src="{svg(drawing.draw())}">\n'
     return ""
 
 
 def _table(table: Table) -> str:
     """Render a table; each cell also holds its heading, which narrow screens show beside the cell."""
-    right, names = tables.numeric(table), [_escape(column.name) for column in table.columns]
+    right, names = tables.numeric(table), [html_line(column.name) for column in table.columns]
     head = "".join(f"<th{_RIGHT if number else ''}>{name}</th>" for name, number in zip(names, right, strict=True))
     rows = "\n".join(f"<tr>{''.join(map(_cell, row, names, right))}</tr>" for row in tables.cells(table))
-    caption = f"<caption>{_escape(table.title)}</caption>" if table.title else ""
-    notes = "".join(f'<p class="note">{_escape(note)}</p>\n' for note in table.notes)
+    caption = f"<caption>{html_line(table.title)}</caption>" if table.title else ""
+    notes = "".join(f'<p class="note">{html_line(note)}</p>\n' for note in table.notes)
     return f'<div class="wide"><table>{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>\n{notes}'
 
 
 def _cell(text: str, name: str, is_number: bool) -> str:
-    return f'<td{_RIGHT if is_number else ""} data-name="{name}">{_escape(text)}</td>'
-
-
-def _escape(text: str) -> str:
-    return html.escape(tables.text_line(text))
+    return f'<td{_RIGHT if is_number else ""} data-name="{name}">{html_line(text)}</td>'
 
 
 _RIGHT = ' class="number"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
+from wikidx.corpora.errors import escape_controls
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
 
@@ -38,7 +40,8 @@ _LATEX |= {
     "–": "--",
     "±": r"$\pm$",
 }  # "[" after a line break would be its argument
-_MARKDOWN = re.compile(r"([\\|<*`])|(?<!\w)(_)|(_)(?!\w)")
+_MARKDOWN = re.compile(r"[\\|<*`\[\]]|(?<!\w)_|_(?!\w)|!(?=\[)|&(?=#?\w+;)")
+_FORMULA = tuple("=+-@＝＋－＠")  # with which a spreadsheet's formulas begin
 
 
 def plain(value: Cell) -> str:
@@ -125,8 +128,8 @@ def text(table: Table) -> str:
 
 def markdown(table: Table) -> str:
     """Render a table in GitHub's Markdown. The last line has no line break."""
-    lines = [[text_line(column.name) for column in table.columns], *cells(table)]
-    escaped = ["| " + " | ".join(map(_escape, line)) + " |" for line in lines]
+    lines = [[markdown_line(column.name) for column in table.columns], *cells(table, markdown_line)]
+    escaped = ["| " + " | ".join(line) + " |" for line in lines]
     escaped.insert(1, "|" + "|".join("---:" if right else "---" for right in numeric(table)) + "|")
     title = [f"**{markdown_line(table.title)}**", ""] if table.title else []
     notes = [line for note in table.notes for line in ("", markdown_line(note))]
@@ -141,7 +144,7 @@ def to_csv(table: Table) -> str:
     parts = [_parts(index, table) for index in range(len(table.columns))]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    names = [[text_line(column.name), *extra] for column, extra in zip(table.columns, parts, strict=True)]
+    names = [[csv_line(column.name), *extra] for column, extra in zip(table.columns, parts, strict=True)]
     writer.writerow([f"{name[0]} {part}".rstrip() for name in names for part in ("", *name[1:])])
     for row in table.rows:
         writer.writerow(
@@ -163,7 +166,7 @@ def _parts(index: int, table: Table) -> list[str]:
 def _csv_fields(cell: Cell, n: int, scale: int) -> list[str]:
     numbers = list(cell[:-1]) if isinstance(cell, Interval | Spread) else [cell]
     fields = [
-        text_line(value) if isinstance(value, str) else "" if value is None or not math.isfinite(value) else f"{value * scale:.10g}"
+        csv_line(value) if isinstance(value, str) else "" if value is None or not math.isfinite(value) else f"{value * scale:.10g}"
         for value in numbers
     ]
     return fields + [""] * (n - len(fields))
@@ -172,16 +175,16 @@ def _csv_fields(cell: Cell, n: int, scale: int) -> list[str]:
 def latex(table: Table) -> str:
     """Render a table in LaTeX, with the rules of the package booktabs. The last line has no line break."""
     right = numeric(table)
-    heads = [_escape_latex(text_line(column.name)) for column in table.columns]
+    heads = [latex_line(column.name) for column in table.columns]
     rows = [
-        [re.sub(r"-(?=\d)", "$-$", _escape_latex(cell)) if number else _escape_latex(cell) for cell, number in zip(row, right, strict=True)]
+        [re.sub(r"-(?=\d)", "$-$", latex_line(cell)) if number else latex_line(cell) for cell, number in zip(row, right, strict=True)]
         for row in cells(table)
     ]
     body = [rf"{' & '.join(row)} \\" for row in (heads, *rows)]
     begin = rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for number in right)}}}"
     lines = [begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"]
-    caption = [rf"\caption{{{_escape_latex(text_line(table.title))}}}"] if table.title else []
-    notes = [rf"\par\footnotesize {_escape_latex(text_line(note))}" for note in table.notes]
+    caption = [rf"\caption{{{latex_line(table.title)}}}"] if table.title else []
+    notes = [rf"\par\footnotesize {latex_line(note)}" for note in table.notes]
     return "\n".join([r"\begin{table}", *caption, *lines, *notes, r"\end{table}"])
 
 
@@ -197,9 +200,12 @@ def cell_json(cell: Cell) -> Any:  # noqa: ANN401 - JSON
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
-def cells(table: Table) -> list[list[str]]:
-    """Return the formatted cells of a table, each on one line."""
-    return [[text_line(column.show(cell)) for column, cell in zip(table.columns, row, strict=True)] for row in table.rows]
+def cells(table: Table, escape: Callable[[str], str] | None = None) -> list[list[str]]:
+    """Return the formatted cells of a table, each on one line; texts, not numbers, are escaped, by default for a terminal."""
+    by_type = {str: escape or text_line}
+    return [
+        [by_type.get(type(cell), str)(column.show(cell)) for column, cell in zip(table.columns, row, strict=True)] for row in table.rows
+    ]
 
 
 def numeric(table: Table) -> list[bool]:
@@ -209,23 +215,31 @@ def numeric(table: Table) -> list[bool]:
 
 
 def text_line(text: str) -> str:
-    """Return a text on one line, with unprintable characters escaped."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in " ".join(text.split()))
+    """Return a text on one line for a terminal or a plot."""
+    return escape_controls(" ".join(text.split()))
+
+
+def html_line(text: str) -> str:
+    """Return a text on one line for a page."""
+    return html.escape(text_line(text))
 
 
 def markdown_line(text: str) -> str:
-    """Return a text on one line, with the special characters of Markdown escaped."""
-    return _escape(text_line(text))
+    """Return a text on one line for Markdown, where it has no format, link, image or entity."""
+    return _MARKDOWN.sub(lambda match: f"\\{match.group()}", text_line(text))
+
+
+def csv_line(text: str) -> str:
+    """Return a text on one line for CSV; an apostrophe keeps spreadsheets from calculating it."""
+    line = text_line(text)
+    return f"'{line}" if line.startswith(_FORMULA) else line
+
+
+def latex_line(text: str) -> str:
+    """Return a text on one line for LaTeX."""
+    return "".join(_LATEX.get(letter, letter) for letter in text_line(text))
 
 
 def _pad(cell: str, width: int, right: bool) -> str:
     space = " " * (width - cell_len(cell))
     return space + cell if right else cell + space
-
-
-def _escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
-
-
-def _escape(text: str) -> str:
-    return _MARKDOWN.sub(lambda match: f"\\{match.group()}", text)

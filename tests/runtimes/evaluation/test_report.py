@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -100,7 +101,7 @@ def test_markdown_and_text_hold_the_same_figures() -> None:
 
 
 def names(n: int) -> list[str]:
-    return [f"method {at}, with a long name"[: 8 + 3 * at] for at in range(n)]
+    return [f"method {at}, with a long name"[: 8 + 3 * at].rstrip() for at in range(n)]
 
 
 def test_the_same_figure_is_the_same_file() -> None:
@@ -120,6 +121,21 @@ def test_every_run_and_mark_is_drawn() -> None:
     assert [np.ravel(mark.get_xdata()).item() for mark in marks] == pytest.approx([41.2, 99])
     assert [np.ravel(mark.get_ydata()).item() for mark in marks] == [1, 2]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["RA-ISF", "RetroRAG"]
+
+
+def test_a_plot_names_what_no_font_shows_without_a_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    names = ("a\x1b[31m\x07\x00", "東京", "🦊", "שלום")
+    panel = {name: share(0.5) for name in names}
+    assert bars("\x1b", panel).axes[0].get_yticklabels()[0].get_text() == "a\\x1b[31m\\x07\\x00"
+    plots = [
+        Drawing("a", lambda: bars("\x1b", panel)),
+        Drawing("b", lambda: curves("\x1b", {name: {1: share(0.5)} for name in names})),
+        Drawing("c", lambda: tradeoff({name: Point(Interval(9, 8, 10, 9), share(0.5)) for name in names}, cost="x", accuracy="em")),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert to_html(Report("T", [], [Section("S", [], plots)])).count("<img ") == 3
+    assert capfd.readouterr().err == ""
 
 
 def test_values_that_are_all_zero_have_an_axis_of_per_cent() -> None:

@@ -4,16 +4,24 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
+
+import pytest
 
 from wikidx.runtimes.evaluation.reports.tables import (
     Column,
     Spread,
     Table,
+    csv_line,
+    html_line,
     latex,
+    latex_line,
     markdown,
+    markdown_line,
     percent,
     signed_percent,
     text,
+    text_line,
     to_csv,
     to_records,
 )
@@ -65,6 +73,30 @@ def test_records_are_unrounded_and_json() -> None:
 
 def test_a_terminal_shows_control_characters_and_does_not_obey_them() -> None:
     assert text(Table((Column("run"),), [("a\x1b[31mb",)])) == "run\n-------\na\\x1b[31mb".replace("-------", "-" * 10)
+
+
+FOREIGN = "=[a](b) ![i](c) &lt; AT&T [x]: d! \u202e\u200d"
+
+
+@pytest.mark.parametrize(
+    ("write", "line"),
+    [
+        (text_line, "=[a](b) ![i](c) &lt; AT&T [x]: d! \\u202e\u200d"),
+        (html_line, "=[a](b) ![i](c) &amp;lt; AT&amp;T [x]: d! \\u202e\u200d"),
+        (markdown_line, "=\\[a\\](b) \\!\\[i\\](c) \\&lt; AT&T \\[x\\]: d! \\\\u202e\u200d"),
+        (csv_line, "'=[a](b) ![i](c) &lt; AT&T [x]: d! \\u202e\u200d"),
+        (latex_line, "={[}a](b) !{[}i](c) \\&lt; AT\\&T {[}x]: d! \\textbackslash{}u202e\u200d"),
+    ],
+)
+def test_foreign_texts_are_texts_wherever_they_are_written(write: Callable[[str], str], line: str) -> None:
+    assert write(FOREIGN) == line
+
+
+def test_a_spreadsheet_calculates_no_text_and_all_numbers() -> None:
+    formulas = ("=1+1", "+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "＝1")
+    table = Table((Column("@run"), Column("n")), [*((formula, -1.5) for formula in formulas), ("a=1", None)])
+    lines = list(csv.reader(io.StringIO(to_csv(table))))
+    assert lines == [["'@run", "n"], *([f"'{formula.strip()}", "-1.5"] for formula in formulas), ["a=1", ""]]
 
 
 def test_a_table_may_be_empty() -> None:
