@@ -35,8 +35,10 @@ ATTEMPTS = 5
 TIMEOUT_S = 60.0
 MAX_PAUSE_S = 60.0
 CHUNK_BYTES = 1 << 20
+MAX_UNPUBLISHED_BYTES = 1 << 30  # of a file without a published size; the largest known has 0.1 GB
+_PROGRESS_BYTES = 1 << 16  # fewer in an attempt are none: a server could send a byte at a time for ever
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d+)-\d+|\*)/(?P<total>\d+|\*)", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d{1,18})-\d+|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
 
 logger = logging.getLogger(__name__)
 
@@ -239,14 +241,14 @@ def _fetch(source: SourceFile, part: _PartialFile, progress: Progress, pause_s: 
         try:
             is_complete = _attempt(url, source, part, progress)
         except _RetryableError as error:
-            failures = 0 if part.size() > furthest else failures + 1
-            furthest = max(furthest, part.size())
+            failures = 0 if part.size() >= furthest + _PROGRESS_BYTES else failures + 1
+            furthest = furthest if failures else part.size()
             if failures == ATTEMPTS:
                 message = f"{url}: {ATTEMPTS} attempts without progress, the last: {error}"
                 raise DownloadError(f"{message}; {part.size()} bytes are kept: run the command again") from error
-            wait_s = error.wait_s if error.wait_s is not None else pause_s * 2 ** max(failures - 1, 0)
+            wait_s = min(error.wait_s if error.wait_s is not None else pause_s * 2 ** max(failures - 1, 0), MAX_PAUSE_S)
             logger.warning("%s: %s; trying again in %.0f s", url, error, wait_s)
-            time.sleep(min(wait_s, MAX_PAUSE_S))
+            time.sleep(wait_s)
     progress(part.size(), part.size())
 
 
@@ -274,13 +276,18 @@ def _attempt(url: str, source: SourceFile, part: _PartialFile, progress: Progres
         else:
             _check_response(response, url, published)
             offset = 0
-        _receive(response, part, replace(actual, total=source.n_bytes or actual.total), offset, progress)
+        try:
+            _receive(response, part, replace(actual, total=source.n_bytes or actual.total), offset, progress)
+        except DownloadError:
+            part.discard()
+            raise
     return True
 
 
 def _receive(response: http.client.HTTPResponse, part: _PartialFile, version: _Version, offset: int, progress: Progress) -> None:
     """Write the response body after the first ``offset`` bytes of the partial file."""
     done = reported = offset
+    most = MAX_UNPUBLISHED_BYTES if version.total is None else version.total
     with _disk(part.path), part.path.open("ab" if offset else "wb") as file:
         if not offset:  # opening the file has removed the old bytes, so that they are never attributed to this version
             _record_path(part.path).write_text(json.dumps(asdict(version)))
@@ -289,6 +296,8 @@ def _receive(response: http.client.HTTPResponse, part: _PartialFile, version: _V
         while chunk := _read(response):
             file.write(chunk)
             done += len(chunk)
+            if done > most:
+                raise DownloadError(f"{response.url} sends more than {most:,} bytes: the server has another file")
             if done - reported >= CHUNK_BYTES:
                 progress(done, version.total)
                 reported = done
@@ -345,13 +354,15 @@ def _check_response(response: http.client.HTTPResponse, url: str, published: _Ve
     if response.status != 200:
         raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
     actual = _version_of(response)
+    if published.total is None and (actual.total or 0) > MAX_UNPUBLISHED_BYTES:
+        raise DownloadError(f"{url} has {actual.total:,} bytes, expected at most {MAX_UNPUBLISHED_BYTES:,}: the server has another file")
     if published.differs_from(actual):
         raise DownloadError(f"{url} has {actual.total} bytes, expected {published.total}: the server has another file")
 
 
 def _version_of(response: http.client.HTTPResponse) -> _Version:
     length = response.headers.get("Content-Length", "") if response.status == 200 else ""
-    total = int(length) if length.isdecimal() else _content_range(response, "total")
+    total = int(length) if length.isdecimal() and len(length) < 19 else _content_range(response, "total")
     return _Version(response.headers.get("ETag"), response.headers.get("Last-Modified"), total)
 
 

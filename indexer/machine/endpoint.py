@@ -247,10 +247,10 @@ def retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        date = email.utils.parsedate_tz(value)
-        if date is None:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
             return None
-        seconds = email.utils.mktime_tz(date) - time.time()
     return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
 
 
@@ -272,7 +272,7 @@ def _plain_text(content: bytes) -> str:
     """Return the beginning of a text that is no JSON on one line; of a page in HTML, the title or the words."""
     text = content[:_READ_BYTES].decode(errors="replace")
     if page := _PAGE.match(text):
-        text = f"{_HTML}{html.unescape(page[1] or re.sub('<[^>]*>', ' ', text))}"
+        text = f"{_HTML}{html.unescape((page[1] or re.sub('<[^>]*>', ' ', text))[: 2 * _MAX_MESSAGE])}"
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_MAX_MESSAGE]
 
 

@@ -30,6 +30,7 @@ _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
 _ID_COLUMNS = ("id", "_id", "docid", "pid")
 _MAX_ID_BYTES = 1 << 16
+_CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError, RecursionError)
 
 
 class Block(NamedTuple):
@@ -133,7 +134,7 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[str]:
 def _map_npy(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, tokenize.TokenError) as error:
+    except (*_CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
         raise InputError(f"{path} is cut off, or no array of numbers: {error}") from error
     return array
 
@@ -166,7 +167,7 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
             if tensor.get("dtype") in _TENSORS:
                 offset = 8 + n_bytes + tensor["data_offsets"][0]
                 tensors[name] = np.memmap(path, _TENSORS[tensor["dtype"]], "r", offset, tuple(tensor["shape"]))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+    except _CORRUPT as error:
         raise InputError(f"{path} is cut off, or no file of safetensors: {error}") from error
     return tensors
 

@@ -42,12 +42,51 @@ from .pickles import Array, read_pickle
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
 
 _MAX_DIM = 1 << 16
+_MAX_MEMBERS, _MAX_MEMBER_HEADERS = 100_000, 1 << 16
 _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, any metric
 _ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys((*_FLAT, *_ID_MAPS), "flat")}
 _ADVICE = "numpy.save writes an array as .npy, which is read"
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
+
+
+class _Tar(tarfile.TarFile):
+    """A tar whose headers take no memory of note, whatever sizes and counts they give."""
+
+    def next(self) -> tarfile.TarInfo | None:
+        """Return the next member."""
+        if len(self.members) > _MAX_MEMBERS:
+            raise tarfile.TarError(f"it has more than {_MAX_MEMBERS:,} members")
+        content = self.fileobj
+        self.fileobj = cast(IO[bytes], _Headers(cast(IO[bytes], content)))
+        try:
+            return super().next()
+        finally:
+            self.fileobj = content
+
+
+class _Headers:
+    """A file of which the headers of one member are read, in several parts for long names and sparse files."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._left, self.tell, self.seek, self.close = _MAX_MEMBER_HEADERS, file.tell, file.seek, file.close
+        self._read = file.read
+
+    def read(self, n_bytes: int) -> bytes:
+        """Return the next bytes; raise ``TarError`` if they are too many for headers."""
+        self._left -= n_bytes
+        if self._left < 0:
+            raise tarfile.TarError(f"a member has headers of more than {_MAX_MEMBER_HEADERS:,} bytes")
+        return self._read(n_bytes)
+
+
+def _is_tar(path: Path) -> bool:
+    try:
+        _Tar.open(path).close()
+    except tarfile.ReadError:
+        return False
+    return True
 
 
 class Embeddings(NamedTuple):
@@ -148,7 +187,7 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
     """Return "pyserini", "flat", one of ``READERS``, or "pickles"."""
     if path.is_dir() and {"docid", "index"} <= {file.name for file in files}:
         return "pyserini"
-    if path.is_file() and tarfile.is_tarfile(path):
+    if path.is_file() and _is_tar(path):
         first, _ = next(_open_members(path), (path, None))
         return "pyserini" if first.name in ("docid", "index") else "pickles"
     with files[0].open("rb") as file:
@@ -187,7 +226,7 @@ def _read_errors(name: str | Path) -> Iterator[None]:
 def _open_all(paths: Iterable[Path]) -> Generator[tuple[Path, IO[bytes]]]:
     """Yield files, and the plain files in tars, with their paths."""
     for path in paths:
-        if tarfile.is_tarfile(path):
+        if _is_tar(path):
             yield from _open_members(path)
         else:
             with path.open("rb") as file:
@@ -200,7 +239,7 @@ def _open_members(path: Path) -> Generator[tuple[Path, IO[bytes]]]:
     ``tarfile`` accepts a tar that is cut off between members: its end mark is verified. It is then read to its end, which verifies the
     checksum of a compressed tar.
     """
-    with tarfile.open(path) as tar:
+    with _Tar.open(path) as tar:
         for member in tar:
             name = PurePosixPath(member.name)
             if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):

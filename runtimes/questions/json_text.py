@@ -25,16 +25,17 @@ class JsonText:
         read: the file's read method, which returns at most the given number of bytes.
         name: the file's name, for error messages.
         start: bytes already read from the file.
+        line: the line number of the first of these.
 
     Attributes:
         line: the line number of the next character, from 1.
     """
 
-    def __init__(self, read: Callable[[int], bytes], name: str, start: bytes = b"") -> None:
+    def __init__(self, read: Callable[[int], bytes], name: str, start: bytes = b"", line: int = 1) -> None:
         self._read, self._name, self._unread = read, name, start
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._position, self._has_ended = "", 0, False
-        self.line = 1
+        self.line = line
 
     def peek(self) -> str:
         """Return the next non-blank character without consuming it; "" at the end."""

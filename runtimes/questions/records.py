@@ -76,18 +76,17 @@ def read_records(path: Path, *, has_texts: bool = False) -> Generator[Record]:
 
 
 def _detect_records(file: IO[bytes], name: str, *, has_texts: bool) -> Iterator[Record]:
-    blank = list[bytes]()
+    n_blank = 0
     first = file.readline(_DETECTION_BYTES)
     while first and not first.removeprefix(codecs.BOM_UTF8).strip():
-        blank.append(b"\n")
+        n_blank += first.endswith(b"\n")
         first = file.readline(_DETECTION_BYTES)
     start = first.decode("utf-8-sig", "replace").strip()
-    unread = b"".join(blank) + first if blank else first
     if _BEGINS_ARRAY.match(start):
-        return _read_array(JsonText(file.read, name, unread), name)
+        return _read_array(JsonText(file.read, name, first, 1 + n_blank), name)
     if _holds_records(start):
-        return _read_object(JsonText(file.read, name, unread), name)
-    lines = itertools.chain(blank, read_lines(file, name, first))
+        return _read_object(JsonText(file.read, name, first, 1 + n_blank), name)
+    lines = itertools.chain(itertools.repeat(b"\n", n_blank), read_lines(file, name, first))
     if _BEGINS_TOPICS.match(start):
         topics = enumerate(read_topics(_decode_lines(lines, name)), 1)
         return (Record(topic, name, f"topic {number} (line {line})", number) for number, (line, topic) in topics)

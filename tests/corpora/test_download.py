@@ -165,15 +165,40 @@ def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> 
     site.always = Answer(n_sent=0)
     with pytest.raises(DownloadError, match=rf"a\.gz: {ATTEMPTS} attempts without progress, the last: .* 1000 of 3000000 bytes.*run the"):
         fetch(site.source(), tmp_path)
-    assert len(site.requests) == 1 + ATTEMPTS
+    assert len(site.requests) == ATTEMPTS
     assert (tmp_path / "a.gz.part").read_bytes() == CONTENT[:1000]
+
+
+def test_a_server_that_sends_little_at_a_time_is_given_up(site: Site, tmp_path: Path) -> None:
+    site.always = Answer(n_sent=1)
+    with pytest.raises(DownloadError, match=f"{ATTEMPTS} attempts without progress"):
+        fetch(site.source(), tmp_path)
+    assert len(site.requests) == ATTEMPTS
+
+
+@pytest.mark.parametrize(("n_bytes", "chunked"), [(None, True), (None, False), (17, True)])
+def test_no_more_is_written_than_a_file_may_have(
+    site: Site, tmp_path: Path, n_bytes: int | None, chunked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikidx.corpora.fetching.download.MAX_UNPUBLISHED_BYTES", 2_000_000)
+    site.always = Answer(chunked=chunked)
+    with pytest.raises(DownloadError, match="(sends more than (17|2,000,000)|has 3,000,000) bytes.* the server has another file"):
+        fetch(site.source(n_bytes=n_bytes), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "Content-Range", "Retry-After"])
+def test_a_number_of_any_length_in_a_header_is_no_crash(site: Site, tmp_path: Path, name: str) -> None:
+    digits = "0" * 5_000
+    site.answers = [Answer(status=503 if name == "Retry-After" else 200, headers={name: f"{'bytes 1-2/' * (name[-1] == 'e')}{digits}"})]
+    assert fetch(site.source(sha256=SHA256), tmp_path) == CONTENT
 
 
 def test_a_server_that_always_drops_and_ignores_range_is_given_up(site: Site, tmp_path: Path) -> None:
     site.always = Answer(n_sent=1000, ignores_range=True)
     with pytest.raises(DownloadError, match="attempts without progress"):
         fetch(site.source(), tmp_path)
-    assert len(site.requests) == 1 + ATTEMPTS
+    assert len(site.requests) == ATTEMPTS
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
