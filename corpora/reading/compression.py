@@ -40,7 +40,7 @@ _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple o
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
 _TAR = slice(257, 262)  # place of the name of tar's format
-_DEEP_NAME = re.compile(r"""(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
+_DEEP_NAME = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
 
 
 _version = attrgetter("st_ino", "st_size", "st_mtime_ns")

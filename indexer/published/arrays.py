@@ -30,7 +30,7 @@ _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
 _ID_COLUMNS = ("id", "_id", "docid", "pid")
 _MAX_ID_BYTES = 1 << 16
-_CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError, RecursionError)
+_CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 
 
 class Block(NamedTuple):
@@ -131,11 +131,16 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[str]:
         yield line.decode(errors="replace").removeprefix("\ufeff").strip()
 
 
+@np.errstate(over="raise")  # of products of sizes
 def _map_npy(path: Path) -> NDArray[Any]:
     try:
+        with path.open("rb") as file:
+            start = file.read(12)
+        if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _MAX_ID_BYTES:
+            raise ValueError("its header is too long")
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (*_CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
-        raise InputError(f"{path} is cut off, or no array of numbers: {error}") from error
+        raise InputError(f"{path} is cut off, or no array of numbers: {error!s:.200}") from error
     return array
 
 
@@ -156,6 +161,7 @@ def _read_safetensors(path: Path, id_column: str) -> Iterator[Arrays]:
     yield from _read_mapped(path, array, ids)
 
 
+@np.errstate(over="raise")
 def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     """Map the tensors of a file by name; those of other types than ``_TENSORS`` are left out."""
     tensors = dict[str, NDArray[Any]]()
@@ -168,7 +174,7 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
                 offset = 8 + n_bytes + tensor["data_offsets"][0]
                 tensors[name] = np.memmap(path, _TENSORS[tensor["dtype"]], "r", offset, tuple(tensor["shape"]))
     except _CORRUPT as error:
-        raise InputError(f"{path} is cut off, or no file of safetensors: {error}") from error
+        raise InputError(f"{path} is cut off, or no file of safetensors: {error!s:.200}") from error
     return tensors
 
 

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
 _TOPICS = ("top", "topic")
+_NO_LETTER = re.compile(r"&#\w{9,}")  # Python parses no number of more than 4,300 digits
 
 
 class Topic(defaultdict[str, str]):
@@ -22,7 +24,7 @@ def read_topics(lines: Iterable[str]) -> Iterator[tuple[int, Topic]]:
     """Yield the line number of each topic, and the topic."""
     parser = _Parser()
     for line in lines:
-        parser.feed(line)
+        parser.feed(_NO_LETTER.sub("&#0", line))
     parser.close()
     yield from parser.topics
 

@@ -143,9 +143,9 @@ def test_no_header_of_embeddings_takes_memory_or_ends_in_a_crash(name: str, tmp_
 
 
 def test_blank_lines_are_counted_and_not_kept(tmp_path: Path) -> None:
-    for record in ('{"id": "a", "question": "q", "golden_answers": [1]}', '[{"id": "a"}]'):
-        (tmp_path / "made").write_bytes(gzip.compress(b"\n" * 2_000_000 + record.encode()))
-        with in_memory_of(5 << 20), pytest.raises(IdxError, match="line 2000001"):
+    for record in ('{"id": "a"}', '[{"id": "a"}]'):
+        (tmp_path / "made").write_bytes(gzip.compress(b"\n" * 300_000 + record.encode()))
+        with in_memory_of(5 << 20), pytest.raises(IdxError, match="line 300001"):
             read_questions(tmp_path / "made")
 
 
