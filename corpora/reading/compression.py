@@ -75,8 +75,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes; standard input and pipes are read to their end.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, is a directory or device, is an archive (zip, 7z, xz, rar, tar), or is a pointer of
-            git LFS.
+        InputError: the file is missing, empty or unreadable, or is a directory, a device, an archive (zip, 7z, xz, rar, tar) or a pointer
+            of git LFS.
     """
     file = _open_named(path)
     with contextlib.suppress(*BROKEN_FILE):  # which its reader reports
