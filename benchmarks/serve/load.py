@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 PERCENTS = (50, 95, 99)
-_MAX_CONNECTIONS = 2_000  # the server queues 1,024 requests, and refuses others within milliseconds
+_MAX_CONNECTIONS = 2_000
 _BURST_S = 0.002
 _AT_ONCE = 32
 _DRAIN_S = 120.0

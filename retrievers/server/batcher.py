@@ -2,7 +2,7 @@
 
 The searches of a batch have the same searcher and equal options, and either all or none of them may skip unavailable rows. The oldest
 waiting search is the first of the next batch. The event loop submits searches and receives rankings. ``catalog`` assigns retrievers to
-threads.
+threads, which share a ``QueueMemory``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from wikidx.corpora.errors import IdxError
+from wikidx.corpora.progress import format_bytes
 from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
@@ -30,6 +32,7 @@ from .metrics import Metrics
 
 _LOG = logging.getLogger("idx.server")
 _RETRY_AFTER_S = 1.0
+_MAX_PASSED = 1_000  # searches with other options that a batch passes over while it is filled
 
 Groups = Sequence[Sequence[str]]
 Outcome = Sequence[Any] | Exception
@@ -43,7 +46,46 @@ class GroupSearcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class QueueMemory:
+    """Memory of the requests that wait or are being searched, counted as the bytes of their bodies; used by the event loop only.
+
+    Args:
+        max_bytes: the limit. A request that comes alone may exceed it.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._n_bytes = max_bytes, 0
+
+    def reserve(self, n_bytes: int) -> None:
+        """Count a request.
+
+        Raises:
+            Overloaded: there is no room.
+        """
+        self.check(n_bytes)
+        self._n_bytes += n_bytes
+
+    def release(self, n_bytes: int) -> None:
+        """Count a request no longer."""
+        self._n_bytes -= n_bytes
+
+    @contextmanager
+    def holding(self, n_bytes: int) -> Iterator[None]:
+        """Count a request within the context; raises as ``reserve`` does."""
+        self.reserve(n_bytes)
+        try:
+            yield
+        finally:
+            self.release(n_bytes)
+
+    def check(self, n_bytes: int) -> None:
+        """Raise ``Overloaded`` if there is no room for a request."""
+        if self._n_bytes and self._n_bytes + n_bytes > self._max_bytes:
+            waiting = f"requests of {format_bytes(self._n_bytes)} are waiting, {format_bytes(self._max_bytes)} are allowed (--queue-memory)"
+            raise Overloaded(f"{waiting}: ask again in a while, or ask another server", retry_after=_RETRY_AFTER_S)
+
+
+@dataclass(slots=True, eq=False)
 class SearchRequest:
     """The search of one request.
 
@@ -55,6 +97,8 @@ class SearchRequest:
         deadline: time on the clock of ``time.monotonic``.
         answer: future of the results, one for each group; cancelled when no client waits for them.
         unsearched: a set that receives the unsearched rows before ``answer`` is resolved; None: all rows must be searched.
+        n_bytes: bytes in the body of the request.
+        has_begun: whether it has been taken from the queue.
     """
 
     name: tuple[str, str]
@@ -64,6 +108,8 @@ class SearchRequest:
     deadline: float
     answer: asyncio.Future[Any]
     unsearched: set[UnsearchedRows] | None = None
+    n_bytes: int = 0
+    has_begun: bool = False
 
     @property
     def n_queries(self) -> int:
@@ -88,7 +134,7 @@ def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tup
     """
     batch, dropped, rest = list[SearchRequest](), list[SearchRequest](), list[SearchRequest]()
     n_queries = 0
-    while queue and n_queries < max_queries:
+    while queue and n_queries < max_queries and len(rest) < _MAX_PASSED:
         search = queue.popleft()
         if search.answer.cancelled() or search.deadline <= now:
             dropped.append(search)
@@ -108,38 +154,21 @@ class Batcher:
         device_lost: error of a GPU after which all searches fail; None: no such error.
     """
 
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
-        self._limits, self._metrics = limits, metrics
+    def __init__(self, limits: Limits, metrics: Metrics, memory: QueueMemory) -> None:
+        self._limits, self._metrics, self._memory = limits, metrics, memory
         self._loop = asyncio.get_running_loop()
         self._incoming: SimpleQueue[SearchRequest | None] = SimpleQueue()
         self.device_lost: DeviceLost | None = None
-        self._n_requests = 0  # requests that wait or run
-        self._n_submitted = 0  # queries submitted so far; counted by the event loop
-        self._n_dequeued = 0  # queries taken from the queue so far; counted by the thread
         self._thread = threading.Thread(target=self._run, name="search", daemon=True)
         self._thread.start()
-
-    @property
-    def is_full(self) -> bool:
-        """True if the queue is full."""
-        n_queued, limits = self._n_submitted - self._n_dequeued, self._limits
-        return n_queued >= limits.max_queued_queries or self._n_requests >= limits.max_queued_requests
-
-    def overload_error(self) -> Overloaded:
-        """Return the error for a search refused because the queue is full."""
-        n_queued = self._n_submitted - self._n_dequeued
-        return Overloaded(f"{n_queued:,} queries are waiting: ask again in a while, or ask another server", retry_after=_RETRY_AFTER_S)
 
     def submit(self, search: SearchRequest) -> None:
         """Submit a search.
 
         Raises:
-            Overloaded: the queue is full.
+            Overloaded: there is no room.
         """
-        if self.is_full:
-            raise self.overload_error()
-        self._n_submitted += search.n_queries
-        self._n_requests += 1
+        self._memory.reserve(search.n_bytes)
         self._metrics.queue.labels(*search.name).inc(search.n_queries)
         self._incoming.put(search)
 
@@ -164,7 +193,8 @@ class Batcher:
 
     def _search(self, batch: list[SearchRequest], dropped: list[SearchRequest]) -> None:
         """Run the searches of a batch, and pass their outcomes to the event loop."""
-        self._n_dequeued += sum(search.n_queries for search in (*batch, *dropped))
+        for search in batch:
+            search.has_begun = True
         if dropped:
             self._loop.call_soon_threadsafe(self._drop, dropped)
         if not batch:
@@ -182,7 +212,7 @@ class Batcher:
 
     def _drop(self, searches: Sequence[SearchRequest]) -> None:
         for search in searches:
-            self._finish(search, DeadlineExceeded("the answer would come too late: too much is waiting"))
+            self._finish(search, too_late_error())
             self._metrics.dropped.inc()
 
     def _deliver(self, searches: Sequence[SearchRequest], outcomes: Sequence[Outcome], seconds: float) -> None:
@@ -193,7 +223,7 @@ class Batcher:
             self._finish(search, outcome)
 
     def _finish(self, search: SearchRequest, outcome: Outcome) -> None:
-        self._n_requests -= 1
+        self._memory.release(search.n_bytes)
         self._metrics.queue.labels(*search.name).dec(search.n_queries)
         if search.answer.done():
             return
@@ -201,6 +231,11 @@ class Batcher:
             search.answer.set_exception(outcome)
         else:
             search.answer.set_result(outcome)
+
+
+def too_late_error() -> Overloaded:
+    """Return the error for a search that has not begun at its deadline."""
+    return Overloaded("the search had not begun at its deadline: ask again in a while, or give it more time", retry_after=_RETRY_AFTER_S)
 
 
 def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:

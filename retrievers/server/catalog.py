@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import Searcher
-from wikidx.retrievers.errors import NotReady, Overloaded
+from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenRetriever
 
-from .batcher import Batcher
+from .batcher import Batcher, QueueMemory
 from .metrics import Metrics
 from .open_searchers import Name, OpenSearchers, SharedIdentities, TextEncoder
 from .settings import Settings
@@ -70,6 +70,7 @@ class Catalog:
         cluster: the cluster; None without one.
         ending: why nothing more will be opened; None: it may.
         embedding: thread that embeds texts; None unless the settings ask for it.
+        memory: memory of what waits for any of the threads, or until its index is open.
     """
 
     def __init__(
@@ -80,14 +81,15 @@ class Catalog:
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
         self._served = OpenSearchers(settings, shared, self._open_retriever)
+        self.memory = QueueMemory(settings.limits.max_queued_bytes)
         owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
         self._names: dict[Name, RetrieverName] = {}
         for corpus, retriever in settings.served_pairs:
             self._names[corpus, retriever] = RetrieverName.parse(retriever, corpus)
             owner = corpus, retriever if self._names[corpus, retriever].is_lexical else "dense"
-            owners[owner] = self._batchers[corpus, retriever] = owners.get(owner) or Batcher(settings.limits, metrics)
-        self.embedding = Batcher(settings.limits, metrics) if settings.embeddings else None
+            owners[owner] = self._batchers[corpus, retriever] = owners.get(owner) or Batcher(settings.limits, metrics, self.memory)
+        self.embedding = Batcher(settings.limits, metrics, self.memory) if settings.embeddings else None
 
     def open(self) -> None:
         """Open all corpora and retrievers, which may take long.
@@ -154,15 +156,6 @@ class Catalog:
     def not_ready(self, message: str) -> NotReady:
         """Return the error for a request of what is not open yet; without ``retry_after`` if it will not be opened."""
         return NotReady(message, retry_after=1) if self.ending is None else NotReady(self.ending)
-
-    @property
-    def is_full(self) -> bool:
-        """True if every searcher's queue is full."""
-        return all(batcher.is_full for batcher in self._batchers.values())
-
-    def overload_error(self) -> Overloaded:
-        """Return the error for a search refused because all queues are full."""
-        return next(iter(self._batchers.values())).overload_error()
 
     @property
     def device_lost(self) -> DeviceLost | None:

@@ -29,7 +29,7 @@ from .catalog import Catalog
 from .front import JSON
 from .models import NAME_CHARACTERS, validate_body
 from .open_searchers import TextEncoder
-from .searching import read_body, wait_for, wait_until_open
+from .searching import read_body, submit, wait_until_open
 from .settings import Settings
 
 _MAX_TEXTS = 2_048  # OpenAI's limit
@@ -105,12 +105,14 @@ class EmbeddingEndpoints:
         """Embed texts, as passages or as queries."""
         body = validate_body(EmbeddingBody, await read_body(request, self._settings.limits.max_body_bytes))
         deadline = time.monotonic() + self._settings.limits.deadline_s
-        encoder = await wait_until_open(request, partial(self._find, body.model), deadline)
+        with self._catalog.memory.holding(n_bytes := request.state.n_bytes):
+            encoder = await wait_until_open(request, partial(self._find, body.model), deadline)
         self._check(body.input, body, encoder)
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._batcher.submit(SearchRequest(("", body.model), _Embedder(encoder, body.input_type), [body.input], DEFAULTS, deadline, answer))
+        searcher = _Embedder(encoder, body.input_type)
+        search = SearchRequest(("", body.model), searcher, [body.input], DEFAULTS, deadline, answer, n_bytes=n_bytes)
         request.state.logged = {"model": body.model, "texts": len(body.input)}
-        ((vectors, n_tokens),) = await wait_for(request, answer, deadline - time.monotonic())
+        ((vectors, n_tokens),) = await submit(request, self._batcher, search)
         return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)
 
     def models(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, http_status, to_json, to_openai_json
+from wikidx.retrievers.errors import NotReady, Overloaded, ServiceError, Unauthorized, http_status, to_json, to_openai_json
 from wikidx.retrievers.wire import EMBEDDINGS, RETRIEVE, SEARCH
 
 from .access_log import AccessLog
@@ -93,8 +93,7 @@ class Front:
             self._log.add(scope, status, recording.n_bytes, seconds)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        is_patient = scope["method"] == "POST" and scope["path"].removesuffix("/") in (SEARCH, RETRIEVE, EMBEDDINGS)
-        while is_patient and self.pages is None and self._catalog.ending is None:  # some seconds
+        while _may_wait(scope) and self.pages is None and self._catalog.ending is None:  # some seconds
             await asyncio.sleep(POLL_S)
         response = self._early_response(scope["path"], scope)
         if response is not None:
@@ -106,7 +105,7 @@ class Front:
     def _early_response(self, path: str, scope: Message) -> Response | None:
         """Return the response to a request that ``pages`` must not or cannot answer; None for all other requests.
 
-        Searches are refused here if all queues are full.
+        A request that would wait is refused here, before its body is read, if there is no memory for it.
         """
         is_public = path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
         if self._key is not None and not is_public and not self._key.authorizes(scope["headers"]):
@@ -116,9 +115,17 @@ class Front:
         if self.pages is None:
             alive = Response(ALIVE, media_type=JSON)
             return alive if path == HEALTH else error_response(self._catalog.not_ready("the server has just been started"), path)
-        if self._catalog.is_full and path in (SEARCH, RETRIEVE) and scope["method"] == "POST":
-            return error_response(self._catalog.overload_error())
+        if _may_wait(scope):
+            try:
+                self._catalog.memory.check(int(dict(scope["headers"]).get(b"content-length", 0)))
+            except Overloaded as error:
+                return error_response(error, path)
         return None
+
+
+def _may_wait(scope: Message) -> bool:
+    """Return whether a request waits until its index is open and others before it are answered."""
+    return scope["method"] == "POST" and scope["path"].removesuffix("/") in (SEARCH, RETRIEVE, EMBEDDINGS)
 
 
 def error_response(error: Exception, path: str = "") -> Response:

@@ -25,8 +25,7 @@ class Limits:
         max_provenance: queries of a request times ``k`` times retrievers; a match takes some hundred bytes of memory.
         max_rerank_pairs: pairs of query and passage that a cross-encoder reads for a request.
         max_ids: passages fetched by id in a request.
-        max_queued_queries: queries in the queue; a full queue refuses new requests.
-        max_queued_requests: requests that are queued or running.
+        max_queued_bytes: bytes in the bodies of all requests that wait or are being searched; a request that comes alone may have more.
         max_batch_queries: queries in a batch of several requests.
         deadline_s: seconds until a request must be answered; a request may set fewer.
         drain_s: seconds at shutdown during which new connections are accepted; every answer already closes its connection.
@@ -41,8 +40,7 @@ class Limits:
     max_provenance: int = 1_000_000
     max_rerank_pairs: int = 10_000
     max_ids: int = 1_000
-    max_queued_queries: int = 4_096
-    max_queued_requests: int = 1_024
+    max_queued_bytes: int = 256_000_000
     max_batch_queries: int = 256
     deadline_s: float = 30.0
     drain_s: float = 0.4

@@ -28,7 +28,7 @@ from wikidx.retrievers.opening import OpenRetriever
 from .access_log import AccessLog
 from .answering import Answerer
 from .catalog import Catalog, Cluster
-from .front import Front
+from .front import POLL_S, Front
 from .metrics import Metrics
 from .open_searchers import SharedIdentities
 from .protocol import Protocol
@@ -176,8 +176,11 @@ class Service:
         self._server: _Server | None = None
         self._catalog: Catalog | None = None
 
-    def run(self) -> None:
+    def run(self, *, opens_first: bool = False) -> None:
         """Serve until stopped. In the main thread, handle SIGTERM and SIGINT, and tune the process for serving.
+
+        Args:
+            opens_first: take no connection before everything is open; other processes take them meanwhile.
 
         Raises:
             IdxError: a corpus or retriever cannot be opened; the service has ended.
@@ -187,7 +190,7 @@ class Service:
         if self._is_main_thread:
             sys.setswitchinterval(_SWITCH_S)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve())
+            runner.run(self._serve(opens_first))
         if not self._opening.done() and self._is_main_thread:
             logging.shutdown()  # an index is still being opened: waiting for it is pointless, and a normal exit is unsafe
             sys.stdout.flush()
@@ -206,14 +209,17 @@ class Service:
         if self._server is not None:
             self._server.should_exit = True
 
-    async def _serve(self) -> None:
+    async def _serve(self, opens_first: bool) -> None:
         settings = self._settings
         self._catalog = catalog = Catalog(settings, self._metrics, self._shared, self._source)
         log = AccessLog(is_enabled=settings.access_log)
         front = Front(settings, self._metrics, log, catalog)
         self._server = _Server(settings, front, log, catalog, self._answerer)
         threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
-        await self._server.serve([self._listener])
+        while opens_first and not self._opening.done():
+            await asyncio.sleep(POLL_S)
+        if not self._server.should_exit:
+            await self._server.serve([self._listener])
         log.close()
         if self._opening.done():
             catalog.stop()

@@ -21,7 +21,7 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.vector_queries import to_query
 from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, errors_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
-from .batcher import Groups, SearchRequest
+from .batcher import Batcher, Groups, SearchRequest, too_late_error
 from .bodies import decode_body
 from .catalog import Catalog
 from .front import GONE, JSON, POLL_S
@@ -81,16 +81,16 @@ class SearchEndpoints:
     ) -> Rankings:
         deadline = time.monotonic() + min(body.timeout_s or self._limits.deadline_s, self._limits.deadline_s)
         find = partial(self._catalog.find, body.corpus, body.retriever)
-        name, batcher, searcher, retriever = await wait_until_open(request, find, deadline)
+        with self._catalog.memory.holding(request.state.n_bytes):
+            name, batcher, searcher, retriever = await wait_until_open(request, find, deadline)
         groups = [[*map(to_query, group)] if isinstance(group, list) else group for group in groups]
         refused = find_refused(groups, self._limits.max_query_characters)
         groups = blank_refused(groups, refused, may_be_all=True)
         check_size(self._limits, groups, options, retriever)
         answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
-        search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched)
-        batcher.submit(search)
+        search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched, request.state.n_bytes)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
-        return mark_refused(await wait_for(request, answer, deadline - time.monotonic()), refused)
+        return mark_refused(await submit(request, batcher, search), refused)
 
 
 def _describe_ignored(names: Iterable[str]) -> str:
@@ -100,7 +100,7 @@ def _describe_ignored(names: Iterable[str]) -> str:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return a request's body, decompressed.
+    """Return a request's body, decompressed; the request's state has its size, ``n_bytes``.
 
     Raises:
         InvalidRequest: the body is too long, or is refused by ``decode_body``.
@@ -113,7 +113,9 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
             parts.append(part)
     if n_bytes > max_bytes:
         raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)
-    return decode_body(b"".join(parts), request.headers, max_bytes)
+    body = decode_body(b"".join(parts), request.headers, max_bytes)
+    request.state.n_bytes = len(body)
+    return body
 
 
 def _read_groups(body: SearchBody) -> Groups:
@@ -144,6 +146,22 @@ async def wait_until_open(request: Request, find: Callable[[], T], deadline: flo
                 raise
         with contextlib.suppress(DeadlineExceeded):
             await wait_for(request, asyncio.get_running_loop().create_future(), POLL_S)
+
+
+async def submit(request: Request, batcher: Batcher, search: SearchRequest) -> Any:  # noqa: ANN401 - of any kind of searcher
+    """Submit a search, and return its answer.
+
+    Raises:
+        Overloaded: there is no room, or the search has not begun at its deadline.
+        DeadlineExceeded, ClientDisconnect: see ``wait_for``.
+    """
+    batcher.submit(search)
+    try:
+        return await wait_for(request, search.answer, search.deadline - time.monotonic())
+    except DeadlineExceeded:
+        if search.has_begun:
+            raise
+        raise too_late_error() from None
 
 
 async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float) -> T:

@@ -109,11 +109,15 @@ def _demands(settings: Settings) -> tuple[list[Demand], list[Demand]]:
     return vectors, [network for network in networks if network is not None]
 
 
-def _run(settings: Settings, listener: socket.socket, shared: SharedIdentities, answerer: Answerer | None = None) -> None:
+def _run(
+    settings: Settings, listener: socket.socket, shared: SharedIdentities, answerer: Answerer | None = None, *, is_first: bool = True
+) -> None:
+    """Serve in this process; only the first one takes connections before its indexes are open, and only while no other is ready."""
     from .metrics import Metrics
     from .running import Service  # imports FastAPI, which the parent process does not need
 
-    Service(settings, listener, Metrics(), shared=shared, answerer=answerer).run()
+    metrics = Metrics()
+    Service(settings, listener, metrics, shared=shared, answerer=answerer).run(opens_first=not is_first or metrics.n_ready() > 0)
 
 
 class _WorkerPool:
@@ -193,7 +197,7 @@ class _WorkerPool:
         threading.Thread(target=_exit_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
         try:
-            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._shared)
+            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._shared, is_first=number == 0)
         except IdxError as error:
             self._failures.put(str(error))
             sys.exit(_CANNOT_OPEN)

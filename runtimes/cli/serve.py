@@ -55,7 +55,9 @@ def serve(
     topk: Annotated[int, typer.Option(min=1, help="Default number of passages returned by /retrieve.")] = 3,
     max_k: Annotated[int, typer.Option(min=1, help="Maximum k of a request.")] = 1_000,
     max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries in a request.")] = 10_000,
-    max_queued_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queued queries; later requests are refused.")] = 4_096,
+    queue_memory: Annotated[
+        int, typer.Option(min=1, help="Memory of waiting requests, counted as their bodies, in megabytes.", metavar="MB")
+    ] = 256,
     deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Also embed texts by the retrievers' encoders, as OpenAI does.")] = False,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,
@@ -70,7 +72,7 @@ def serve(
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings
 
-    limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_queries=max_queued_queries, deadline_s=deadline)
+    limits = Limits(max_k=max_k, max_queries=max_queries, max_queued_bytes=queue_memory * 1_000_000, deadline_s=deadline)
     names = require_built_names(corpora or ())
     settings = Settings(
         corpora=names,

@@ -220,6 +220,38 @@ def test_a_process_that_is_killed_is_replaced(made: Path) -> None:
             assert remote.search(["fox"])[0]
 
 
+def test_no_search_waits_for_the_replacement_of_a_killed_process(made: Path) -> None:
+    """The other process answers; who prefers not to wait is never told that an index is being opened."""
+    statuses = Counter[int | str]()
+
+    def ask_until(end: threading.Event, url: str) -> None:
+        while not end.is_set():
+            try:
+                statuses[ask(url, "/v1/search", {"queries": ["fox"]}, headers={"Prefer": "wait=0"}).status] += 1
+            except (OSError, http.client.HTTPException):  # its process was killed
+                statuses["lost"] += 1
+
+    with idx_serve("made", "--workers", 2, "--no-access-log") as served:
+        children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children")
+        if not children.exists():
+            pytest.skip("needs /proc to find the processes")
+        end = threading.Event()
+        threads = [threading.Thread(target=ask_until, args=(end, served.url)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+        wait_until(lambda: ask(served.url, "/ready").status == 503)
+        n_before = statuses[200]
+        wait_until(lambda: ask(served.url, "/ready").status == 200)
+        n_meanwhile = statuses[200] - n_before
+        end.set()
+        for thread in threads:
+            thread.join()
+    assert statuses.keys() <= {200, "lost"}
+    assert statuses["lost"] <= len(threads)
+    assert n_meanwhile > len(threads)
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_processes_go_on_alone_when_the_files_are_others_by_now(made: Path, is_gone: bool) -> None:
     """All processes of a server serve the same, and a process that could not open the files does not take the others along."""

@@ -21,7 +21,7 @@ from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
-from wikidx.retrievers.server.batcher import Batcher, SearchRequest, next_batch
+from wikidx.retrievers.server.batcher import Batcher, QueueMemory, SearchRequest, next_batch
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 
@@ -97,7 +97,7 @@ def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]], sear
     searcher = searcher or HeldSearcher()
 
     async def run() -> None:
-        batcher = Batcher(Limits(), Metrics())
+        batcher = Batcher(Limits(), Metrics(), QueueMemory(1_000))
 
         def submit(n: int, queries: Sequence[str] = ("fox",)) -> SearchRequest:
             answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()

@@ -148,14 +148,6 @@ def test_a_key_is_required_and_its_refusal_has_openai_s_form(made: Path, encoder
         assert ask(url, PATH, {"input": "x", "model": "e5"}, headers={"authorization": "Bearer secret"}).status == 200
 
 
-def test_a_full_queue_refuses_further_texts(made: Path, encoder: TransformerEncoder) -> None:
-    limits = dataclasses.replace(LIMITS, max_queued_requests=0)
-    with serving(Settings(corpora=("embedded",), retrievers=("e5",), port=0, embeddings=True, limits=limits)) as url:
-        answer = ask(url, PATH, {"input": "x", "model": "e5"})
-    assert (answer.status, answer.json["error"]["type"]) == (503, "server_error")
-    assert answer.headers["retry-after"] == "1"
-
-
 def test_without_the_option_there_is_nothing(made: Path) -> None:
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS)) as url:
         assert ask(url, PATH, {"input": "x", "model": "e5"}).status == 404

@@ -20,7 +20,8 @@ from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
-LIMITS = Limits(max_queued_queries=8, max_batch_queries=6, deadline_s=20, drain_s=0.0)
+FIRST, MANY = {"queries": ["first"]}, {"queries": [f"number {n}" for n in range(300)]}
+LIMITS = Limits(max_queued_bytes=len(json.dumps(FIRST) + json.dumps(MANY)), max_batch_queries=6, deadline_s=20, drain_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def retriever(url: str, opened: dict[str, Gated]) -> Iterator[Gated]:
     gated = opened["bm25"]
     with ThreadPoolExecutor(1) as pool:
         gated.close_gate()
-        first = pool.submit(ask, url, "/v1/search", {"queries": ["first"]})
+        first = pool.submit(ask, url, "/v1/search", FIRST)
         assert gated.is_busy.wait(30)
         yield gated
         gated.gate.set()
@@ -125,12 +126,17 @@ def test_a_search_that_fails_fails_for_itself_only(url: str, retriever: Gated, c
 
 def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, retriever: Gated) -> None:
     with ThreadPoolExecutor(1) as pool:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
-        wait_until(lambda: n_waiting(url) == 9)
+        many = pool.submit(ask, url, "/v1/search", MANY)
+        wait_until(lambda: n_waiting(url) == 301)
         refused = ask(url, "/v1/search", {"queries": ["fox"]})
         assert (refused.status, refused.json["error_type"]) == (503, "Overloaded")
         assert int(refused.headers["retry-after"]) >= 1
-        with RemoteSearcher(url, retries=0) as remote, pytest.raises(Overloaded, match="8 queries are waiting: ask again in a while"):
+        texts = ask(url, "/v1/embeddings", {"input": "fox", "model": "minilm"})
+        assert (texts.status, texts.json["error"]["type"]) == (503, "server_error")
+        with (
+            RemoteSearcher(url, retries=0) as remote,
+            pytest.raises(Overloaded, match=r"requests of .* kB are waiting, .* are allowed \(--queue-memory\): ask again in a while"),
+        ):
             remote.search(["fox"])
         retriever.gate.set()
         assert many.result().status == 200
@@ -142,8 +148,8 @@ def test_what_is_refused_unread_leaves_its_connection_usable(url: str, retriever
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
     with ThreadPoolExecutor(1) as pool:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
-        wait_until(lambda: n_waiting(url) == 9)
+        many = pool.submit(ask, url, "/v1/search", MANY)
+        wait_until(lambda: n_waiting(url) == 301)
         for body in (b"no JSON", b'{"queries": ["fox"]}', b"x" * 200_000):
             connection.request("POST", "/v1/search", body)
             refused = connection.getresponse()
@@ -160,8 +166,8 @@ def test_what_is_refused_unread_leaves_its_connection_usable(url: str, retriever
 
 def test_a_client_asks_again_when_told_to(url: str, retriever: Gated, made: Path) -> None:
     with ThreadPoolExecutor(2) as pool, RemoteSearcher(url) as remote:
-        many = pool.submit(ask, url, "/v1/search", {"queries": [f"number {n}" for n in range(8)]})
-        wait_until(lambda: n_waiting(url) == 9)
+        many = pool.submit(ask, url, "/v1/search", MANY)
+        wait_until(lambda: n_waiting(url) == 301)
         patient = pool.submit(remote.search, ["fox"])
         wait_until(lambda: measured(url, 'idx_requests_total{path="/v1/search",status="503"}') > 0)
         retriever.gate.set()
@@ -171,21 +177,35 @@ def test_a_client_asks_again_when_told_to(url: str, retriever: Gated, made: Path
 
 def test_deadlines_are_kept(url: str, retriever: Gated) -> None:
     def n_given_up() -> float:
-        return sum(measured(url, f'idx_requests_total{{path="/v1/search",status="{status}"}}') for status in (499, 504))
+        return sum(measured(url, f'idx_requests_total{{path="/v1/search",status="{status}"}}') for status in (499, 503))
 
     n_dropped = measured(url, "idx_dropped_total")
-    assert ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 1e-100}).json["error_type"] == "DeadlineExceeded"
+    assert ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 1e-100}).json["error_type"] == "Overloaded"
     before = n_given_up()
     answer = ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 0.08})
-    assert (answer.status, answer.json["error_type"]) == (504, "DeadlineExceeded")
-    assert answer.json["error"] == "there was no answer within 0.08 s"
-    with RemoteSearcher(url, timeout=0.1) as remote, pytest.raises(DeadlineExceeded):
+    assert (answer.status, answer.json["error_type"], answer.headers["retry-after"]) == (503, "Overloaded", "1")
+    assert answer.json["error"].startswith("the search had not begun at its deadline: ask again in a while")
+    with (
+        RemoteSearcher(url, timeout=0.1) as remote,
+        pytest.raises((DeadlineExceeded, Overloaded)),
+    ):  # the client or the server gives up first
         remote.search(["whale"])
     wait_until(lambda: n_given_up() == before + 2)
     retriever.gate.set()
     wait_until(lambda: n_waiting(url) == 0)
     assert measured(url, "idx_dropped_total") > n_dropped
     assert retriever.batches == [["first"]]  # what came too late was not searched
+
+
+def test_a_search_that_has_begun_is_given_up_at_its_deadline(url: str, opened: dict[str, Gated]) -> None:
+    opened["bm25"].close_gate()
+    answer = ask(url, "/v1/search", {"queries": ["fox"], "timeout_s": 0.3})
+    opened["bm25"].gate.set()
+    assert (answer.status, answer.json["error_type"], answer.json["error"]) == (
+        504,
+        "DeadlineExceeded",
+        "there was no answer within 0.3 s",
+    )
 
 
 def test_a_search_whose_client_has_gone_is_not_done(url: str, retriever: Gated) -> None:

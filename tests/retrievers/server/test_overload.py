@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from benchmarks.serve.load import LoadSpec, Report
@@ -21,7 +23,7 @@ from wikidx.retrievers.server.settings import Settings
 from wikidx.retrievers.wire import ranking_from_json, ranking_to_json
 
 QUERY_S = 0.004
-LIMITS = Limits(max_queued_queries=64, max_batch_queries=16, drain_s=0.0)
+LIMITS = Limits(max_queued_bytes=2_500, max_batch_queries=16, drain_s=0.0)  # of some 64 requests
 
 
 BODIES = [json.dumps({"queries": [f"fox number {n}"], "k": 3}) for n in range(500)]
@@ -43,8 +45,8 @@ class Slow:
         return self._retriever.rescore(queries, rows)
 
 
-def open_slow(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-    return Slow(open_retriever(corpus, name, store, device=device), QUERY_S)
+def open_slow(corpus: str, name: str, store: PassageStore, *, device: str, query_s: float = QUERY_S) -> Retriever:
+    return Slow(open_retriever(corpus, name, store, device=device), query_s)
 
 
 def send_load(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
@@ -59,6 +61,14 @@ def test_what_is_too_much_is_refused_and_all_that_is_let_in_is_answered(made: Pa
         assert overload.statuses["200"] >= 64
         assert overload.statuses["503"] >= 64
         assert send_load(load, url, 0.5, rate=20).statuses.keys() == {"200"}
+
+
+def test_many_large_requests_at_once_are_all_answered(made: Path) -> None:
+    settings = Settings(corpora=("made",), port=0, limits=Limits(drain_s=0.0))
+    bodies = [{"queries": [f"fox {n} {m}" for m in range(512)]} for n in range(20)]
+    with serving(settings, partial(open_slow, query_s=2e-4)) as url, ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda body: ask(url, "/retrieve", body), bodies))
+    assert [(answer.status, len(answer.json["result"])) for answer in answers] == [(200, 512)] * 20
 
 
 def test_a_request_is_no_larger_than_can_be_borne(url: str, made: Path) -> None:
