@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, cast
 
+from httptools import HttpRequestParser
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -19,15 +21,36 @@ class Protocol(HttpToolsProtocol):
     """The protocol of one connection.
 
     A malformed request is refused in JSON, after the answers to the requests before it. Further input is read and dropped, because closing
-    a connection with unread input can destroy the answer. uvicorn itself answers in plain text, and closes the connection at once.
+    a connection with unread input can destroy the answer. uvicorn itself answers in plain text, and closes the connection at once. A wish
+    for another protocol is ignored.
     """
 
     _is_refused = False
 
     def data_received(self, data: bytes) -> None:
         """Parse input; after a refusal, drop it."""
-        if not self._is_refused:
-            super().data_received(data)
+        rest: Any = memoryview(data)
+        while rest and not self._is_refused:
+            self._n_parsed = len(rest)
+            super().data_received(rest)
+            rest = rest[self._n_parsed :]
+
+    def _should_upgrade(self) -> bool:
+        """Return whether a request wishes for another protocol, as uvicorn asks before it calls ``handle_websocket_upgrade``."""
+        return self.scope["method"] != "CONNECT"
+
+    def handle_websocket_upgrade(self) -> None:
+        """Ignore the wish for another protocol, such as HTTP/2 (RFC 9110, 7.8).
+
+        The parser has skipped the body, so that the request is parsed again without the wish. uvicorn calls this while it handles the
+        parser's exception, which has the number of bytes before the body.
+        """
+        self._n_parsed = cast(Exception, sys.exception()).args[0]
+        line = b"%s %s HTTP/%s" % (self.scope["method"].encode(), self.url, self.parser.get_http_version().encode())
+        headers = (b"%s: %s" % header for header in self.headers if header[0] != b"upgrade")
+        self.parser = HttpRequestParser(self)  # the other one is dead after a request with "Connection: close"
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        super().data_received(b"\r\n".join([line, *headers, b"", b""]))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection: all its requests know of its end, so that none needs a task of its own that waits for it."""

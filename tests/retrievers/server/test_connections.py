@@ -56,6 +56,22 @@ def test_heads_of_common_length_are_taken(url: str) -> None:
     assert statuses(send_raw(url, posted(b" " * 500_000 + FOX), posted(FOX, b"connection: close"))) == [200, 200]
 
 
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("n_at_once", [1, 100, 10_000])
+def test_the_wish_for_another_protocol_is_ignored(url: str, protocol: bytes, n_at_once: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Java's HttpClient and ``curl --http2`` send it with the first request; body and connection are as without it."""
+    wish = posted(FOX, b"connection: Upgrade, HTTP2-Settings", b"upgrade: " + protocol, b"http2-settings: AAMAAABkAAQ")
+    whole = posted(FOX) + 2 * wish + wish.replace(b"Upgrade", b"Upgrade, close")
+    pieces = [whole[start : start + n_at_once] for start in range(0, len(whole), n_at_once)]
+    with connected(url) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+        answers = everything(connection)
+    assert (statuses(answers), answers.count(b'"rankings"')) == ([200] * 4, 4)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 # An answer of some 30 MB, which no kernel buffers.
 LONG = json.dumps({"queries": [f"number {n}" for n in range(2_000)], "k": 100}).encode()
 
