@@ -11,7 +11,8 @@ from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
-ANSWERS = ("prediction", "pred", "output", "answer")  # next to one of the first three, "answer" is the gold answer
+PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
+ANSWERS = (*PREDICTED, "answer")  # next to another, "answer" is the gold answer
 
 _UNREADABLE = (ValueError, RecursionError)  # raised by json
 

@@ -3,7 +3,7 @@
 The form is detected from the content::
 
     a folder of 'idx run'                                   predictions.jsonl and run.json
-    {"id": "7", "answer": "…"} per line, or all in a list   or "prediction", "pred" or "output" instead of "answer"
+    {"id": "7", "answer": "…"} per line, or all in a list   or another field of ``ANSWERS``, such as MuSiQue's and FEVER's
     {"id": "7", "output": [{"answer": "…"}]} per line       KILT's form
     {"id": "7", "output": {"pred": "…"}} per line           FlashRAG's form
     {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's form, with passages in "docs"
@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from wikidx.corpora.errors import InputError
-from wikidx.runtimes.evaluation.prediction_files import ANSWERS, read_prediction_records
+from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, read_prediction_records
 from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
@@ -46,7 +46,7 @@ READING_RULES = {
     ASKED_AGAIN: "several lines for one question, after a failure and a retry: the last line counts",
     DUPLICATE: "the last record counts, as with SQuAD's and HotpotQA's evaluators; KILT's evaluator refuses such a file",
     WITHOUT_ID: "left out, because they match no question",
-    SEVERAL_FIELDS: "the first of 'prediction', 'pred' and 'output' that is not null counts; 'answer' is then the gold answer",
+    SEVERAL_FIELDS: f"the first of {', '.join(PREDICTED)} that is not null counts; 'answer' is then the gold answer",
     NUMBER: "read as text, as by KILT's evaluator",
     NOT_A_TEXT: "lists, objects, true and false, on which the official evaluators fail: counted as no answer",
     FAILED: "the method failed with an error: counted as no answer",
@@ -144,7 +144,7 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
     """Return the predictions of a file; ``records`` are (position, record)."""
     rows, questions, issues_by_id = dict[str, PredictionRow](), dict[str, Question](), dict[str, list[str]]()
     data_issues: dict[str, list[str]] = {DUPLICATE: [], WITHOUT_ID: []}
-    first: Any = None
+    first, can_be_answered = cast(Any, None), False
     for position, record in records:
         name = _id(record)
         first = record if first is None else first
@@ -154,14 +154,16 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
         if name in rows:
             data_issues[DUPLICATE].append(name)
         rows[name], issues_by_id[name] = _row(name, record)
+        can_be_answered |= not record.keys().isdisjoint((*ANSWERS, "error"))
         if _has_gold(record):
             questions[name] = Question(name, record["question"], tuple(record["golden_answers"]))
-    if not rows:
+    if not can_be_answered:
         hint = ""
         if isinstance(first, dict):
             record_id(Record(first, str(path), "first record", 1))  # which refuses an id such as 1.0
-            hint = f"; an id is looked for in {', '.join(ID_FIELDS)}, its first record has {', '.join(first)}"
-        raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{hint:.300}')
+            sought = f"answer is looked for in {', '.join(ANSWERS)}" if rows else f"id is looked for in {', '.join(ID_FIELDS)}"
+            hint = f"; an {sought}, its first record has {', '.join(first)}"
+        raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{hint:.400}')
     for name, issues in issues_by_id.items():
         for kind in issues:
             data_issues.setdefault(kind, []).append(name)

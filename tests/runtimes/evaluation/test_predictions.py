@@ -52,6 +52,9 @@ LINES = "".join(json.dumps({"id": name, "answer": answer}) + "\n" for name, answ
         gzip.compress(LINES.encode()),
         LINES.replace('"answer"', '"prediction"'),
         LINES.replace('"answer"', '"pred"'),
+        LINES.replace('"answer"', '"predicted_answer"'),
+        LINES.replace('"answer"', '"predicted_label"').replace("}", ', "predicted_evidence": []}'),
+        LINES.replace('"answer"', '"response"').splitlines()[0] + "\n" + LINES.replace('"answer"', '"generated_text"').splitlines()[1],
         json.dumps([{"id": name, "answer": answer} for name, answer in PAIRS.items()]),
         json.dumps([{"id": "a", "answer": "Paris"}, {"id": 7, "answer": "42 °C"}]),
         "".join(json.dumps({"id": name, "output": [{"answer": answer, "provenance": []}]}) + "\n" for name, answer in PAIRS.items()),
@@ -59,7 +62,23 @@ LINES = "".join(json.dumps({"id": name, "answer": answer}) + "\n" for name, answ
         json.dumps(PAIRS, indent=1),
         json.dumps({"answer": PAIRS, "sp": {"a": [["T", 0]], "7": []}}),
     ],
-    ids=["lines", "no end", "windows", "gzip", "prediction", "pred", "list", "number as id", "kilt", "flashrag", "object", "hotpotqa"],
+    ids=[
+        "lines",
+        "no end",
+        "windows",
+        "gzip",
+        "prediction",
+        "pred",
+        "musique",
+        "fever",
+        "others",
+        "list",
+        "number as id",
+        "kilt",
+        "flashrag",
+        "object",
+        "hotpotqa",
+    ],
 )
 def test_every_form_says_the_same(content: str | bytes, tmp_path: Path) -> None:
     found = load_predictions(written(tmp_path, content))
@@ -114,10 +133,11 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
         {"id": "d", "answer": "gold", "prediction": None},
         {"id": "e", "prediction": None, "pred": "ours"},
         {"id": "f", "answer": "ours"},
+        {"id": "g", "answer": ["gold"], "pred_answer": "ours"},
     ]
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
-    assert answers(found) == {"a": "ours", "b": "ours", "c": "ours", "d": None, "e": "ours", "f": "ours"}
-    assert found.data_issues == {SEVERAL_FIELDS: ["a", "b", "c", "d", "e"], NO_ANSWER: ["d"]}
+    assert answers(found) == {"a": "ours", "b": "ours", "c": "ours", "d": None, "e": "ours", "f": "ours", "g": "ours"}
+    assert found.data_issues == {SEVERAL_FIELDS: ["a", "b", "c", "d", "e", "g"], NO_ANSWER: ["d"]}
     assert (found.rows["a"].question, found.rows["b"].question) == ("where?", None)
 
 
@@ -152,6 +172,7 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
         ("5", "holds 5, no predictions"),
         ('{"data": [], "version": "1.1"}', "has no predictions"),
         ('{"data": [{"question": "q", "output": "y"}]}', "an id is looked for in id, .*, sample_id, its first record has question, output"),
+        ('{"id": "a", "final": "x"}\n{"id": "b", "final": "y"}', "an answer is looked for in .*, answer, its first record has id, final"),
         ('{"data": [{"title": "T", "paragraphs": []}], "version": "1.1"}', "has no predictions"),
         ('{"a": "x", "b": ["y"]}', r"has \['y'\] for an answer under 'b'"),
         ('{"a": {"text": "x"}}', "for an answer under 'a'"),
