@@ -2,7 +2,8 @@
 
     IdxError                   base class: the command line prints the message as one line and exits with 2
     ├── InputError             the user's data or option is wrong
-    │   └── OptionError        an option has an invalid value; also a ValueError
+    │   ├── OptionError        an option has an invalid value; also a ValueError
+    │   └── ArgumentError      a query or another argument of a search in Python is wrong; also a TypeError and a ValueError
     ├── UnknownNameError       no corpus, encoder, index or retriever has this name
     ├── MissingExtraError      an optional package is not installed
     ├── DownloadError          a file could not be downloaded completely and correctly
@@ -14,7 +15,7 @@
         │   └── StagingCorrupt a build cannot resume from its staged files and starts again
         └── ArtifactMismatch   the artifact belongs to another corpus, source or format version
 
-Wrong arguments in Python code (a negative ``k``, a wrong shape) raise ``ValueError`` or ``TypeError`` as usual.
+Wrong arguments of other functions (a wrong shape) raise ``ValueError`` or ``TypeError`` as usual.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class InputError(IdxError):
 
 class OptionError(InputError, ValueError):
     """An option has an invalid value, alone or in combination with others."""
+
+
+class ArgumentError(InputError, TypeError, ValueError):
+    """A query, or another argument of a search in Python, has a wrong type or value."""
 
 
 class UnknownNameError(IdxError):

@@ -7,12 +7,12 @@ import operator
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
 import pydantic.dataclasses
 from pydantic import ConfigDict, ValidationError
 
-from .errors import InputError, OptionError
+from .errors import ArgumentError, InputError, OptionError
 from .registry import suggest
 
 _SHOWN = 80  # maximum characters of a value or a field's name in messages
@@ -53,11 +53,15 @@ def _to_plain(value: object) -> object:
 
 
 def check_iterable(values: object, name: str, instead_of_dictionary: str, instead_of_frame: str) -> None:
-    """Raise ``InputError`` for what yields its keys or the names of its columns, where values are expected."""
+    """Raise ``InputError`` for what yields its keys or the names of its columns, or nothing, where values are expected."""
     if isinstance(values, Mapping):
         raise InputError(f"the {name} are a dictionary: give {instead_of_dictionary}")
     if type(values).__name__ == "DataFrame":
         raise InputError(f"the {name} are a data frame: give {instead_of_frame}")
+    try:
+        iter(cast(Any, values))
+    except TypeError as error:
+        raise ArgumentError(f"the {name} are {values!r:.60}: give a list") from error
 
 
 def explain(error: ValidationError, known: Collection[str] = (), *, whole: str = "it") -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpa
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.errors import ArgumentError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 from wikidx.corpora.validation import check_iterable
@@ -233,7 +234,7 @@ class Rankings(list[Ranking]):
 
         Raises:
             MissingExtraError: pandas is not installed.
-            ValueError: the number of ids differs from the number of rankings.
+            ArgumentError: the number of ids differs from the number of rankings.
         """
         ids = self._ids(query_ids)
         return rendering.to_pandas([(name, ranking.queries, ranking) for name, ranking in zip(ids, self, strict=True)])
@@ -248,18 +249,18 @@ class Rankings(list[Ranking]):
         Raises:
             InputError: an id or the tag is empty, begins or ends with a blank, or has a tab or a line break. Tabs separate the columns
                 if one has blanks.
-            ValueError: the number of query ids differs from the number of rankings, or two query ids are equal.
+            ArgumentError: the number of query ids differs from the number of rankings, or two query ids are equal.
         """
         ids = self._ids(query_ids)
         if len(set(ids)) < len(ids):
-            raise ValueError("two rankings have the same query id")
+            raise ArgumentError("two rankings have the same query id")
         run = {name: {hit.id: hit.score for hit in ranking} for name, ranking in zip(ids, self, strict=True)}
         return "".join(rendering.trec_lines(run, tag))
 
     def _ids(self, query_ids: Sequence[str] | None) -> Sequence[str]:
         ids = [str(number) for number in range(len(self))] if query_ids is None else [*map(str, query_ids)]
         if len(ids) != len(self):
-            raise ValueError(f"there are {len(ids):,} query ids for {len(self):,} rankings")
+            raise ArgumentError(f"there are {len(ids):,} query ids for {len(self):,} rankings")
         return ids
 
 
@@ -317,14 +318,14 @@ class Searcher(Protocol):
             values: single options, which override those of ``options``.
 
         Raises:
-            TypeError: ``queries`` is a string, no query is a text, or ``merge`` is given, although nothing is merged.
+            ArgumentError: ``queries`` is no list, no query can be searched, or ``merge`` is given, although nothing is merged.
             ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
-            raise TypeError("queries is one string: give a list of queries")
+            raise ArgumentError("queries is one string: give a list of queries")
         check_iterable(queries, "queries", "list(queries.values())", "frame['query'].tolist()")
         if "merge" in values:
-            raise TypeError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking for each group")
+            raise ArgumentError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking a group")
         rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values))
         return rankings if isinstance(rankings, Rankings) else Rankings(rankings)
 
@@ -334,9 +335,9 @@ class Searcher(Protocol):
 
 
 def find_refused(groups: Sequence[object], max_characters: int = sys.maxsize) -> dict[int, Exception]:
-    """Return the errors of groups that cannot be searched, by position; raises ``TypeError`` if ``groups`` is not a sequence."""
+    """Return the errors of groups that cannot be searched, by position; raises ``ArgumentError`` if ``groups`` is not a sequence."""
     if not isinstance(groups, Sequence):
-        raise TypeError(f"groups is a {type(groups).__name__}: give a list of groups")
+        raise ArgumentError(f"groups is a {type(groups).__name__}: give a list of groups")
     return {position: error for position, group in enumerate(groups) if (error := _refusal(group, max_characters))}
 
 
@@ -359,20 +360,20 @@ def mark_refused(rankings: Rankings, refused: Mapping[int, Exception]) -> Rankin
 def _refusal(group: object, max_characters: int) -> Exception | None:
     """Return the error of a group that is no list of texts, or that has a text that cannot be searched."""
     if isinstance(group, str) or not isinstance(group, Sequence):
-        return TypeError(f"a group is a list of queries, not {group!r:.60}")
+        return ArgumentError(f"a group is a list of queries, not {group!r:.60}")
     if not group:
-        return ValueError("a group is empty: it needs at least its primary query")
+        return ArgumentError("a group is empty: it needs at least its primary query")
     for query in group:
         if not isinstance(query, str):
-            return TypeError(f"a query is a text, or a vector of finite numbers, not {query!r:.60}")
+            return ArgumentError(f"a query is a text, or a vector of finite numbers, not {query!r:.60}")
         if len(query) > max_characters:
-            return ValueError(f"a query has {len(query):,} characters, {max_characters:,} are allowed")
+            return ArgumentError(f"a query has {len(query):,} characters, {max_characters:,} are allowed")
         if not query.isascii() and _SURROGATE.search(query):  # it breaks tokenizers
-            return ValueError(f"a query contains a lone surrogate, half a character: {query!a:.80}")
+            return ArgumentError(f"a query contains a lone surrogate, half a character: {query!a:.80}")
     return None
 
 
 def check_ids(ids: object) -> None:
-    """Raise ``TypeError`` if passage ids are not a list of strings."""
+    """Raise ``ArgumentError`` if passage ids are not a list of strings."""
     if isinstance(ids, str) or not isinstance(ids, Sequence) or not all(isinstance(name, str) for name in ids):
-        raise TypeError(f"ids of passages are texts, in a list: {ids!r:.80}")
+        raise ArgumentError(f"ids of passages are texts, in a list: {ids!r:.80}")

@@ -117,7 +117,7 @@ class ServerClient:
             partial: if shards are unavailable, leave out their rows and report them, instead of failing.
 
         Raises:
-            TypeError, ValueError: no group can be searched.
+            ArgumentError: no group can be searched, or ``options`` are no ``SearchOptions``.
             ServiceError: the server refuses the request or does not answer; see ``retrievers.errors``.
             IdxError: the search fails on the server.
         """
@@ -303,7 +303,7 @@ class RemoteSearcher(Reopened, Searcher):
 
         Raises:
             UnknownNameError: no passage has one of the ids.
-            TypeError: the ids are not a list of strings.
+            ArgumentError: the ids are not a list of strings.
             ServiceError, IdxError: see ``ServerClient.search``.
         """
         check_ids(ids)

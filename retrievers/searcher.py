@@ -131,7 +131,7 @@ class LocalSearcher(Reopened, Searcher):
 
         Raises:
             UnknownNameError: no passage has one of the ids.
-            TypeError: the ids are not a list of strings.
+            ArgumentError: the ids are not a list of strings.
             ValueError: the searcher is closed.
             ArtifactCorrupt: a passage is corrupt.
         """
@@ -158,8 +158,8 @@ class LocalSearcher(Reopened, Searcher):
             values: single options, which override those of ``options``.
 
         Raises:
-            TypeError: no group is a sequence of strings.
-            ValueError: every group is empty, or has a query with a lone surrogate; or the searcher is closed.
+            ArgumentError: no group is a sequence of strings without lone surrogates, or ``options`` are no ``SearchOptions``.
+            ValueError: the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
             IdxError: a retriever fails, or an artifact cannot be used.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wikidx import AsyncRemoteSearcher, RemoteSearcher, open_searcher
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.retrievers.errors import Unreachable
 
 
@@ -64,6 +67,32 @@ def test_the_event_loop_goes_on_during_a_search(url: str) -> None:
         return n_turns
 
     assert asyncio.run(search_and_count()) > 20
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda searcher: searcher.search(["fox"], merge="sum"), "merge is for search_groups"),
+        (lambda searcher: searcher.search("fox"), "queries is one string: give a list"),
+        (lambda searcher: searcher.search(5), "the queries are 5: give a list"),
+        (lambda searcher: searcher.search([None]), "a query is a text, .* not None"),
+        (lambda searcher: searcher.search(["\ud800"]), "a lone surrogate"),
+        (lambda searcher: searcher.search_groups(5), "groups is a int: give a list of groups"),
+        (lambda searcher: searcher.search_groups(["fox"]), "a group is a list of queries, not 'fox'"),
+        (lambda searcher: searcher.search_groups([[]]), "a group is empty"),
+        (lambda searcher: searcher.passages("p2"), "ids of passages are texts, in a list"),
+    ],
+)
+def test_a_wrong_argument_is_an_idx_error_and_a_type_error(call: Callable[[Any], Any], message: str, url: str, made: Path) -> None:
+    async def awaited() -> None:
+        async with AsyncRemoteSearcher(url) as searcher:
+            await call(searcher)
+
+    with RemoteSearcher(url) as remote:
+        for search in (partial(call, open_searcher("made")), partial(call, remote), lambda: asyncio.run(awaited())):
+            with pytest.raises(IdxError, match=message) as caught:
+                search()
+            assert isinstance(caught.value, TypeError)
 
 
 def test_errors_are_those_of_the_synchronous_one() -> None:
