@@ -127,7 +127,7 @@ class ServerClient:
 
         def body(left_s: float) -> bytes:
             target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
-            return request_to_json(valid, options, target)
+            return request_to_json(valid, override(options, {}), target)
 
         answer = self._request("POST", SEARCH, "rankings", _read_rankings, body)
         if len(answer.rankings) != len(groups):

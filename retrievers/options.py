@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import Field
 
+from wikidx.corpora.errors import ArgumentError
 from wikidx.corpora.validation import options
 
 if TYPE_CHECKING:
@@ -135,5 +136,7 @@ class SearchOptionValues(TypedDict, total=False):
 
 
 def override(options: SearchOptions, values: SearchOptionValues) -> SearchOptions:
-    """Return options with some values replaced; raises ``OptionError`` for an unknown or invalid value."""
+    """Return options with some values replaced; raises ``OptionError`` for such a value, ``ArgumentError`` for other options."""
+    if not isinstance(options, SearchOptions):
+        raise ArgumentError(f"the options are {options!r:.60}, no SearchOptions: give single ones by name, such as k=10")
     return dataclasses.replace(options, **values) if values else options

@@ -72,6 +72,8 @@ def test_the_event_loop_goes_on_during_a_search(url: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda searcher: searcher.search(["fox"], 10), "the options are 10, no SearchOptions: give single ones by name, such as k=10"),
+        (lambda searcher: searcher.search_groups([["fox"]], 10), "the options are 10, no SearchOptions"),
         (lambda searcher: searcher.search(["fox"], merge="sum"), "merge is for search_groups"),
         (lambda searcher: searcher.search("fox"), "queries is one string: give a list"),
         (lambda searcher: searcher.search(5), "the queries are 5: give a list"),
