@@ -54,9 +54,12 @@ _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: support
 class _Tar(tarfile.TarFile):
     """A tar whose headers take no memory of note, whatever sizes and counts they give."""
 
+    n_members = 0
+
     def next(self) -> tarfile.TarInfo | None:
         """Return the next member."""
-        if len(self.members) > _MAX_MEMBERS:
+        self.n_members += 1
+        if self.n_members > _MAX_MEMBERS:
             raise tarfile.TarError(f"it has more than {_MAX_MEMBERS:,} members")
         content = self.fileobj
         self.fileobj = cast(IO[bytes], _Headers(cast(IO[bytes], content)))

@@ -52,7 +52,9 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "script": read_script,
     "format": detect_format,
     "run.json": lambda file: read_run_json(file.parent),
-    **{name: lambda file, name=name: list(read(file, name, lambda bad: None)) for name in ("tsv", "jsonl", "beir", "wikiextractor")},
+    "tsv": lambda file: list(read(file, "tsv", lambda bad: None)),
+    "jsonl": lambda file: list(read(file, "jsonl", lambda bad: None)),
+    "wikiextractor": lambda file: list(read(file, "wikiextractor", lambda bad: None)),
 }
 
 

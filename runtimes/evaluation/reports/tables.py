@@ -202,7 +202,7 @@ def cell_json(cell: Cell) -> Any:  # noqa: ANN401 - JSON
 
 def cells(table: Table, escape: Callable[[str], str] | None = None) -> list[list[str]]:
     """Return the formatted cells of a table, each on one line; texts, not numbers, are escaped, by default for a terminal."""
-    by_type = {str: escape or text_line}
+    by_type: dict[type, Callable[[str], str]] = {str: escape or text_line}
     return [
         [by_type.get(type(cell), str)(column.show(cell)) for column, cell in zip(table.columns, row, strict=True)] for row in table.rows
     ]
