@@ -35,7 +35,7 @@ ATTEMPTS = 5
 TIMEOUT_S = 60.0
 MAX_PAUSE_S = 60.0
 CHUNK_BYTES = 1 << 20
-MAX_UNPUBLISHED_BYTES = 1 << 30  # of a file without a published size; the largest known has 0.1 GB
+MAX_UNPUBLISHED_BYTES = 1 << 30  # of a file without a published size
 _PROGRESS_BYTES = 1 << 16  # fewer in an attempt are none: a server could send a byte at a time for ever
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d{1,18})-\d+|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
