@@ -95,14 +95,13 @@ def _times(work: Callable[[], object], seconds: float) -> tuple[list[float], flo
 def serve(folder: Path, options: argparse.Namespace) -> Rows:
     """Load ``idx serve`` with requests of one query, and with posts."""
     shapes = [(1, clients) for clients in options.clients] + [(BATCH, options.posts)]
-    retrievers = [word for name in (GIVEN, ENCODED) for word in ("--retriever", name)]
-    with idx_serve(folder, NAME, "--device", options.device, *retrievers) as server, Load() as load:
+    with idx_serve(folder, NAME, "--device", options.device, "--retriever", GIVEN, "--retriever", ENCODED) as server, Load() as load:
         server.seconds_until("/ready")
         for name in (GIVEN, ENCODED):
             queries = made_queries(name, options.hidden)
             for size, clients in shapes:
-                starts = range(0, N_QUERIES, size)
-                bodies = [json.dumps({"queries": queries[n : n + size], "retriever": name, "k": K, "depth": K}) for n in starts]
+                search = {"retriever": name, "k": K, "depth": K}
+                bodies = [json.dumps({"queries": queries[n : n + size], **search}) for n in range(0, N_QUERIES, size)]
                 load.report(LoadSpec(server.port, SEARCH, bodies, options.seconds / 4, clients))
                 yield _under_load(server, load, LoadSpec(server.port, SEARCH, bodies, options.seconds, clients), name, size)
 
@@ -135,10 +134,8 @@ def _processor_s(pid: int) -> float:
 def _batches(server: Server) -> tuple[float, float]:
     """Return the number of batches, and of their queries."""
     lines = (server.get("/metrics") or "").splitlines()
-    count, total = (
-        sum(float(line.split()[-1]) for line in lines if line.startswith(f"idx_batch_queries_{end}")) for end in ("count", "sum")
-    )
-    return count, total
+    values = {end: [float(line.split()[-1]) for line in lines if line.startswith(f"idx_batch_queries_{end}")] for end in ("count", "sum")}
+    return sum(values["count"]), sum(values["sum"])
 
 
 def _options() -> argparse.Namespace:
