@@ -23,6 +23,7 @@ SplitRule = Literal["words", "dpr", "sections", "none"]
 GivenPassage = str | Mapping[str, object] | Passage
 
 _PLACE = "the given passages"
+_OTHER_IDS = ("id", "docid", "docno", "documentid", "passageid", "psgid", "pid", "paragraphid", "chunkid")  # in lower case, without "_"
 _DIGITS = 16  # number of digits of the checksum that identifies the passages
 
 
@@ -30,8 +31,8 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
     """Return the corpus ``name`` of the given passages.
 
     Args:
-        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. The id of a text, or of a record without an
-            id, is its position, from "0".
+        passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. The id of a text, or of a record without a
+            field for it, is its position, from "0".
         name: name of the corpus.
         split: rule that splits texts into passages of at most 100 words; None: texts are not split.
 
@@ -88,6 +89,9 @@ def _to_passage(given: GivenPassage, number: int) -> Passage:
         return Passage(str(number), "", given)
     if not isinstance(given, Mapping):
         raise InputError(f"passage {number} is a {type(given).__name__}: give a text, or a record with id, title and text")
+    names = {str(name).lower().replace("_", ""): name for name in given}
+    if given.keys().isdisjoint(("id", "_id")) and (other := next((names[name] for name in _OTHER_IDS if name in names), None)):
+        raise InputError(f"passage {number} has no 'id', but {other!r}: call the field 'id', or leave it out to number the passages")
     try:
         return passage_from_record(given, str(number))
     except ValueError as error:
