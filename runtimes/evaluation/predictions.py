@@ -161,8 +161,7 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
         hint = ""
         if isinstance(first, dict):
             record_id(Record(first, str(path), "first record", 1))  # which refuses an id such as 1.0
-            sought = f"answer is looked for in {', '.join(ANSWERS)}" if rows else f"id is looked for in {', '.join(ID_FIELDS)}"
-            hint = f"; an {sought}, its first record has {', '.join(first)}"
+            hint = f"; one of {', '.join(ANSWERS if rows else ID_FIELDS)} is needed, its first record has {', '.join(first)}"
         raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{hint:.400}')
     for name, issues in issues_by_id.items():
         for kind in issues:
