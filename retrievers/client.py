@@ -6,7 +6,6 @@ if the server closes an idle connection before the first byte of the answer.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from urllib3.exceptions import TimeoutError as TimedOut
 from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.registry import unknown_name_error
-from wikidx.indexer.machine.timed_http import TIMED_POOLS
+from wikidx.indexer.machine.timed_http import TIMED_POOLS, PerProcess
 
 from .base import DEFAULTS, PartialAnswer, Rankings, Reopened, Searcher, StageReport, blank_refused, check_ids, find_refused, mark_refused
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
@@ -91,12 +90,12 @@ class ServerClient:
                 raise InputError("an API key has printable ASCII characters only")
             self._headers["authorization"] = f"Bearer {api_key}"
         self._timeout, self._retries = timeout, retries
-        self._connections, self._pid = self._new_pool(), os.getpid()
+        self._connections = PerProcess(self._new_pool)
 
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
-        self._connections.close()
-        self._connections = self._new_pool()
+        self._connections.get().close()
+        self._connections.renew()
 
     def search(
         self,
@@ -160,16 +159,14 @@ class ServerClient:
 
     def send(self, method: str, path: str, body: bytes, timeout_s: float) -> urllib3.BaseHTTPResponse:
         """Send a request once, and return the response of any status; raises ``ServiceError`` without a complete response."""
-        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
-            self._connections, self._pid = self._new_pool(), os.getpid()
-        deadline = time.monotonic() + timeout_s
+        connections, deadline = self._connections.get(), time.monotonic() + timeout_s
         while True:
-            n_opened = self._connections.num_connections
+            n_opened = connections.num_connections
             timeout = urllib3.Timeout(total=max(_MIN_TIMEOUT_S, deadline - time.monotonic()))
             try:
-                return self._connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
+                return connections.request(method, self._prefix + path, body=body, timeout=timeout, retries=False)
             except HTTPError as error:
-                was_idle = self._connections.num_connections == n_opened
+                was_idle = connections.num_connections == n_opened
                 if not (was_idle and _is_closed(error)):
                     raise self._connection_error(error) from error
 

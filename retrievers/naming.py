@@ -83,7 +83,8 @@ class RetrieverName:
 
         Raises:
             UnknownNameError: no index can have the name of a part, or no reranker the name of one.
-            InputError: an index is named twice, or the URL of a remote retriever is invalid.
+            InputError: an index is named twice, some parts take only vectors and others only texts, or the URL of a remote retriever is
+                invalid.
         """
         for part in self.parts:
             if not is_index_name(part):
@@ -93,6 +94,9 @@ class RetrieverName:
                 parse_index_name(part, "retriever", built)  # raises
         if len(set(self.parts)) < len(self.parts):
             raise InputError(f"'{self.typed or self}' names a retriever twice")
+        takes_vectors = {parse_index_name(part).encoder == "none" for part in self.parts} | ({False} if self.rerankers else set())
+        if len(takes_vectors) > 1:
+            raise InputError(f"'{self.typed or self}' can answer no query: vectors of 'none' take vectors, and the others take texts")
         if self.rerankers or self.remotes:
             from .pipelines.remote import parse_remote
 

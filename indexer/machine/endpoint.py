@@ -35,7 +35,9 @@ from wikidx.corpora.errors import IdxError, InputError
 from wikidx.corpora.progress import format_bytes
 
 from .failures import first_line
-from .timed_http import TIMED_POOLS
+from .timed_http import TIMED_POOLS, PerProcess
+
+Pool = PerProcess[urllib3.PoolManager]
 
 N_CONNECTIONS = 16  # connections of an ``Endpoint`` that are kept open
 UNUSABLE_RETRIES = 2
@@ -115,7 +117,7 @@ class Endpoint:
     def close(self) -> None:
         """End pending retries and close idle connections."""
         self._closed.set()
-        self._pool.clear()
+        self._pool.get().clear()
 
     def _send(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
         attempt, spare = 0, UNUSABLE_RETRIES
@@ -157,7 +159,7 @@ def locate(url: str, path: str, *, beside: str = "") -> str:
     return urlsplit(url)._replace(path=urlsplit(url).path.rstrip("/").removesuffix(beside) + path).geturl()
 
 
-def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolManager:
+def open_pool(url: str, key: str | None, n_connections: int) -> Pool:
     """Return the connections to an endpoint, through the environment's proxy; raises ``InputError`` as ``Endpoint`` does."""
     try:
         scheme, _, host, *_ = parse_url(url)
@@ -171,14 +173,18 @@ def open_pool(url: str, key: str | None, n_connections: int) -> urllib3.PoolMana
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
     is_direct = host in _OWN_HOSTS or proxy_bypass(host)
     manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
-    pool = manager(headers=headers, maxsize=n_connections)
-    pool.pool_classes_by_scheme = TIMED_POOLS
-    return pool
+
+    def make() -> urllib3.PoolManager:
+        pool = manager(headers=headers, maxsize=n_connections)
+        pool.pool_classes_by_scheme = TIMED_POOLS
+        return pool
+
+    return PerProcess(make)
 
 
 @contextmanager
 def answering(
-    pool: urllib3.PoolManager, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None
+    pool: Pool, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None
 ) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
     """Send a request, following redirects on its server, and yield the answer, and its content in parts as they arrive.
 
@@ -189,7 +195,7 @@ def answering(
         ValueError: the answer is larger than 64 MB.
     """
     for n_left in reversed(range(_MAX_REDIRECTS + 1)):
-        with closing(pool.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
+        with closing(pool.get().request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
             target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
             if urlsplit(target)[:2] != urlsplit(url)[:2]:
                 yield response, _read_parts(response)
@@ -206,9 +212,7 @@ def _read_parts(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         yield part
 
 
-def read_answer(
-    pool: urllib3.PoolManager, method: str, url: str, timeout_s: float, body: bytes | None = None
-) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+def read_answer(pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None) -> tuple[urllib3.BaseHTTPResponse, bytes]:
     """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
     with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body) as (response, parts):
         return response, b"".join(parts)

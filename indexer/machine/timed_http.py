@@ -1,7 +1,8 @@
 """urllib3's connection pools, with a read time-out that limits the whole answer, headers and body.
 
 urllib3's own read time-out limits each wait for more bytes, and never ends an answer that arrives byte by byte. ``limited`` replaces the
-time-out by a limit that may move while the answer is read.
+time-out by a limit that may move while the answer is read. ``PerProcess`` keeps connections from being shared with a forked process, which
+would read the answers of the other.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import os
 import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Generic, TypeVar
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+
+Made = TypeVar("Made")
 
 _left_s: ContextVar[Callable[[], float] | None] = ContextVar("left_s", default=None)
 
@@ -95,3 +100,25 @@ class _TimedTLSPool(HTTPSConnectionPool):
 
 TIMED_POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _TimedPool, "https": _TimedTLSPool}
 """URL scheme -> class of connection pools, as in ``urllib3.PoolManager.pool_classes_by_scheme``."""
+
+
+class PerProcess(Generic[Made]):
+    """Something with connections that each process makes for itself, because after a fork they belong to the parent.
+
+    Args:
+        make: function that makes it.
+    """
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self.renew()
+
+    def renew(self) -> None:
+        """Make it again."""
+        self._made, self._pid = self._make(), os.getpid()
+
+    def get(self) -> Made:
+        """Return that of this process."""
+        if self._pid != os.getpid():
+            self.renew()
+        return self._made

@@ -12,4 +12,5 @@ batcher     a thread that searches in batches                metrics         cou
 api_key     check of the API key                             host_check      check of the headers Host and Origin
 protocol    refusal of malformed HTTP                        access_log      one line for each request
 page/       the search page at /                             documentation   the page at /docs
+page_headers  what browsers may do with an answer
 """

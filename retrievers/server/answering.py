@@ -41,6 +41,10 @@ class Answerer(Protocol):
         """Open the models, which may take long; raise ``IdxError`` if one cannot be opened."""
         ...
 
+    def end(self) -> None:
+        """End all open answers with an error."""
+        ...
+
     async def ask(self, request: Request) -> Response:
         """Answer a question."""
         ...

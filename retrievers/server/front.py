@@ -21,6 +21,7 @@ from .bodies import start_compression
 from .catalog import Catalog
 from .host_check import foreign_host_error
 from .metrics import Metrics
+from .page_headers import add_page_headers
 from .settings import Settings
 
 Message = MutableMapping[str, Any]
@@ -39,7 +40,7 @@ OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key becau
 
 
 class _RecordingSend:
-    """Wrapper of an ASGI ``send`` that compresses a long response, and records the status and size that are sent."""
+    """Wrapper of an ASGI ``send`` that adds headers, compresses a long response, and records the status and size that are sent."""
 
     def __init__(self, scope: Message, send: Send, *, closes_connection: bool) -> None:
         self._scope, self._send, self._closes_connection = scope, send, closes_connection
@@ -49,8 +50,9 @@ class _RecordingSend:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            add_page_headers(message)
             if self._closes_connection:
-                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+                message["headers"].append((b"connection", b"close"))
             self._compress = start_compression(self._scope, message)
         else:
             if self._compress is not None:

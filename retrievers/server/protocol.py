@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with JSON answers to malformed requests."""
+"""uvicorn's HTTP protocol, with JSON answers to malformed requests, and limits on the head of a request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any, cast
 
 from httptools import HttpRequestParser
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from wikidx.retrievers.errors import InvalidRequest
 
 from .front import GONE, error_response
+from .page_headers import add_page_headers
 
+_MAX_HEAD_BYTES = 64 << 10
+_MAX_HEADERS = 100
+_TOO_LONG = InvalidRequest(f"a request's head has at most {_MAX_HEAD_BYTES:,} bytes and {_MAX_HEADERS} headers", status=431)
+_TWO_HOSTS = InvalidRequest("the request has several Host headers: send one", status=400)
+_MALFORMED = InvalidRequest("the request is not valid HTTP: its first line, a header or the size of a chunk is malformed", status=400)
 _LINGER_S = 2.0  # time in which a client can finish sending and read the refusal
 
 
@@ -26,14 +32,21 @@ class Protocol(HttpToolsProtocol):
     """
 
     _is_refused = False
+    _problem = _MALFORMED  # why a request is refused
+    _n_unparsed = 0  # bytes since the last part of a request was whole, which the parser keeps
+    _n_head = 0  # bytes of the head
 
     def data_received(self, data: bytes) -> None:
         """Parse input; after a refusal, drop it."""
         rest: Any = memoryview(data)
         while rest and not self._is_refused:
             self._n_parsed = len(rest)
+            self._n_unparsed += len(rest)
             super().data_received(rest)
             rest = rest[self._n_parsed :]
+            if self._n_unparsed > _MAX_HEAD_BYTES and not self._is_refused:
+                self._problem = _TOO_LONG
+                self.send_400_response("")
 
     def _should_upgrade(self) -> bool:
         """Return whether a request wishes for another protocol, as uvicorn asks before it calls ``handle_websocket_upgrade``."""
@@ -52,6 +65,25 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
         super().data_received(b"\r\n".join([line, *headers, b"", b""]))
 
+    def on_message_begin(self) -> None:
+        """Begin the head of a request."""
+        super().on_message_begin()
+        self._n_head = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, also one after a body in chunks; an error here has uvicorn refuse the request."""
+        super().on_header(name, value)
+        self._n_unparsed = 0
+        self._n_head += len(name) + len(value)
+        if self._n_head + len(self.url) > _MAX_HEAD_BYTES or len(self.headers) > _MAX_HEADERS:
+            self._problem = _TOO_LONG
+            raise ValueError(_TOO_LONG)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._n_unparsed = 0
+        super().on_body(body)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection: all its requests know of its end, so that none needs a task of its own that waits for it."""
         super().connection_made(transport)
@@ -64,6 +96,10 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin a request."""
+        self._n_unparsed = 0
+        if [name for name, _ in self.headers].count(b"host") > 1:
+            self._problem = _TWO_HOSTS
+            raise ValueError(_TWO_HOSTS)
         self.scope["state"][GONE] = self._gone
         super().on_headers_complete()
 
@@ -77,7 +113,7 @@ class Protocol(HttpToolsProtocol):
         elif not cycle.more_body:  # the request before the malformed one is being answered
             cycle.keep_alive = False
         elif self.pipeline:  # the malformed request waits for the answers to earlier requests
-            self.pipeline[0] = (cycle, cast(Any, _refusal()))  # Starlette's types are wider than uvicorn's
+            self.pipeline[0] = (cycle, cast(Any, _refusal(self._problem)))  # Starlette's types are wider than uvicorn's
         elif cycle.response_started:
             self.transport.close()
         else:
@@ -86,15 +122,16 @@ class Protocol(HttpToolsProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        response = _refusal()
+        response = _refusal(self._problem)
         headers = (b"%s: %s\r\n" % header for header in response.raw_headers)
-        self.transport.write(b"".join([b"HTTP/1.1 400 Bad Request\r\n", *headers, b"\r\n", bytes(response.body)]))
+        self.transport.write(b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)]))
         self.transport.write_eof()
         self.loop.call_later(_LINGER_S, self.transport.close)
 
 
-def _refusal() -> Response:
-    reason = "the request is not valid HTTP: its first line, a header or the size of a chunk is malformed"
-    response = error_response(InvalidRequest(reason, status=400))
+def _refusal(problem: InvalidRequest) -> Response:
+    response = error_response(problem)
     response.headers["connection"] = "close"
+    add_page_headers(start := {"headers": response.raw_headers})
+    response.raw_headers = start["headers"]
     return response

@@ -86,6 +86,8 @@ class _Server(uvicorn.Server):
         """Shut down in the three steps of the class's docstring."""
         self._front.is_stopping = True
         self._catalog.ending = self._catalog.ending or "the server ends"
+        if self._answerer is not None:
+            asyncio.get_running_loop().call_later(self._limits.deadline_s, self._answerer.end)
         await asyncio.sleep(0 if self.force_exit else self._limits.drain_s)
         duplicates = [listener.dup() for listener in sockets or []]
         for server in self.servers:

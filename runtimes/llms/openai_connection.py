@@ -207,7 +207,7 @@ class Connection:
     def close(self) -> None:
         """End pending retries and close the connections."""
         self._closed.set()
-        self._pool.clear()
+        self._pool.get().clear()
 
     def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
         url, clock = locate(self._url, path), _TokenClock(self, self._options)

@@ -127,7 +127,7 @@ class Asker:
         self.device_lost: DeviceLost | None = None
         is_remote = all(BACKENDS[spec.backend].kind == "endpoint" for spec in self._specs.values())
         self._pool = ThreadPoolExecutor(_AT_ONCE if is_remote else 1, thread_name_prefix="ask")
-        self._open = set[asyncio.Future[None]]()
+        self._open: dict[asyncio.Future[None], asyncio.Queue[Mapping[str, Any] | None]] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -142,6 +142,12 @@ class Asker:
     def open(self, catalog: Catalog) -> None:
         """Open the models."""
         self._llms, self._catalog = open_llms(self._specs, Settings(device=self._device)), catalog
+
+    def end(self) -> None:
+        """End all open answers with an error."""
+        for events in self._open.values():
+            events.put_nowait({"error": "the server ends: ask another one, or again", "error_type": NotReady.__name__})
+            events.put_nowait(None)
 
     async def ask(self, request: Request) -> Response:
         """Answer a question by a method: a line of JSON for each step as it comes, and at last the prediction or an error."""
@@ -166,8 +172,8 @@ class Asker:
                 self._answer(method, body, services, tell)
 
         answering = loop.run_in_executor(self._pool, answer)
-        self._open.add(answering)
-        answering.add_done_callback(self._open.discard)
+        self._open[answering] = events
+        answering.add_done_callback(self._open.pop)
         answering.add_done_callback(lambda _: events.put_nowait(None))
         return StreamingResponse(_lines(events, is_gone), media_type=EVENTS, headers={"cache-control": "no-store"})
 

@@ -22,13 +22,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wikidx.corpora.errors import IdxError, InputError
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.server.front import error_response
 from wikidx.retrievers.server.host_check import foreign_host_error
+from wikidx.retrievers.server.page_headers import add_page_headers
 from wikidx.retrievers.server.pages import PAGE
+from wikidx.retrievers.server.protocol import Protocol
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
 from wikidx.runtimes.evaluation.comparing import metric_names, question_positions
 from wikidx.runtimes.evaluation.outcomes import PROBLEMS, problems
@@ -152,7 +154,7 @@ class Viewer:
 
 
 class _LocalOnly:
-    """ASGI middleware that refuses requests of foreign web pages."""
+    """ASGI middleware that refuses requests of foreign web pages, and adds the headers of ``page_headers``."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -160,7 +162,13 @@ class _LocalOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         foreign = foreign_host_error(scope["headers"], _HOST) if scope["type"] == "http" else None
-        await (self._app if foreign is None else error_response(foreign))(scope, receive, send)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                add_page_headers(message)
+            await send(message)
+
+        await (self._app if foreign is None else error_response(foreign))(scope, receive, send_with_headers)
 
 
 def application(viewer: Viewer) -> Starlette:
@@ -193,6 +201,6 @@ def application(viewer: Viewer) -> Starlette:
 
 def serve(viewer: Viewer, listener: socket.socket) -> None:
     """Serve the page of a viewer on a listening socket of this machine until Ctrl-C."""
-    config = uvicorn.Config(application(viewer), log_config=None, access_log=False, lifespan="off", server_header=False)
+    config = uvicorn.Config(application(viewer), http=Protocol, log_config=None, access_log=False, lifespan="off", server_header=False)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn ends first, and then raises it
         uvicorn.Server(config).run([listener])

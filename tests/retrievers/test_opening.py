@@ -45,6 +45,8 @@ def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
         ("made", "bm25+bm25", InputError, "names a retriever twice"),
         ("made", "bm25+gtr+gtr-base", InputError, "names a retriever twice"),
         ("made", "gtr-base-int8+gtr-int8", InputError, "names a retriever twice"),
+        ("made", "none+bm25", InputError, "'none\\+bm25' can answer no query: vectors of 'none' take vectors, and the others take texts"),
+        ("made", "{none-ivf, bm25}rrf", InputError, "can answer no query"),
         ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
         ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),
         ("sample", "bm25", ArtifactMissing, "'sample' is not built: run 'idx build sample'"),

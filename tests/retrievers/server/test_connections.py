@@ -72,6 +72,25 @@ def test_the_wish_for_another_protocol_is_ignored(url: str, protocol: bytes, n_a
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ([b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + b"x: y\r\n" * 100 + b"\r\n"], 431),
+        ([b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 66_000 + b"\r\n\r\n"], 431),
+        ([b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"y" * 40_000, b"y" * 40_000], 431),  # a header without an end
+        ([b"GET /" + b"x" * 40_000, b"x" * 40_000], 431),
+        ([posted(b"", b"transfer-encoding: chunked").replace(b"content-length: 0\r\n", b"") + b"1;", b"x" * 40_000, b"x" * 40_000], 431),
+        ([b"GET / HTTP/1.1\r\nhost: localhost\r\nHost: evil.example\r\n\r\n"], 400),
+        ([posted(FOX, b"host: localhost")], 400),
+    ],
+)
+def test_a_head_is_no_larger_than_can_be_borne_and_has_one_host(url: str, pieces: list[bytes], status: int) -> None:
+    head, _, body = send_raw(url, *pieces, pause_s=0.1).partition(b"\r\n\r\n")
+    assert statuses(head) == [status]
+    assert ("at most 65,536 bytes and 100 headers" if status == 431 else "several Host headers") in json.loads(body)["error"]
+    assert statuses(send_raw(url, posted(FOX), pieces[0] if status == 400 else posted(FOX, b"connection: close")))[0] == 200
+
+
 # An answer of some 30 MB, which no kernel buffers.
 LONG = json.dumps({"queries": [f"number {n}" for n in range(2_000)], "k": 100}).encode()
 

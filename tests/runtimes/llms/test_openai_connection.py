@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import logging
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.runtimes.llms.calling import ASK, SHORT, TURNS, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_serving, refusal
 from wikidx.corpora.errors import InputError
+from wikidx.indexer.machine import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.llms.base import Generate
 from wikidx.runtimes.llms.openai_bodies import parse_refusal
@@ -200,3 +203,48 @@ def test_what_is_no_answer_is_told_after_as_many_tries_as_may_help(answer: Answe
 )
 def test_a_field_is_told_from_the_same_word(message: str, name: str | None) -> None:
     assert parse_refusal(400, {"error": message}).refused_parameter({"model", "seed", "n", "stop", "stream"}) == name
+
+
+class _Numbered(http.server.BaseHTTPRequestHandler):
+    """Answers every request with the port of the client, and keeps the connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps({"choices": [{"text": str(self.client_address[1])}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    "client",
+    [lambda url: json_endpoint.Endpoint("tiny", url), lambda url: Connection("tiny", url, ConnectionOptions())],
+    ids=["endpoint", "language model"],
+)
+def test_a_forked_process_does_not_read_answers_of_its_parent(client: Callable[[str], Any]) -> None:
+    def port() -> int:
+        return int(opened.post("/completions", {})["choices"][0]["text"])
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Numbered) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        opened = client(f"http://127.0.0.1:{server.server_port}/v1")
+        assert port() == (kept := port())
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                os.write(writing, str(port()).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert int(os.read(reading, 10)) != kept
+        assert port() == kept
+        for end in (reading, writing):
+            os.close(end)
+        opened.close()
+        server.shutdown()

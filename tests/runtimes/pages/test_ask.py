@@ -148,6 +148,23 @@ def test_one_question_at_a_time_and_who_goes_away_ends_his(model: Slow) -> None:
         assert model.n_calls == 2  # neither the second round of the first question, nor the third question
 
 
+def test_the_end_of_the_server_ends_an_answer_with_an_error(model: Slow) -> None:
+    made = Settings(corpora=("sample",), port=0, limits=Limits(deadline_s=0.5))
+    service = Service(made, listener := listen(made), Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
+    model.gate.clear()
+    with opened(server_url(listener), {"question": METAL}) as response:
+        response.readline()
+        service.stop()
+        lines = response.read().splitlines()  # raises ``IncompleteRead`` of an answer that is cut
+    model.gate.set()
+    thread.join(30)
+    assert [json.loads(line) for line in lines] == [{"error": "the server ends: ask another one, or again", "error_type": "NotReady"}]
+    assert not thread.is_alive()
+
+
 def test_too_many_questions_are_refused(model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_MAX_OPEN", 1)
     with answering() as url:

@@ -182,6 +182,9 @@ def test_two_runs_are_joined_by_question(odd_run: Path, tmp_path: Path) -> None:
 def test_foreign_pages_and_unknown_runs_are_refused(odd_run: Path, tmp_path: Path, idx: Command) -> None:
     with viewing(odd_run) as url:
         assert ask(url, "/v1/questions").status == 200
+        for path, policy in (("/", "frame-ancestors 'none'"), ("/v1/questions", "default-src 'none'; frame-ancestors 'none'")):
+            headers = ask(url, path).headers
+            assert (headers["content-security-policy"], headers["x-content-type-options"]) == (policy, "nosniff")
         for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
             assert ask(url, "/v1/questions", headers=headers).status == 403
         assert ask(url, "/page/runs/../../viewing.py").status == 404
