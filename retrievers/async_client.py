@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.machine.request_threads import RequestThreads
@@ -53,6 +54,7 @@ class AsyncRemoteSearcher(Reopened):
     ) -> None:
         self._searcher = RemoteSearcher(url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout)
         self._threads = RequestThreads(max_concurrent, "idx")
+        self._answers = weakref.WeakSet[asyncio.Future[Any]]()
         target = {"corpus": corpus, "retriever": retriever, "api_key": api_key}
         self.reopen = partial(AsyncRemoteSearcher, url, **target, timeout=timeout, max_concurrent=max_concurrent)
 
@@ -66,8 +68,13 @@ class AsyncRemoteSearcher(Reopened):
         return repr(self._searcher).replace("RemoteSearcher", "AsyncRemoteSearcher")
 
     async def close(self) -> None:
-        """Cancel the requests that have not begun, and let the others end by themselves; later searches raise ``RuntimeError``."""
+        """Cancel all searches without waiting, as ``httpx.AsyncClient.aclose`` does; later searches raise ``RuntimeError``.
+
+        Those who await a search get ``asyncio.CancelledError``. Requests that have begun continue to their end in their threads.
+        """
         self._threads.shutdown()
+        for answer in list(self._answers):
+            answer.cancel()
         self._searcher.close()
 
     async def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
@@ -89,4 +96,5 @@ class AsyncRemoteSearcher(Reopened):
         return await self._run(lambda: self._searcher.passages(ids))
 
     async def _run(self, call: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        self._answers.add(answer := asyncio.get_running_loop().run_in_executor(self._threads, call))
+        return await answer

@@ -31,8 +31,7 @@ from .limits import Limits
 from .metrics import Metrics
 
 _LOG = logging.getLogger("idx.server")
-_RETRY_AFTER_S = 1.0
-_MAX_PASSED = 1_000  # searches with other options that a batch passes over while it is filled
+RETRY_AFTER_S = 1.0
 
 Groups = Sequence[Sequence[str]]
 Outcome = Sequence[Any] | Exception
@@ -51,10 +50,13 @@ class QueueMemory:
 
     Args:
         max_bytes: the limit. A request that comes alone may exceed it.
+
+    Attributes:
+        n_bytes: bytes that are counted now.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._n_bytes = max_bytes, 0
+        self._max_bytes, self.n_bytes = max_bytes, 0
 
     def reserve(self, n_bytes: int) -> None:
         """Count a request.
@@ -62,12 +64,9 @@ class QueueMemory:
         Raises:
             Overloaded: there is no room.
         """
-        self.check(n_bytes)
-        self._n_bytes += n_bytes
-
-    def release(self, n_bytes: int) -> None:
-        """Count a request no longer."""
-        self._n_bytes -= n_bytes
+        if error := self.overload_error(n_bytes):
+            raise error
+        self.n_bytes += n_bytes
 
     @contextmanager
     def holding(self, n_bytes: int) -> Iterator[None]:
@@ -76,13 +75,14 @@ class QueueMemory:
         try:
             yield
         finally:
-            self.release(n_bytes)
+            self.n_bytes -= n_bytes
 
-    def check(self, n_bytes: int) -> None:
-        """Raise ``Overloaded`` if there is no room for a request."""
-        if self._n_bytes and self._n_bytes + n_bytes > self._max_bytes:
-            waiting = f"requests of {format_bytes(self._n_bytes)} are waiting, {format_bytes(self._max_bytes)} are allowed (--queue-memory)"
-            raise Overloaded(f"{waiting}: ask again in a while, or ask another server", retry_after=_RETRY_AFTER_S)
+    def overload_error(self, n_bytes: int) -> Overloaded | None:
+        """Return the error for a request for which there is no room; None if there is room."""
+        if not self.n_bytes or self.n_bytes + n_bytes <= self._max_bytes:
+            return None
+        waiting = f"requests of {format_bytes(self.n_bytes)} are waiting, {format_bytes(self._max_bytes)} are allowed (--queue-memory)"
+        return Overloaded(f"{waiting}: ask again in a while, or ask another server", retry_after=RETRY_AFTER_S)
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +134,7 @@ def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tup
     """
     batch, dropped, rest = list[SearchRequest](), list[SearchRequest](), list[SearchRequest]()
     n_queries = 0
-    while queue and n_queries < max_queries and len(rest) < _MAX_PASSED:
+    while queue and n_queries < max_queries:
         search = queue.popleft()
         if search.answer.cancelled() or search.deadline <= now:
             dropped.append(search)
@@ -212,7 +212,7 @@ class Batcher:
 
     def _drop(self, searches: Sequence[SearchRequest]) -> None:
         for search in searches:
-            self._finish(search, too_late_error())
+            self._finish(search, DeadlineExceeded("the answer would come too late: too much is waiting"))
             self._metrics.dropped.inc()
 
     def _deliver(self, searches: Sequence[SearchRequest], outcomes: Sequence[Outcome], seconds: float) -> None:
@@ -223,7 +223,7 @@ class Batcher:
             self._finish(search, outcome)
 
     def _finish(self, search: SearchRequest, outcome: Outcome) -> None:
-        self._memory.release(search.n_bytes)
+        self._memory.n_bytes -= search.n_bytes
         self._metrics.queue.labels(*search.name).dec(search.n_queries)
         if search.answer.done():
             return
@@ -231,11 +231,6 @@ class Batcher:
             search.answer.set_exception(outcome)
         else:
             search.answer.set_result(outcome)
-
-
-def too_late_error() -> Overloaded:
-    """Return the error for a search that has not begun at its deadline."""
-    return Overloaded("the search had not begun at its deadline: ask again in a while, or give it more time", retry_after=_RETRY_AFTER_S)
 
 
 def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:

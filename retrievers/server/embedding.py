@@ -109,8 +109,8 @@ class EmbeddingEndpoints:
             encoder = await wait_until_open(request, partial(self._find, body.model), deadline)
         self._check(body.input, body, encoder)
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        searcher = _Embedder(encoder, body.input_type)
-        search = SearchRequest(("", body.model), searcher, [body.input], DEFAULTS, deadline, answer, n_bytes=n_bytes)
+        embedder = _Embedder(encoder, body.input_type)
+        search = SearchRequest(("", body.model), embedder, [body.input], DEFAULTS, deadline, answer, n_bytes=n_bytes)
         request.state.logged = {"model": body.model, "texts": len(body.input)}
         ((vectors, n_tokens),) = await submit(request, self._batcher, search)
         return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)

@@ -12,7 +12,7 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from wikidx.retrievers.errors import NotReady, Overloaded, ServiceError, Unauthorized, http_status, to_json, to_openai_json
+from wikidx.retrievers.errors import NotReady, ServiceError, Unauthorized, http_status, to_json, to_openai_json
 from wikidx.retrievers.wire import EMBEDDINGS, RETRIEVE, SEARCH
 
 from .access_log import AccessLog
@@ -50,7 +50,7 @@ class _RecordingSend:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            add_page_headers(message)
+            add_page_headers(message["headers"])
             if self._closes_connection:
                 message["headers"].append((b"connection", b"close"))
             self._compress = start_compression(self._scope, message)
@@ -117,12 +117,8 @@ class Front:
         if self.pages is None:
             alive = Response(ALIVE, media_type=JSON)
             return alive if path == HEALTH else error_response(self._catalog.not_ready("the server has just been started"), path)
-        if _may_wait(scope):
-            try:
-                self._catalog.memory.check(int(dict(scope["headers"]).get(b"content-length", 0)))
-            except Overloaded as error:
-                return error_response(error, path)
-        return None
+        n_bytes = int(dict(scope["headers"]).get(b"content-length", 0)) if _may_wait(scope) else 0
+        return error_response(full, path) if n_bytes and (full := self._catalog.memory.overload_error(n_bytes)) else None
 
 
 def _may_wait(scope: Message) -> bool:

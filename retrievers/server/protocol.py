@@ -68,7 +68,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin the head of a request."""
         super().on_message_begin()
-        self._n_head = 0
+        self._n_head = self._n_unparsed = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, also one after a body in chunks; an error here has uvicorn refuse the request."""
@@ -96,7 +96,6 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin a request."""
-        self._n_unparsed = 0
         if [name for name, _ in self.headers].count(b"host") > 1:
             self._problem = _TWO_HOSTS
             raise ValueError(_TWO_HOSTS)
@@ -132,6 +131,5 @@ class Protocol(HttpToolsProtocol):
 def _refusal(problem: InvalidRequest) -> Response:
     response = error_response(problem)
     response.headers["connection"] = "close"
-    add_page_headers(start := {"headers": response.raw_headers})
-    response.raw_headers = start["headers"]
+    add_page_headers(response.raw_headers)
     return response

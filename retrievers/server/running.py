@@ -28,7 +28,7 @@ from wikidx.retrievers.opening import OpenRetriever
 from .access_log import AccessLog
 from .answering import Answerer
 from .catalog import Catalog, Cluster
-from .front import POLL_S, Front
+from .front import Front
 from .metrics import Metrics
 from .open_searchers import SharedIdentities
 from .protocol import Protocol
@@ -218,10 +218,9 @@ class Service:
         front = Front(settings, self._metrics, log, catalog)
         self._server = _Server(settings, front, log, catalog, self._answerer)
         threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
-        while opens_first and not self._opening.done():
-            await asyncio.sleep(POLL_S)
-        if not self._server.should_exit:
-            await self._server.serve([self._listener])
+        if opens_first:
+            await asyncio.wrap_future(self._opening)
+        await self._server.serve([self._listener])
         log.close()
         if self._opening.done():
             catalog.stop()

@@ -16,12 +16,12 @@ from starlette.responses import Response, StreamingResponse
 
 from wikidx.corpora.registry import suggest
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows, blank_refused, find_refused, mark_refused
-from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady
+from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.vector_queries import to_query
 from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, errors_to_json, ranking_to_json, stages_to_json, unsearched_to_json
 
-from .batcher import Batcher, Groups, SearchRequest, too_late_error
+from .batcher import RETRY_AFTER_S, Batcher, Groups, SearchRequest
 from .bodies import decode_body
 from .catalog import Catalog
 from .front import GONE, JSON, POLL_S
@@ -158,10 +158,10 @@ async def submit(request: Request, batcher: Batcher, search: SearchRequest) -> A
     batcher.submit(search)
     try:
         return await wait_for(request, search.answer, search.deadline - time.monotonic())
-    except DeadlineExceeded:
+    except DeadlineExceeded as error:
         if search.has_begun:
             raise
-        raise too_late_error() from None
+        raise Overloaded("the search had not begun at its deadline: ask again, or give it more time", retry_after=RETRY_AFTER_S) from error
 
 
 async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float) -> T:

@@ -55,9 +55,7 @@ def serve(
     topk: Annotated[int, typer.Option(min=1, help="Default number of passages returned by /retrieve.")] = 3,
     max_k: Annotated[int, typer.Option(min=1, help="Maximum k of a request.")] = 1_000,
     max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries in a request.")] = 10_000,
-    queue_memory: Annotated[
-        int, typer.Option(min=1, help="Memory of waiting requests, counted as their bodies, in megabytes.", metavar="MB")
-    ] = 256,
+    queue_memory: Annotated[int, typer.Option(min=1, help="Memory of the bodies of waiting requests, in MB.", metavar="MB")] = 256,
     deadline: Annotated[float, typer.Option(min=0.1, help="Deadline of a request in seconds.")] = 30.0,
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Also embed texts by the retrievers' encoders, as OpenAI does.")] = False,
     access_log: Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log every request as a line of JSON.")] = True,

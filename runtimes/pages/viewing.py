@@ -165,7 +165,7 @@ class _LocalOnly:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                add_page_headers(message)
+                add_page_headers(message["headers"])
             await send(message)
 
         await (self._app if foreign is None else error_response(foreign))(scope, receive, send_with_headers)

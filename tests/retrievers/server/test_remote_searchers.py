@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -95,6 +97,23 @@ def test_a_wrong_argument_is_an_idx_error_and_a_type_error(call: Callable[[Any],
             with pytest.raises(IdxError, match=message) as caught:
                 search()
             assert isinstance(caught.value, TypeError)
+
+
+def test_closing_cancels_the_searches_under_way_and_waits_for_none() -> None:
+    async def close_while_searching(url: str) -> float:
+        searcher = AsyncRemoteSearcher(url, max_concurrent=1, timeout=5.0)
+        searches = [asyncio.create_task(searcher.search([query])) for query in ("under way", "waiting")]
+        with (await asyncio.to_thread(silent.accept))[0]:
+            started = time.monotonic()
+            await searcher.close()
+            outcomes = await asyncio.gather(*searches, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
+        with pytest.raises(RuntimeError):
+            await searcher.search(["late"])
+        return time.monotonic() - started
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert asyncio.run(close_while_searching(f"http://127.0.0.1:{silent.getsockname()[1]}")) < 2
 
 
 def test_errors_are_those_of_the_synchronous_one() -> None:

@@ -229,11 +229,11 @@ class _Numbered(http.server.BaseHTTPRequestHandler):
 )
 def test_a_forked_process_does_not_read_answers_of_its_parent(client: Callable[[str], Any]) -> None:
     def port() -> int:
-        return int(opened.post("/completions", {})["choices"][0]["text"])
+        return int(asked.post("/completions", {})["choices"][0]["text"])
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Numbered) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        opened = client(f"http://127.0.0.1:{server.server_port}/v1")
+        asked = client(f"http://127.0.0.1:{server.server_port}/v1")
         assert port() == (kept := port())
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
@@ -246,5 +246,5 @@ def test_a_forked_process_does_not_read_answers_of_its_parent(client: Callable[[
         assert port() == kept
         for end in (reading, writing):
             os.close(end)
-        opened.close()
+        asked.close()
         server.shutdown()
