@@ -162,7 +162,7 @@ def test_recall_is_measured_and_written(idx: Command, indexed: str, tmp_path: Pa
     [
         (b'{"answer": "x"}\n', "line 1: the field 'question' is None, not a text"),
         (b"caf\xe9\n", "line 1: neither text nor JSON in UTF-8"),
-        (b'fine\n{"question": 3}\n', "line 2: the field 'question' is 3, not a text"),
+        (b'{"question": 3}\n{"question": null}\n', "line 1: the field 'question' is 3, not a text"),
         (b"\n\n", "has no queries"),
         (gzip.compress(b"one\ntwo\n")[:-9], "is corrupt"),
         (gzip.compress(bytes(65 << 20)), "line 1: the line is longer than 64 MiB"),

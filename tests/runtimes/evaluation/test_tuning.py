@@ -142,7 +142,8 @@ def test_a_tuned_pipeline_is_a_retriever(idx: Command, home: Path) -> None:
     assert searched["stages"][-1]["stage"] == "passages"
 
 
-def test_the_cutoff_of_the_metric_is_searched_to(idx: Command, sample_home: Path) -> None:
+def test_the_cutoff_of_the_metric_is_searched_to(idx: Command, home: Path) -> None:
+    idx("build", "sample", "--bm25")
     tune_ = ("tune", "sample", "--questions", "sample", "--retriever", "bm25", "--metric", "R@100", "--json")
     shallow, deep = (json.loads(idx(*tune_, "--depth", depth))["training"] for depth in (1, 100))
     assert shallow == deep
