@@ -11,6 +11,6 @@ embedding   the paths /v1/embeddings and /v1/models
 batcher     a thread that searches in batches                metrics         counts and times, summed over the processes
 api_key     check of the API key                             host_check      check of the headers Host and Origin
 protocol    refusal of malformed HTTP                        access_log      one line for each request
-page/       the search page at /                             documentation   the page at /docs
+page/       the search page at /
 page_headers  what browsers may do with an answer
 """

@@ -35,7 +35,7 @@ GONE = "gone"  # in the state of a request: a future that is done when the clien
 JSON = "application/json"
 HEALTH = "/health"
 ALIVE = b'{"alive":true}'
-OPEN_PATHS = (HEALTH, "/ready", "/", "/ask", "/docs", "/openapi.json")  # paths that need no key
+OPEN_PATHS = (HEALTH, "/ready", "/", "/ask", "/openapi.json")  # paths that need no key
 OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key because they contain no data
 
 

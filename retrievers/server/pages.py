@@ -1,4 +1,4 @@
-"""FastAPI's application: searches, corpora, passages by id, health, metrics, the documentation and the search page."""
+"""FastAPI's application: searches, corpora, passages by id, health, metrics, the description of the API and the search page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -20,7 +20,6 @@ from wikidx.retrievers.wire import EMBEDDINGS, OPTION_NAMES, RETRIEVE, SEARCH
 
 from .answering import ASK, EVENTS, Answerer
 from .catalog import Catalog
-from .documentation import render_docs
 from .embedding import EmbeddingBody, EmbeddingEndpoints, EmbeddingResponse
 from .front import CLIENT_GONE, Message, Receive, Send, error_response
 from .metrics import Metrics
@@ -166,8 +165,7 @@ def _add_answers(api: FastAPI, answerer: Answerer) -> None:
 
 
 def _add_files(api: FastAPI) -> None:
-    """Add the paths of the documentation and of the search page."""
-    api.add_api_route("/docs", lambda: HTMLResponse(render_docs(api.openapi())), include_in_schema=False, response_class=HTMLResponse)
+    """Add the paths of the search page."""
     if PAGE.is_dir():
         api.mount("/page", StaticFiles(directory=PAGE))
         api.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False, response_class=FileResponse)

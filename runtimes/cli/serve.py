@@ -126,7 +126,7 @@ def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int,
         raise InputError("--shards and --replicas are for a cluster: add --ray")
     listener = listen(settings)
     logging.getLogger("idx.server").setLevel(logging.INFO)
-    note(f"listening on {server_url(listener)} (search page: /, documentation: /docs)")
+    note(f"listening on {server_url(listener)} (search page: /, API: /openapi.json)")
     for corpus, retriever in settings.served_pairs:
         note(f"serving '{corpus}' by {retriever}")
     if settings.embeddings:

@@ -102,7 +102,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
         assert served.process.wait(10) == 0
         log = [json.loads(line) for line in served.output.read_text().splitlines()]
     assert healthy_s < 10  # a gross bound; benchmarks/serve.py measures it
-    assert served.said[0] == f"listening on {served.url} (search page: /, documentation: /docs)\n"
+    assert served.said[0] == f"listening on {served.url} (search page: /, API: /openapi.json)\n"
     assert served.said[1] == "serving 'made' by bm25\n"
     assert re.fullmatch(r"ready after \d+\.\d s\n", served.said[2])
     assert [entry["ignored"] for entry in log if entry["path"] == "/retrieve"] == ["'top_k': did you mean 'topk'?"]
@@ -312,7 +312,7 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
     with idx_serve("made", IDX_API_KEY="top secret") as served:
         for path in ("/v1/indexes", "/metrics", "/v1/corpora/made/passages?id=1", "/nothing"):
             assert ask(served.url, path).status == 401
-        assert ask(served.url, "/docs").status == ask(served.url, "/openapi.json").status == 200  # no data, and the page links to it
+        assert ask(served.url, "/").status == ask(served.url, "/openapi.json").status == 200  # no data, and the page links to it
         for header in (
             {},
             {"authorization": "Bearer wrong"},

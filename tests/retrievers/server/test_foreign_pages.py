@@ -36,12 +36,12 @@ def test_pages_elsewhere_are_refused(url: str, headers: dict[str, str]) -> None:
     assert ask(url, "/health", headers=headers).status == 200  # holds no data
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/page/main.js", "/v1/indexes", "/nothing", "/health", "garbage"])
+@pytest.mark.parametrize("path", ["/", "/page/main.js", "/v1/indexes", "/nothing", "/health", "garbage"])
 def test_browsers_are_told_to_run_and_frame_nothing(url: str, path: str) -> None:
     head = send_raw(url, f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()).partition(b"\r\n\r\n")[0]
-    policy = b"frame-ancestors 'none'" if path in ("/", "/docs") else b"default-src 'none'; frame-ancestors 'none'"
+    policy = b"frame-ancestors 'none'" if path == "/" else b"default-src 'none'; frame-ancestors 'none'"
     assert {b"content-security-policy: " + policy, b"x-content-type-options: nosniff"} <= set(head.split(b"\r\n"))
-    if path in ("/", "/docs"):
+    if path == "/":
         assert b'http-equiv="Content-Security-Policy" content="default-src \'none\'; s' in ask(url, path).body
 
 

@@ -174,17 +174,3 @@ def test_copied_code_names_the_key_and_does_not_hold_it(context: BrowserContext,
             code = page.locator("#code").inner_text()
             assert "secret" not in code
             assert str(shown[0]["score"]) in subprocess.run([*run, code], capture_output=True, check=True, text=True).stdout
-
-
-@pytest.mark.parametrize("width", [390, 1024, 1600])
-def test_the_documentation_breaks_no_name(page: Page, url: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{url}/docs")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    text = page.locator("body").inner_text()
-    assert "``" not in text
-    assert "at least 1, at most 2,147,483,647 or null" in text
-    lines = page.locator("td:first-child code").evaluate_all("names => names.map((name) => name.getClientRects().length)")
-    assert set(lines) == {1}
-    widths = page.locator("td:nth-child(2) code").evaluate_all("texts => texts.map((text) => text.parentElement.clientWidth)")
-    assert min(widths) > 200

@@ -221,7 +221,7 @@ def test_a_model_needs_one_process_and_an_option_a_model(idx: Command) -> None:
 def test_any_question_of_the_document_is_answered_or_refused(model: Slow) -> None:
     with answering() as url:
         document = ask(url, "/openapi.json").json
-        assert "POST /v1/ask" in ask(url, "/docs").body.decode()
+        assert "post" in document["paths"]["/v1/ask"]
         checks = [
             schemathesis.checks.not_a_server_error,
             schemathesis.checks.status_code_conformance,
