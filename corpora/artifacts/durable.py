@@ -30,7 +30,8 @@ def sync(path: Path) -> None:
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for an atomic write: after a crash or an error, the file has either its old content or the complete new content.
 
-    A link stays: the file behind it is written. What is no regular file, and the output of this process, is written directly.
+    A link stays: the file behind it is written. So do the permissions of a file. Devices, pipes and the output of this process are written
+    directly.
     """
     target = Path(os.path.realpath(path))
     unfinished = target.with_name(f".{target.name}.tmp")
@@ -43,6 +44,8 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             with unfinished.open("wb") as file:
                 yield file
                 file.flush()
+                if target.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
                 os.fsync(file.fileno())
             unfinished.replace(target)
         except BaseException:

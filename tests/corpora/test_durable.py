@@ -39,6 +39,12 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path, has_target: bool
     assert not [*tmp_path.rglob("*.tmp"), *tmp_path.rglob(".*")]
 
 
+def test_the_permissions_of_a_file_stay(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o640)
+    write_durably(tmp_path / "file", b"new")
+    assert ((tmp_path / "file").read_bytes(), stat.S_IMODE((tmp_path / "file").stat().st_mode)) == (b"new", 0o640)
+
+
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_pipe_is_written_and_stays(tmp_path: Path, is_linked: bool) -> None:
     pipe = tmp_path / "pipe"
