@@ -246,7 +246,7 @@ def _score_of(number: np.uint64) -> np.float32:
 
 
 @kernel
-def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> Origins:
+def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> tuple[NDArray[Any], ...]:
     """Return the lists of a target that contain each of its best rows, with the rows' ranks and scores.
 
     Args:
@@ -256,7 +256,7 @@ def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.in
         best: the best rows of each target, without gaps between the lists.
 
     Returns:
-        The origins of each row of ``best``, in the order of the target's lists.
+        The arrays of the ``Origins`` of each row of ``best``, in the order of the target's lists.
     """
     longest = 1
     for t in range(len(best.starts)):
@@ -286,7 +286,7 @@ def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.in
                     out.members[index], out.ranks[index], out.scores[index] = members[m], p - start + 1, lists.scores[p]
                     ends[best.starts[t] + i] += 1
         base += len(table.keys)
-    return out
+    return out.ends, out.members, out.ranks, out.scores
 
 
 @kernel

@@ -311,7 +311,7 @@ class LocalSearcher(Reopened, Searcher):
         names = list(self._retrievers)
         searches = (targets.members[:, None] + len(queries) * np.arange(len(names))).ravel()
         with interpreted(2 * len(lists.rows)):
-            origins = kernels.find_origins(lists, searches, targets.starts * len(names), best)
+            origins = kernels.Origins(*kernels.find_origins(lists, searches, targets.starts * len(names), best))
         retriever, query = np.divmod(origins.members, len(queries))
         columns = np.array(queries, dtype=object)[query], np.array(names, dtype=object)[retriever], origins.ranks, origins.scores
         fields = zip(*(column.tolist() for column in columns), strict=True)

@@ -7,6 +7,9 @@ numba reuses a cached kernel while the kernel's own file is unchanged, even if a
 or a constant. Therefore the cache folder of a file's kernels is named by a hash of that file and of all project files that it imports,
 directly or indirectly: no stale code runs. A change in other files recompiles nothing. Constants are frozen when a kernel is compiled;
 values that tests vary are arguments.
+
+A kernel that Python calls returns no named tuple: the exception of a signal's handler, as of Ctrl-C, ends the process where numba calls
+its class.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.ma
 from numba import config, njit, types
-from numba.core import event
+from numba.core import event, serialize
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import typeof_impl
 
@@ -110,8 +113,16 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     config.CACHE_DIR = str(cache)  # numba reads the setting only now
     try:
         return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function), cache)
+    except RuntimeError:  # there is no folder for a cache that this user may write
+        _warn_of_no_cache()
+        return Kernel(function, njit(nogil=True, error_model="numpy")(function), cache)
     finally:
         config.CACHE_DIR = user_folder
+
+
+@functools.cache
+def _warn_of_no_cache() -> None:
+    logger.warning("compiled inner loops cannot be kept, so that each process compiles them: let NUMBA_CACHE_DIR name a folder to write to")
 
 
 class interpreted:  # noqa: N801 - named like a function, as contextlib's are; a search enters several, and a generator takes longer
@@ -158,6 +169,10 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
 
 
 event.register("numba:compile", _CompilationListener())
+
+# numba finds the types of results by this function, and goes on with a null pointer where a signal's handler raises an exception in it. A
+# cache that is not written in Python runs no handlers.
+serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 # A fork waits until no kernel is being compiled or loaded: the child would wait for ever for a thread that it lacks. One thing happens
 # outside of this lock, an import of numpy.ma by the first call of a kernel, which has a lock of its own; hence it is imported above.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.indexer.analysis.numbering import empty_table, number_terms
+from wikidx.indexer.analysis.numbering import Table, empty_table, number_terms
 from wikidx.indexer.analysis.terms import read_rules
 from wikidx.indexer.analysis.tokens import token_bounds
 
@@ -56,7 +56,7 @@ class TermNumbers:
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
         numbers = np.empty(len(points), dtype=np.int32)
         ends = np.zeros(len(texts), dtype=np.int64)
-        self._table = number_terms(points, bounds, _rules(), self._table, numbers, ends)
+        self._table = Table(*number_terms(points, bounds, _rules(), self._table, numbers, ends))
         return numbers[: ends.max(initial=0)].copy(), ends
 
     def table(self) -> TermTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def empty_table() -> Table:
 @kernel
 def number_terms(
     points: NDArray[np.uint32], bounds: NDArray[np.int64], rules: Rules, table: Table, numbers: NDArray[np.int32], ends: NDArray[np.int64]
-) -> Table:
+) -> tuple[NDArray[Any], ...]:
     """Analyse texts and number their terms; new terms get numbers in order of appearance.
 
     Args:
@@ -65,7 +65,7 @@ def number_terms(
         ends: output: the position after each text's last number.
 
     Returns:
-        The updated table.
+        The arrays of the updated table.
     """
     units = np.empty(MAX_TOKEN_UNITS, dtype=np.uint16)
     n = np.int64(0)
@@ -78,7 +78,7 @@ def number_terms(
             if position < stop:
                 table = _enlarge(table)
         ends[text] = n
-    return table
+    return table.slots, table.starts, table.pool, table.size, table.recent_tokens, table.recent_numbers
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import wikidx.corpora.machine.compiled
+from tests.conftest import ROOT
 from wikidx.corpora.machine import compiled
 from wikidx.corpora.machine.compiled import compile_always, interpreted, kernel
 
@@ -169,3 +171,20 @@ def test_a_kernel_in_the_cache_is_loaded_where_others_still_run_in_python(packag
         assert cached(np.uint64(3)) == other(np.uint64(3))
     assert cached.compiled.overloads
     assert not other.compiled.overloads
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody who can write nowhere")
+def test_kernels_are_made_where_no_cache_can_be_written() -> None:
+    code = f"""
+import os
+from wikidx.corpora.machine.compiled import kernel
+os.environ["HOME"] = "/nonexistent"
+os.setgid(65534)
+os.setuid(65534)
+names = {{"kernel": kernel}}
+exec(compile("@kernel\\ndef double(x):\\n    return 2 * x", {wikidx.__file__!r}, "exec"), names)
+print(names["double"].interpreted(21))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    assert (ran.stdout, ran.stderr.count("NUMBA_CACHE_DIR")) == ("42\n", 1)

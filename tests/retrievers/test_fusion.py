@@ -188,7 +188,7 @@ def test_origins_are_the_ranks_in_the_lists(lines: list[Pairs], k: int) -> None:
     lists, groups = lists_of(*lines), [[*range(len(lines))], [0], []]
     targets = make_targets(groups)
     best = merge(lists, targets, "max", k=k)
-    found = kernels.find_origins(lists, targets.members, targets.starts, best)
+    found = kernels.Origins(*kernels.find_origins(lists, targets.members, targets.starts, best))
     entries = list(zip(found.members.tolist(), found.ranks.tolist(), found.scores.tolist(), strict=True))
     expected = [
         [(m, rank, score) for m in group for rank, (other, score) in enumerate(lines[m], 1) if other == row]

@@ -1,4 +1,4 @@
-"""Forks beside threads that make the first calls of kernels, as a trainer's loaders of data do."""
+"""Forks beside threads that make the first calls of kernels, as a trainer's loaders of data do; and signals amid searches."""
 
 from __future__ import annotations
 
@@ -54,3 +54,35 @@ def test_a_fork_beside_the_first_searches_waits_for_no_thread_that_it_lacks(
     (tmp_path / "forks.py").write_text(FORKS)
     command = [sys.executable, str(tmp_path / "forks.py"), way, str(n_processes), str(n_forks)]
     assert subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode == 0
+
+
+INTERRUPTS = """
+import signal
+from wikidx.corpora.machine.compiled import compile_always
+from wikidx.retrievers.opening import open_searcher
+
+class Stop(Exception):
+    pass
+
+def stop(*_):
+    raise Stop
+
+searcher, n_stopped = open_searcher("sample", "bm25"), 0
+compile_always()
+groups = [[f"river {i} of Egypt", f"queen{i}"] for i in range(500)]
+expected = searcher.search_groups(groups[:5], k=5).to_dict()
+signal.signal(signal.SIGALRM, stop)
+for i in range(200):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005 * (1 + i % 40))
+        searcher.search_groups(groups, k=5)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Stop:
+        n_stopped += 1
+assert searcher.search_groups(groups[:5], k=5).to_dict() == expected
+assert n_stopped > 100
+"""
+
+
+def test_a_search_may_be_interrupted(sample_home: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", INTERRUPTS], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode == 0

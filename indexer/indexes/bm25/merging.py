@@ -192,8 +192,8 @@ def _fill_range(term_range: TermRange, slices: Iterable[BlockSlice], scoring: Sc
 
 
 @kernel
-def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent: FrequentTerms) -> Exceptions:
-    """Append a block's postings to those of earlier blocks; return the block's exceptions."""
+def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent: FrequentTerms) -> tuple[NDArray[Any], ...]:
+    """Append a block's postings to those of earlier blocks; return the arrays of the block's exceptions."""
     n_rows = len(scoring.lengths)
     exceptions, n_exceptions = Exceptions(np.empty(len(block.postings), np.int64), np.empty(len(block.postings), np.uint16)), 0
     start = 0
@@ -220,4 +220,4 @@ def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent
             term_range.next_segment[t] += 1
             term_range.next_posting[t] += end - start
         start = end
-    return Exceptions(exceptions.postings[:n_exceptions].copy(), exceptions.tfs[:n_exceptions].copy())
+    return exceptions.postings[:n_exceptions].copy(), exceptions.tfs[:n_exceptions].copy()
