@@ -264,6 +264,8 @@ def _check_server(corpus: str, name: str, encoder: Encoder) -> None:
     if vectors is None or 0 in vectors.missing:
         return
     stored, computed = vectors.read(np.array([0]))[0], encoder.encode_passages(store.get_many([0]))[0]
+    if not stored.any():
+        raise ArtifactMismatch(f"the first vector of '{name}' is all zeros: run 'idx build {corpus} --encoder {name} --force'")
     cosine = float(stored @ computed / (np.linalg.norm(stored) * np.linalg.norm(computed)))
     if not cosine >= _SAME_MODEL:
         raise ArtifactMismatch(

@@ -17,6 +17,8 @@ from wikidx.corpora.validation import options
 
 Recipe = Mapping[str, Any]  # the values are JSON's
 
+_own: dict[Path, Recipe] = {}  # named by this process, which keeps to them, whatever another process writes meanwhile
+
 
 @options
 class RecipeOptions:
@@ -41,30 +43,34 @@ class RecipeOptions:
 def register(name: str, recipe: Recipe, *, replace: bool) -> None:
     """Keep the recipe of an encoder under a name. Another recipe of this name is replaced only if ``replace`` is set.
 
-    Recipes of served models that differ only in the server's address are the same.
+    Recipes of served models that differ only in the server's address are the same. This process uses its own recipe from then on.
 
     Raises:
         InputError: the name is invalid, or names another recipe already.
         OSError: the data home is not writable.
     """
-    check_name(name)
-    existing = registered(name)
-    if existing == recipe:
-        return
+    existing = _kept(check_name(name))
     differing = [key for key in recipe if existing and existing.get(key) != recipe[key] and key != "url"]
     if existing and differing and not replace:
         changes = "; ".join(f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in differing[:2])
         raise InputError(f"'{name}' is another encoder ({changes}): name this one with --encoder NAME=…, or replace it with --force")
-    _path(name).parent.mkdir(parents=True, exist_ok=True)
-    write_durably(_path(name), json.dumps(recipe, indent=1).encode())
+    if existing != recipe:
+        _path(name).parent.mkdir(parents=True, exist_ok=True)
+        write_durably(_path(name), json.dumps(recipe, indent=1).encode())
+    _own[_path(name)] = recipe
 
 
 def registered(name: str) -> Recipe | None:
-    """Return the recipe of a name; None if the user has given no encoder this name.
+    """Return the recipe of a name, the one that this process has given it if any; None if the user has given no encoder this name.
 
     Raises:
         ArtifactCorrupt: the file cannot be read.
     """
+    return _own.get(_path(name)) or _kept(name)
+
+
+def _kept(name: str) -> Recipe | None:
+    """Return the recipe in the data home, whoever has written it."""
     try:
         path = _path(check_name(name))
         return _read(path, path.stat().st_mtime_ns)

@@ -176,7 +176,7 @@ class ServedEncoder:
         """Return the vectors of a reply in the order of the texts.
 
         Raises:
-            IdxError: the reply has other rows, other dimensions, numbers that are not finite, or zeros that cannot be scaled to length 1.
+            IdxError: the reply has other rows, other dimensions, numbers that are not finite, or vectors of zeros.
         """
         try:
             rows = {row["index"]: row["embedding"] for row in reply["data"]}
@@ -189,7 +189,7 @@ class ServedEncoder:
         expected = self.dim or len(vectors[0])
         if differing := sorted({len(vector) for vector in vectors} - {expected}):
             raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}")
-        usable = [np.isfinite(vector).all() and (vector.any() or not self.spec.normalize) for vector in vectors]
+        usable = [bool(np.isfinite(vector).all() and vector.any()) for vector in vectors]
         if not all(usable):
             raise IdxError(f"'{self._model.model}' answers {names[usable.index(False)]} by a vector of zeros, or one that is not finite")
         return np.stack(vectors)

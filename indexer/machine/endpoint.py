@@ -44,6 +44,9 @@ UNUSABLE_RETRIES = 2
 """Maximum number of retries after answers that are complete and of status 200, but something else than was asked for. Some pass, such as a
 proxy's page while its server starts; most are the fault of an address or a setting, which no retry mends."""
 
+MAX_PAGE_BYTES = 4_000_000
+"""Maximum size of a description, such as a list of models: that of a large cloud has almost 1 MB."""
+
 _RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 _LONGEST_PAUSE_S = 30.0
 _LONGEST_RETRY_AFTER_S = 300.0
@@ -184,7 +187,7 @@ def open_pool(url: str, key: str | None, n_connections: int) -> Pool:
 
 @contextmanager
 def answering(
-    pool: Pool, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None
+    pool: Pool, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None, max_bytes: int | None = None
 ) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
     """Send a request, following redirects on its server, and yield the answer, and its content in parts as they arrive.
 
@@ -192,29 +195,31 @@ def answering(
 
     Raises:
         HTTPError: the connection fails, or the time limit is reached.
-        ValueError: the answer is larger than 64 MB.
+        ValueError: the answer is larger than ``max_bytes``; by default 64 MB, and 4 MB without a ``body``.
     """
     for n_left in reversed(range(_MAX_REDIRECTS + 1)):
         with closing(pool.get().request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
             target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
             if urlsplit(target)[:2] != urlsplit(url)[:2]:
-                yield response, _read_parts(response)
+                yield response, _read_parts(response, max_bytes or (_MAX_ANSWER_BYTES if body else MAX_PAGE_BYTES))
                 return
         url = target
 
 
-def _read_parts(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _read_parts(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
     n_bytes = 0
     while part := response.read1(_READ_BYTES):
         n_bytes += len(part)
-        if n_bytes > _MAX_ANSWER_BYTES:
-            raise ValueError(f"it has more than {format_bytes(_MAX_ANSWER_BYTES)}")
+        if n_bytes > max_bytes:
+            raise ValueError(f"it has more than {format_bytes(max_bytes)}")
         yield part
 
 
-def read_answer(pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+def read_answer(
+    pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None, max_bytes: int | None = None
+) -> tuple[urllib3.BaseHTTPResponse, bytes]:
     """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
-    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body) as (response, parts):
+    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body, max_bytes) as (response, parts):
         return response, b"".join(parts)
 
 

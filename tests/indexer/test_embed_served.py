@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import served
+from wikidx.indexer.encoders.checkpoints import ServedModel
 from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
 from wikidx.indexer.naming import encoder_spec, name_encoder
@@ -92,6 +97,23 @@ def test_another_model_is_refused(store: PassageStore, monkeypatch: pytest.Monke
         monkeypatch.setenv("IDX_EMBEDDINGS_URL", impostor)
         message = r"the server of 'tiny' gives the first passage of 'made' another vector than the stored one .*: it has another model"
         with pytest.raises(ArtifactMismatch, match=message):
+            open_retriever("made", "tiny", store)
+
+
+def test_a_build_keeps_to_its_own_recipe_whatever_another_process_writes(home: Path) -> None:
+    with fake_serving(FakeEmbeddings()) as own, fake_serving(FakeEmbeddings()) as other:
+        name = name_encoder(f"openai:org/Tiny@{own}")
+        command = f"from wikidx.indexer.naming import name_encoder; name_encoder('openai:org/Tiny@{other}')"
+        subprocess.run([sys.executable, "-c", command], env={**os.environ, "IDX_HOME": str(home)}, check=True)
+        assert other in (home / "encoders" / "tiny.json").read_text()
+        assert encoder_spec(name).passage_checkpoint == ServedModel(model="org/Tiny", url=own)
+
+
+def test_a_stored_vector_of_zeros_is_named_as_such(store: PassageStore) -> None:
+    with fake_serving(FakeEmbeddings(embed=lambda texts: hashed_vectors(texts) * np.float32(1e-9))) as url:
+        spec = encoder_spec(name_encoder(f"openai:org/Tiny@{url}"))
+        build_vectors("made", spec, store, EmbedOptions(dtype="float16"))  # too small for this precision
+        with pytest.raises(ArtifactMismatch, match="the first vector of 'tiny' is all zeros: run 'idx build made --encoder tiny --force'"):
             open_retriever("made", "tiny", store)
 
 

@@ -124,9 +124,10 @@ def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
         encoder.encode_passages(passages)
 
 
-def test_zeros_that_cannot_be_normalized_are_refused() -> None:
+@pytest.mark.parametrize("normalize", [True, False])
+def test_zeros_are_refused(normalize: bool) -> None:
     fake = FakeEmbeddings(embed=lambda texts: 0 * hashed_vectors(texts))
-    with encoding(fake, normalize=True) as encoder, pytest.raises(IdxError, match="by a vector of zeros"):
+    with encoding(fake, normalize=normalize) as encoder, pytest.raises(IdxError, match="by a vector of zeros"):
         encoder.encode_queries(["who"])
 
 
@@ -201,6 +202,12 @@ def test_a_server_of_idx_is_told_the_side() -> None:
     with fake_serving(FakeEmbeddings(pages=pages)) as url:
         assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is True
         assert recipe_of(f"openai:other@{url}", RecipeOptions())["names_sides"] is False
+
+
+def test_an_enormous_list_of_models_is_not_read() -> None:
+    pages = {"/v1/models": {"data": [{"id": MODEL, "owned_by": "idx", "about": "x" * 5_000_000}]}}
+    with fake_serving(FakeEmbeddings(pages=pages)) as url:
+        assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is False
 
 
 def refuse_dimensions(body: Mapping[str, Any]) -> Reply | None:
