@@ -179,7 +179,7 @@ async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float
             return answer.result()
         if gone is not None and gone.done():
             raise ClientDisconnect
-        raise DeadlineExceeded(f"there was no answer within {round(timeout_s, 2):g} s")
+        raise DeadlineExceeded(f"there was no answer within {'less than ' * (timeout_s < 0.01)}{max(round(timeout_s, 2), 0.01):g} s")
     finally:
         answer.cancel()
 

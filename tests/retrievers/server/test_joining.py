@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.requests import Request
 
 from tests.retrievers.server.serving import Gated, ask, open_gated, serving, wait_until
 from wikidx.retrievers import SearchOptions
@@ -18,6 +20,7 @@ from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.searching import wait_for
 from wikidx.retrievers.server.settings import Settings
 
 FIRST, MANY = {"queries": ["first"]}, {"queries": [f"number {n}" for n in range(300)]}
@@ -206,6 +209,15 @@ def test_a_search_that_has_begun_is_given_up_at_its_deadline(url: str, opened: d
         "DeadlineExceeded",
         "there was no answer within 0.3 s",
     )
+
+
+@pytest.mark.parametrize(("timeout_s", "said"), [(0.012, "0.01 s"), (1e-9, "less than 0.01 s"), (-1e-3, "less than 0.01 s")])
+def test_a_tiny_time_limit_is_told_as_what_it_is(timeout_s: float, said: str) -> None:
+    async def wait() -> None:
+        await wait_for(Request({"type": "http", "state": {}}), asyncio.get_running_loop().create_future(), timeout_s)
+
+    with pytest.raises(DeadlineExceeded, match=f"there was no answer within {said}$"):
+        asyncio.run(wait())
 
 
 def test_a_search_whose_client_has_gone_is_not_done(url: str, retriever: Gated) -> None:
