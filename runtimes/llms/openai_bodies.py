@@ -129,15 +129,13 @@ class Answer(NamedTuple):
     def hidden_tokens(self) -> int:
         """Number of tokens of thoughts, as the endpoint counts them."""
         details = (self.data.get("usage") or {}).get("completion_tokens_details")
-        n_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else None
-        return n_tokens if isinstance(n_tokens, int) else 0
+        return _count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
 
     @property
     def tokens(self) -> tuple[int, int]:
         """Numbers of tokens read and generated."""
         usage = self.data.get("usage") or {}
-        n_read, n_written = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        return n_read if isinstance(n_read, int) else 0, n_written if isinstance(n_written, int) else 0
+        return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
 
 
 def parse_refusal(status: int, body: object) -> Refusal:
@@ -158,6 +156,11 @@ def parse_reported_error(body: object) -> Refusal:
     if isinstance(code, int) and 400 <= code < 600:
         return refusal._replace(status=code)
     return refusal if refusal.is_too_long or refusal.is_model_missing or refusal.refused_turns else refusal._replace(status=200)
+
+
+def _count(value: object) -> int:
+    """Return a number of tokens; 0 if it is no possible one."""
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else 0
 
 
 def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None:

@@ -6,6 +6,7 @@ chat template's refusal of the turns, and all other refusals are final.
 
 Time limits concern tokens, not answers: one until the first token, one from each token to the next. As long as the server sends tokens of
 any answer, the first limit does not run, because requests may wait for each other there. An answer without streaming counts as one token.
+A stream of far more parts than the request has tokens is ended, and counts as cut.
 After a time-out the connection is closed; the request is sent again, once, only to a server that then stops its work on it.
 
 The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from wikidx.corpora.artifacts.durable import parse_json
 from wikidx.indexer.machine.endpoint import (
+    MAX_PAGE_BYTES,
     UNUSABLE_RETRIES,
     answering,
     is_transient,
@@ -51,7 +54,9 @@ from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, find_erro
 _FAILED = ("error", "network_error", "insufficient_system_resource")  # finish reasons
 _LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
+_PAGE_GROWTH = 16  # bytes of an answer for each byte of a request: the number of a token is longer than the token
 _CONNECT_S = 60.0
+_PARTS_PER_TOKEN = 8  # of a stream, at most, on average: a proxy may send characters one by one
 _LAST_BYTES_S = 1.0  # between a stream's own end and the end of the answer, after which the connection can be used again
 
 logger = logging.getLogger(__name__)
@@ -169,7 +174,7 @@ class Connection:
         content, resends, spare = json.dumps(body).encode(), int(cancels), UNUSABLE_RETRIES
         for attempt in range(self._options.retries + 1):
             try:
-                return self._post_once(path, content)
+                return self._post_once(path, content, _most_parts(body))
             except LLMError as failure:
                 pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
                 resends, spare = resends - isinstance(failure, TimedOut), spare - isinstance(failure, Unusable)
@@ -182,26 +187,26 @@ class Connection:
                     raise
         raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
 
-    def page(self, path: str, body: Body | None = None) -> dict[str, Any] | None:
-        """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried."""
+    def page(self, path: str, body: Body | None = None, *, beside: str = "/v1") -> dict[str, Any] | None:
+        """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried.
+
+        After a page that has not come in time, no further one is asked for.
+        """
         if self._is_silent:
             return None
-        url, content = locate(self._url, path, beside="/v1"), None if body is None else json.dumps(body).encode()
+        url, content = locate(self._url, path, beside=beside), None if body is None else json.dumps(body).encode()
         try:
-            response, answer = read_answer(self._pool, "GET" if body is None else "POST", url, _PROBE_S, content)
+            method, max_bytes = "GET" if body is None else "POST", MAX_PAGE_BYTES + _PAGE_GROWTH * len(content or b"")
+            response, answer = read_answer(self._pool, method, url, min(_PROBE_S, self._options.timeout), content, max_bytes)
             page = parse_json(answer) if response.status < 300 else None
-        except (HTTPError, ValueError):
+        except (HTTPError, ValueError) as error:
+            self._is_silent = body is None and isinstance(error, TimeoutError | NewConnectionError)
             return None
         return page if isinstance(page, dict) else None
 
     def models(self) -> list[dict[str, Any]]:
         """Return the endpoint's list of its models; empty if the list is unavailable."""
-        try:
-            answer = parse_json(read_answer(self._pool, "GET", locate(self._url, "/models"), _PROBE_S)[1])
-        except (HTTPError, ValueError) as error:
-            self._is_silent = isinstance(error, HTTPError)
-            return []
-        data = answer.get("data") if isinstance(answer, dict) else None
+        data = (self.page("/models", beside="") or {}).get("data")
         return [matching(model, _MODEL) for model in data if isinstance(model, dict)] if isinstance(data, list) else []
 
     def close(self) -> None:
@@ -209,13 +214,13 @@ class Connection:
         self._closed.set()
         self._pool.get().clear()
 
-    def _post_once(self, path: str, content: bytes) -> dict[str, Any]:
+    def _post_once(self, path: str, content: bytes, most_parts: float) -> dict[str, Any]:
         url, clock = locate(self._url, path), _TokenClock(self, self._options)
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, self._options.timeout), read=self._options.timeout)
         try:
             with limited(clock.left_s), answering(self._pool, "POST", url, timeout, content) as (response, parts):
                 if response.status < 300:
-                    return _validate(_read_texts(parts, clock, url))
+                    return _validate(_read_texts(parts, clock, url, most_parts))
                 answer = b"".join(parts)
         except (NewConnectionError, ConnectTimeoutError) as error:
             cause = first_line(error.__cause__ or error)
@@ -241,14 +246,26 @@ class Connection:
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message}){advice}", refusal)
 
 
-def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Read an answer to its end; raises as ``StreamedAnswer`` and ``parse_answer``, and ``TimeoutError`` by the clock."""
+def _most_parts(body: Body) -> float:
+    """Return a number of parts that a stream does not reach unless the server ignores the maximum number of tokens."""
+    numbers = body.get("max_completion_tokens", body.get("max_tokens")), body.get("n", 1)
+    return _PARTS_PER_TOKEN * (8 + math.prod(numbers)) if all(isinstance(number, int) for number in numbers) else math.inf
+
+
+def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str, most_parts: float) -> Any:  # noqa: ANN401 - any JSON value
+    """Read an answer to its end, or to ``most_parts`` parts.
+
+    Raises as ``StreamedAnswer`` and ``parse_answer``, and ``TimeoutError`` by the clock.
+    """
     answer = StreamedAnswer()
     try:
         for part in parts:
             if answer.add(part):
                 clock.note_token()
             clock.is_done = answer.is_done
+            if answer.n_parts > most_parts:
+                answer.cut()
+                break
     except TimeoutError:
         if not answer.is_done:
             raise

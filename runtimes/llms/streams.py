@@ -69,10 +69,11 @@ class StreamedAnswer:
 
     Attributes:
         is_done: whether the stream has said that it ends.
+        n_parts: number of parts of texts, also of empty ones.
     """
 
     def __init__(self) -> None:
-        self.is_done = self._has_events = False
+        self.is_done, self._has_events, self.n_parts = False, False, 0
         self._fields, self._choices = dict[str, Any](), dict[int, dict[str, Any]]()
         self._rest, self._others = list[bytes](), list[bytes]()  # the beginning of a line; lines that are no events
 
@@ -94,6 +95,12 @@ class StreamedAnswer:
         """Return the content of an answer that has not come as events; None if it has."""
         self.add(b"\n")  # the last line may have no end
         return None if self._has_events else b"\n".join(self._others)
+
+    def cut(self) -> None:
+        """End the texts here, as cut ones."""
+        self._rest = []
+        for choice in self._choices.values():
+            choice["finish_reason"] = choice["finish_reason"] or "length"
 
     def finish(self) -> dict[str, Any]:
         """Return the answer.
@@ -143,4 +150,5 @@ class StreamedAnswer:
             texts = {name: delta[name] for name in _TEXTS if isinstance(delta.get(name), str)}
         for name, text in texts.items():
             target[name] = (target.get(name) or "") + text
+        self.n_parts += 1
         return bool(part.get("finish_reason") or any(texts.values()))

@@ -20,6 +20,7 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_servin
 from wikidx.corpora.errors import InputError
 from wikidx.indexer.machine import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
+from wikidx.runtimes.llms import openai_bodies
 from wikidx.runtimes.llms.base import Generate
 from wikidx.runtimes.llms.openai_bodies import parse_refusal
 from wikidx.runtimes.llms.openai_connection import Connection
@@ -172,6 +173,42 @@ def test_a_query_of_the_address_stays_behind_the_path() -> None:
         connection.page("/props")
         connection.close()
     assert server.asked == ["/v1/completions?api-version=1", "/v1/models?api-version=1", "/props?api-version=1"]
+
+
+@pytest.mark.parametrize(("n_bytes", "n_models", "context"), [(3_000_000, 1, 7), (5_000_000, 0, None)])
+def test_descriptions_have_a_limit(n_bytes: int, n_models: int, context: int | None) -> None:
+    pages = {path: {"data": [{"id": "m"}], "n_ctx": 7, "more": "x" * n_bytes} for path in ("/v1/models", "/props")}
+    with fake_serving(FakeServer(lambda path, body: (200, {"tokens": [1] * 2_000_000}), pages)) as url:
+        connection = Connection("fake", url, ConnectionOptions())
+        assert len(connection.models()) == n_models
+        assert (connection.page("/props") or {}).get("n_ctx") == context
+        assert connection.page("/tokenize", {"content": "x"}) is None
+        assert connection.page("/tokenize", {"content": "x" * 500_000}) is not None
+        connection.close()
+
+
+def test_a_silent_server_is_asked_for_one_page_within_the_time_limit() -> None:
+    server = FakeServer(lambda path, body: refusal("no"), SlowPages({"/props": {}}))
+    with fake_serving(server) as url:
+        connection = Connection("fake", url, ConnectionOptions(timeout=0.2))
+        assert [connection.page("/props"), connection.page("/version"), connection.models()] == [None, None, []]
+        connection.close()
+    assert server.asked == ["/props"]
+
+
+class SlowPages(dict[str, Any]):
+    """Pages that come late."""
+
+    def get(self, key: str, default: object = None) -> object:
+        time.sleep(0.6)
+        return default
+
+
+@pytest.mark.parametrize(("n_read", "n_written", "counted"), [(-5, 10**400, (0, 0)), (10**9, 10**9 + 1, (10**9, 0)), (True, 1.5, (1, 0))])
+def test_impossible_numbers_of_tokens_are_taken_as_absent(n_read: object, n_written: object, counted: tuple[int, int]) -> None:
+    usage = {"prompt_tokens": n_read, "completion_tokens": n_written, "completion_tokens_details": {"reasoning_tokens": n_written}}
+    answer = openai_bodies.Answer({"usage": usage}, ())
+    assert (*answer.tokens, answer.hidden_tokens) == (*counted, 0)
 
 
 @pytest.mark.parametrize(

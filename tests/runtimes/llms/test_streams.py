@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import threading
 import time
@@ -336,6 +337,17 @@ def test_a_stream_that_breaks_off_is_tried_again() -> None:
         opened = Opened(stack, FakeServer(lambda path, body: iter(parts.pop(0))))
         assert opened.ask() == "ab"
         assert len(opened.server.bodies) == 2
+
+
+def test_a_stream_that_ignores_the_maximum_of_tokens_is_ended_and_cut() -> None:
+    with ExitStack() as stack:
+        opened = Opened(stack, FakeServer(lambda path, body: itertools.repeat(token("a "), 100_000)))
+        gen = gens(opened.model.run([ASK])[0])[0]
+        assert gen.finish == "length"
+        n_tokens = opened.server.bodies[0]["max_tokens"]
+        assert 8 * n_tokens < gen.text.count("a") < 8 * n_tokens + 3_000  # what has arrived together is read
+        while not opened.server.n_abandoned:
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("said", ["Unrecognized argument: 'stream'", "Streaming is not supported.", "stream is not supported"])
