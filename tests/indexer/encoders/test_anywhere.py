@@ -280,6 +280,7 @@ def test_names_that_mean_something_else_are_refused(tmp_path: Path, home: Path) 
         {"checkpoint": 3, "url": "http://127.0.0.1/v1", "names_sides": True},
     ):
         (home / "encoders" / "mine.json").write_text(json.dumps(corrupt))
+        recipes._own.clear()  # as for another process
         recipes._read.cache_clear()  # as for a later time of change
         with pytest.raises(ArtifactCorrupt, match="the recipe of the encoder 'mine' cannot be read"):
             encoder_spec("mine")
@@ -308,6 +309,7 @@ def test_a_stored_recipe_with_values_of_another_kind_is_corrupt(change: dict[str
     name_encoder(f"mine={tiny.save_bert(tmp_path / 'bert')}")
     file = home / "encoders" / "mine.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    recipes._own.clear()  # as for another process
     recipes._read.cache_clear()  # as for a later time of change
     with pytest.raises(ArtifactCorrupt, match=f"the recipe of the encoder 'mine' cannot be read .{message}") as raised:
         encoder_spec("mine")
