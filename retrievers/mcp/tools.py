@@ -23,6 +23,8 @@ try:
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+
+    from .stdio import serve_stdio
 except ImportError as error:
     raise MissingExtraError("'idx mcp'", "mcp") from error
 
@@ -178,6 +180,10 @@ def _to_ranked(rank: int, hit: ScoredPassage) -> RankedPassage:
 
 class _Server(MCPServer[Any]):
     """MCP server that reports each error of a call to the agent in one line."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output."""
+        await serve_stdio(self._lowlevel_server)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

@@ -310,3 +310,15 @@ def test_without_the_package_the_extra_is_named(made: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, env=environment(), check=False)
     message = MissingExtraError("'idx mcp'", "mcp")
     assert (ran.returncode, ran.stderr) == (2, f"error: {message}\n")
+
+
+def test_a_line_that_is_no_message_is_answered() -> None:
+    """With its id where that can be read."""
+    call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "search", "arguments": {"queries": [%s]}}}'
+    lines = [call % (1, r'"\ud800"'), call % ('"b"', "9" * 5000), call % (r'"\ud800"', 1), "[" * 100_000, f"[{call % (3, 1)}]", "no JSON"]
+    process = subprocess.run(
+        [sys.executable, *PROGRAM, "made"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60, env=environment()
+    )
+    answers = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id_, -32700) for id_ in (1, "b", *[None] * 4)]
+    assert process.stderr == ""
