@@ -16,6 +16,14 @@ screen  trace                             terminal output
 ``idx --help`` starts fast: a command's module is imported when the command is called, and a heavy package when a function needs it.
 """
 
-from .commands import main
-
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it silently, also while its modules are imported."""
+    try:
+        from .commands import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

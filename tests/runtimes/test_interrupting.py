@@ -169,3 +169,11 @@ def test_what_an_interruption_left_is_described(tmp_path: Path) -> None:
         name = spec.artifacts[len(finished)]
         finished[name] = build_part(spec, name)
     assert describe_interruption(spec, finished) == "stopped: passages, bm25, minilm finished"
+
+
+def test_ctrl_c_while_modules_are_imported_is_silent() -> None:
+    press = (
+        "import os, sys; sys.addaudithook(lambda event, values: event == 'import' and values[0] == 'typer' and os.kill(os.getpid(), 2)); "
+    )
+    ended = subprocess.run([*IDX[:-1], press + IDX[-1], "list"], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
