@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 from wikidx.corpora.artifacts.building import system_errors
 from wikidx.corpora.artifacts.durable import atomic_write, parse_json, write_durably
 from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError, named_errors
+from wikidx.corpora.reading.compression import check_file
 from wikidx.runtimes.llms.text import replace_surrogates
 
 RUN, PREDICTIONS = "run.json", "predictions.jsonl"
@@ -142,6 +143,8 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> list[dict[str, 
         InputError: the folder holds a run with other settings or format, or predictions without ``run.json``.
         ArtifactCorrupt: ``run.json`` cannot be read.
     """
+    if (folder / RUN).exists():
+        check_file(folder / RUN)  # reading a pipe would wait for a writer
     try:
         record = parse_json((folder / RUN).read_bytes())
         recorded, sessions, version = record["settings"], list(record["sessions"]), record["format"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -198,3 +199,9 @@ def test_questions_in_flight_suit_the_first_of_several_gpus(monkeypatch: pytest.
     plan = Plan(method=method, options=method.options(), llms=["hf:tiny"], device="cuda:1,0")
     assert resumable._suitable_in_flight(plan, Services(llms={})) == resumable._IN_FLIGHT
     assert asked == ["cuda:1"]
+
+
+def test_a_pipe_in_the_place_of_a_run_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / RUN)
+    with pytest.raises(InputError, match="run.json is a pipe or a device"), open_run(tmp_path, SETTINGS, {}):
+        pass
