@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.corpora.artifacts.building import staged_recipe, staging_path
-from wikidx.corpora.artifacts.home import corpus_path
+from wikidx.corpora.artifacts.home import corpus_path, list_folder
 from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
@@ -145,7 +145,7 @@ def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None
 
 def possible_indexes(corpus: str) -> list[str]:
     """Return the names of all indexes that a corpus may have; a name with numbers is listed only if the index has a folder."""
-    folders = (path.name.removeprefix(".").removesuffix(".partial") for path in (corpus_path(corpus) / "indexes").glob("*"))
+    folders = (path.name.removeprefix(".").removesuffix(".partial") for path in list_folder(corpus_path(corpus) / "indexes"))
     return list(dict.fromkeys([*index_names(), *sorted(filter(is_index_name, folders))]))
 
 
@@ -161,5 +161,5 @@ def index_folders(corpus: str) -> list[str]:
 
 def foreign_folders(corpus: str) -> dict[str, Path]:
     """Return the folders among a corpus's indexes whose names no index can have: other versions of idx have further kinds."""
-    folders = sorted((corpus_path(corpus) / "indexes").glob("[!.]*"))
+    folders = [folder for folder in list_folder(corpus_path(corpus) / "indexes") if not folder.name.startswith(".")]
     return {folder.name: folder for folder in folders if folder.is_dir() and not is_index_name(folder.name)}

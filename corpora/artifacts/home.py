@@ -96,7 +96,12 @@ def corpus_names() -> list[str]:
             return False
         return folder.is_dir() and not UNNAMED.fullmatch(folder.name)
 
-    return sorted(folder.name for folder in home().glob("*") if is_corpus(folder))
+    return [folder.name for folder in list_folder(home()) if is_corpus(folder)]
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder; none if it does not exist. ``Path.glob`` would find nothing where it may not look, either."""
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def free_disk_bytes() -> int:

@@ -7,13 +7,15 @@ description = "words and meaning"                       # optional
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.artifacts.home import check_name, corpus_path
+from wikidx.corpora.artifacts.home import check_name, corpus_path, list_folder
 from wikidx.corpora.errors import InputError
 from wikidx.corpora.reading.compression import read_toml
 from wikidx.indexer.naming import is_index_name
@@ -26,7 +28,7 @@ _FIELDS = ("name", "pipeline", "description", "tuned")
 
 def saved_pipelines(corpus: str) -> dict[str, Path]:
     """Return the files of a corpus's named pipelines, by name."""
-    return {file.stem: file for file in sorted((corpus_path(corpus) / "pipelines").glob("*.toml"))}
+    return {file.stem: file for file in list_folder(corpus_path(corpus) / "pipelines") if file.suffix == ".toml"}
 
 
 def read_pipeline(path: Path) -> Node:
@@ -55,10 +57,18 @@ def check_pipeline_name(name: str) -> str:
     return name
 
 
-def write_pipeline(corpus: str, name: str, pipeline: Node, description: str, tuned: Mapping[str, Any]) -> Path:
-    """Write a named pipeline, in place of one of this name, and return its file; ``tuned`` has numbers, texts and lists of these."""
+def prepare_pipeline(corpus: str, name: str) -> Path:
+    """Return the file of a named pipeline, in a folder that is writable; raises ``OSError`` if it is not."""
     path = corpus_path(corpus) / "pipelines" / f"{check_pipeline_name(name)}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
+    return path
+
+
+def write_pipeline(corpus: str, name: str, pipeline: Node, description: str, tuned: Mapping[str, Any]) -> Path:
+    """Write a named pipeline, in place of one of this name, and return its file; ``tuned`` has numbers, texts and lists of these."""
+    path = prepare_pipeline(corpus, name)
     fields = {"name": name, "pipeline": str(pipeline), "description": description}
     lines = [*map(_to_toml, fields.items()), "", "[tuned]", *map(_to_toml, tuned.items()), ""]
     write_durably(path, "\n".join(lines).encode())

@@ -56,15 +56,15 @@ def tune(  # noqa: PLR0913
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import OpenCorpora
-    from wikidx.retrievers.pipelines.saved import check_pipeline_name, write_pipeline
+    from wikidx.retrievers.pipelines.saved import prepare_pipeline, write_pipeline
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
     from wikidx.runtimes.evaluation.retrieval.tuning import Metric, Trials, assign_folds, judge_by_answers, judge_by_qrels
     from wikidx.runtimes.evaluation.retrieval.tuning import tune as tune_pipeline
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
     parsed, names = Metric.parse(metric), _retriever_names(retriever or [])
-    check_pipeline_name(name)
     require_built(corpus)
+    prepare_pipeline(corpus, name)  # before hours of work
     asked, gold = _select(question_options.read(questions), read_qrels(qrels) if qrels else None, parsed)
     assigned = assign_folds([question.text for question in asked], folds, seed)
     opened, depth = OpenCorpora(device=device), max(depth, parsed.k)

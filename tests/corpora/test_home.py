@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from wikidx.corpora.artifacts.home import home, network_file_system
 from wikidx.corpora.errors import InputError
+from wikidx.corpora.resolving import require_built
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -32,3 +34,16 @@ def test_a_file_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     home().write_text("")
     with pytest.raises(InputError, match="home is a file, and data is kept in a folder: set IDX_HOME to one"):
         home()
+
+
+def test_a_home_that_may_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    home().mkdir(mode=0)
+    user = os.geteuid()
+    try:
+        os.seteuid(user or 65534)  # root may read everything
+        with pytest.raises(PermissionError, match="home"):
+            require_built("sample")
+    finally:
+        os.seteuid(user)
+        home().chmod(0o700)

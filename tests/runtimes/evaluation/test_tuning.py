@@ -154,3 +154,10 @@ def test_what_cannot_be_tuned_is_said_in_a_line(idx: Command, sample_home: Path)
     assert "there is no metric 'MRR' to tune for: name it like nDCG@10" in idx(*tune_, "--retriever", "bm25", "--metric", "MRR", status=2)
     assert "name retrievers to choose from with --retriever" in idx(*tune_, status=2)
     assert "'bm25' is the name of an index" in idx(*tune_, "--retriever", "bm25", "--name", "bm25", status=2)
+
+
+def test_a_pipeline_that_cannot_be_saved_is_refused_before_any_work(idx: Command, home: Path) -> None:
+    idx("build", "sample")
+    (home / "sample" / "pipelines").touch()
+    tune_ = ("tune", "sample", "--questions", "none.jsonl", "--retriever", "bm25")
+    assert "File exists: " in idx(*tune_, status=2)
