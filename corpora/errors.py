@@ -29,6 +29,7 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 _NAME = "wikidx"
 # Controls; marks that turn the direction of a text or that no reader sees; separators of lines; halves of surrogate pairs. The joiners of
@@ -51,6 +52,20 @@ class IdxError(Exception):
 
     def __str__(self) -> str:
         return escape_controls(super().__str__()).replace("\n", "\\n").replace("\t", "\\t")
+
+    @classmethod
+    def of(cls, error: Exception, path: Path | str, message: str) -> Self:
+        """Return the error of this class for a file that could not be read.
+
+        Raises:
+            StorageError: the system refused to read it, which says nothing of its content. Libraries tell this by the system's words alone.
+            MemoryError, RuntimeError: there was too little memory to read it.
+        """
+        if isinstance(error, MemoryError) or NO_THREAD in str(error):
+            raise error
+        if number := next((number for number in _OF_THE_SYSTEM if os.strerror(number) in str(error)), None):
+            raise StorageError(explain_os_error(OSError(number, os.strerror(number), str(path)))) from error
+        return cls(message)
 
 
 class InputError(IdxError):
@@ -104,8 +119,13 @@ _REMEDIES = {
     errno.EDQUOT: "free space there, or have the quota raised,",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EIO: "check the disk, its space and its quota,",
+    errno.ENOMEM: "free memory, or raise the limit of memory (ulimit -v),",
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n)"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it accessible, or name another place,"),
 }
+_OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT)
+NO_THREAD = "can't start new thread"
+"""Python's message if there is no memory for the stack of a thread."""
 _FULL_DISK_BYTES = 64 << 20  # one write of a library may need this much
 
 

@@ -69,7 +69,7 @@ class CheckedFile:
         try:
             self.content = map_bytes(path)
         except OSError as error:
-            raise ArtifactCorrupt(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
+            raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error.strerror}): build it again with --force") from error
         if -(-len(self.content) // PAGE_BYTES) != len(sums):
             raise ArtifactCorrupt(
                 f"{path} has {len(self.content):,} bytes, and {len(sums)} checksums of pages: build it again with --force"

@@ -113,7 +113,7 @@ def read_json_object(path: Path, advice: str) -> Mapping[str, Any]:
     try:
         values = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ArtifactCorrupt(f"{path} cannot be read ({error}): {advice}") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): {advice}") from error
     if not isinstance(values, dict):
         raise ArtifactCorrupt(f"{path} cannot be read (it is no JSON object): {advice}")
     return values

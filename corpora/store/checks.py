@@ -55,7 +55,7 @@ class Checks:
                 raise ValueError("its checksum is another one")
             self.places: Places = np.array(self._content["batches"], dtype=np.int64)
         except OSError as error:
-            raise ArtifactCorrupt(f"{path} cannot be read ({error.strerror}): build it again with --force") from error
+            raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error.strerror}): build it again with --force") from error
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactCorrupt(f"{path} is corrupt ({error}): build it again with --force") from error
 

@@ -56,7 +56,7 @@ def corruption_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (lmdb.Error, zstandard.ZstdError, UnicodeDecodeError, struct.error) as error:
-        raise ArtifactCorrupt(f"{path} is corrupt ({error}): 'idx check' says which files are") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} is corrupt ({error}): 'idx check' says which files are") from error
 
 
 class Database:
@@ -91,7 +91,8 @@ class Database:
             raise
 
     def _refusal(self, error: lmdb.Error, *, is_new: bool) -> Exception:
-        return find_write_error(self.path, error) if is_new else ArtifactCorrupt(f"{self.path} cannot be opened: {error}")
+        path = self.path
+        return find_write_error(path, error) if is_new else ArtifactCorrupt.of(error, path, f"{path} cannot be opened: {error}")
 
     def _check_whole(self, *, is_new: bool) -> None:
         """Raise ``ArtifactCorrupt`` if the file is truncated: reading beyond the end of a mapped file kills the process."""
@@ -143,7 +144,7 @@ def shared_database(path: Path, check: Callable[[mmap.mmap], None]) -> FinishedD
     try:
         file = path.open("rb")
     except OSError as error:
-        raise ArtifactCorrupt(f"{path} cannot be opened: {error.strerror}") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be opened: {error.strerror}") from error
     with file, _opening:
         stat = os.fstat(file.fileno())
         inode = stat.st_dev, stat.st_ino
@@ -171,7 +172,7 @@ def _map(file: BinaryIO, path: Path) -> mmap.mmap:
     try:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise ArtifactCorrupt(f"{path} cannot be mapped: {error}") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be mapped: {error}") from error
     if hasattr(mmap, "MADV_RANDOM"):
         mapped.madvise(mmap.MADV_RANDOM)
     return mapped

@@ -95,7 +95,7 @@ class _Files(NamedTuple):
         try:
             return None if path is None else parse_json(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint again") from error
+            raise ArtifactCorrupt.of(error, f"{path}", f"{path} cannot be read ({error}): get the checkpoint again") from error
 
 
 def _read_recipe(files: _Files, choices: RecipeOptions) -> Recipe:

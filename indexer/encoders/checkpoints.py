@@ -240,7 +240,7 @@ def checksum(file: Path) -> str:
                 return str(remembered["sha256"])
         sha256 = file_sha256(file)
     except OSError as error:
-        raise ArtifactCorrupt(f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
+        raise ArtifactCorrupt.of(error, file, f"{file} cannot be read ({first_line(error)}): get the checkpoint again") from error
     if time.time() - status.st_mtime > _SETTLED_S:
         with contextlib.suppress(OSError):  # the data home is not writable
             record.parent.mkdir(parents=True, exist_ok=True)

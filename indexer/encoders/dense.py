@@ -83,7 +83,7 @@ def _load_layer(folder: Path, n_inputs: int, name: str, *, of_tokens: bool) -> t
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
     except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
         reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
     n_outputs = int((shapes.get("linear.weight") or (0,))[0])
     expected = {"linear.weight": (n_outputs, n_inputs)} | ({"linear.bias": (n_outputs,)} if config.get("bias", True) else {})
     if is_projected := bool(config.get("use_residual")) and n_inputs != n_outputs:

@@ -127,7 +127,7 @@ def _load_errors(path: Path, name: str) -> Iterator[None]:
         reason = first_line(error)
         if path.suffix == ".bin" and not isinstance(error, OSError | UnicodeError):  # torch advises to allow running code in the file
             reason = "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt(f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
 
 
 def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types

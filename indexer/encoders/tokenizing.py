@@ -215,7 +215,7 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
             return Tokenizer.from_file(utf8_path(path))
         return Tokenizer.from_str(BertWordPieceTokenizer(utf8_path(path), lowercase=True).to_str())
     except Exception as error:  # the library raises plain ``Exception`` for every error in a file
-        raise ArtifactCorrupt(f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
 
 
 def _check_sizes(tokenizer: tokenizers.Tokenizer, folder: Path, spec: EncoderSpec, max_tokens: int) -> None:

@@ -25,7 +25,6 @@ from wikidx.indexer.encoders.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckp
 from wikidx.indexer.encoders.dense import apply_dense, load_dense
 from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
-from wikidx.indexer.machine.failures import first_line
 
 from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, optional_json, windows
 
@@ -218,7 +217,7 @@ def _find_layers(spec: RerankerSpec, folder: Path) -> list[Path]:
     try:
         modules = [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in parse_json(path.read_bytes())]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ArtifactCorrupt(f"{path} cannot be read ({first_line(error)}): get the checkpoint of '{spec.name}' again") from error
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): get the checkpoint of '{spec.name}' again") from error
     kinds = [kind for kind, _ in modules]
     if (
         kinds[:1] != ["Transformer"]

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from wikidx.corpora.errors import IdxError, InputError, escape_controls, explain_os_error, named_errors
+from wikidx.corpora.errors import NO_THREAD, IdxError, InputError, escape_controls, explain_os_error, named_errors
 
 from .ray_option import RayCommand
 from .screen import fail, print_line
@@ -105,7 +105,6 @@ EXAMPLES = {
 
 
 _ENDED_BY_SIGPIPE = 141  # 128 + 13, as a shell says; the signal itself would also end a server when a client leaves
-_NO_THREAD = "can't start new thread"  # Python's message if there is no memory for its stack
 
 
 class Commands(TyperGroup):
@@ -215,7 +214,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(_ENDED_BY_SIGPIPE)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and _NO_THREAD not in str(error):
+        if not isinstance(error, MemoryError) and NO_THREAD not in str(error):
             raise
     except IdxError as error:
         fail(str(error))

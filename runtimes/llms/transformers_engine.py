@@ -208,7 +208,7 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, revision=options.revision)
             forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     except (OSError, ValueError) as error:
-        raise InputError(f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
+        raise InputError.of(error, model, f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
     with device_errors(device, f"the model '{model}'", _ADVICE):
         forward = forward.eval().to(device)
     accepted = frozenset(inspect.signature(forward.forward).parameters)

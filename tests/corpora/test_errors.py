@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.corpora.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, StorageError
 
 
 def test_a_missing_extra_is_named_across_processes() -> None:
@@ -42,3 +45,26 @@ def test_an_extra_is_installed_from_where_the_package_came(
 def test_what_a_message_quotes_can_neither_end_its_line_nor_steer_a_terminal() -> None:
     error = InputError("'a\nb\x1b[2J\u2028\x85\udcff\u202e\u2066\u200f\u061c' is no name, é and می\u200cخواهم are")
     assert str(error) == "'a\\nb\\x1b[2J\\u2028\\x85\\udcff\\u202e\\u2066\\u200f\\u061c' is no name, é and می\u200cخواهم are"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EMFILE, "raise the limit of open files (ulimit -n)"),
+        (errno.EACCES, "make it accessible, or name another place,"),
+        (errno.ENOMEM, "free memory, or raise the limit of memory (ulimit -v),"),
+    ],
+)
+def test_what_the_system_refuses_is_not_called_corrupt(number: int, remedy: str) -> None:
+    words = os.strerror(number)
+    for error in (OSError(number, words, "/f"), RuntimeError(f"could not open /f: {words} (os error {number})")):
+        with pytest.raises(StorageError, match=re.escape(f"{words}: /f: {remedy} and run the same command again")):
+            StagingCorrupt.of(error, "/f", "damaged")
+
+
+def test_damage_is_called_corrupt_and_lack_of_memory_is_not() -> None:
+    for error in (OSError(errno.EIO, "Input/output error"), FileNotFoundError(errno.ENOENT, "No such file"), EOFError("cut off")):
+        assert isinstance(ArtifactCorrupt.of(error, "/f", "damaged"), ArtifactCorrupt)
+    for lack in (MemoryError(), RuntimeError("can't start new thread")):
+        with pytest.raises(type(lack)):
+            ArtifactCorrupt.of(lack, "/f", "damaged")

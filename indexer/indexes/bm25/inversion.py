@@ -179,7 +179,7 @@ def read_block(folder: Path, n: int) -> BlockFiles:
         ):  # numpy itself would leak a file that it cannot read
             return BlockFiles(terms, postings, arrays["lengths"], arrays["pool"], arrays["ends"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise StagingCorrupt(f"block {n} in {folder} cannot be read: {error}") from error
+        raise StagingCorrupt.of(error, folder, f"block {n} in {folder} cannot be read: {error}") from error
 
 
 def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
@@ -187,7 +187,7 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
     try:
         terms, postings = (np.load(folder / f"{n:05d}.{part}.npy", mmap_mode="r") for part in ("terms", "postings"))
     except (OSError, ValueError, EOFError) as error:
-        raise StagingCorrupt(f"block {n} in {folder} cannot be read: {error}") from error
+        raise StagingCorrupt.of(error, folder, f"block {n} in {folder} cannot be read: {error}") from error
     if len(terms[1]) and terms[1][-1] != len(postings):
         raise StagingCorrupt(f"block {n} in {folder} has {len(postings)} postings instead of {terms[1][-1]}")
     return terms, postings

@@ -72,9 +72,10 @@ def faiss_errors(path: Path, *, is_intermediate: bool = False) -> Iterator[None]
     try:
         yield
     except (RuntimeError, MemoryError) as error:  # MemoryError: a corrupt length
+        told = RuntimeError(reason(error))
         if is_intermediate:
-            raise StagingCorrupt(f"{path} is no index that FAISS can go on from ({reason(error)})") from error
-        raise ArtifactCorrupt(f"{path} is no index that FAISS can read ({reason(error)}): build it again with --force") from error
+            raise StagingCorrupt.of(told, path, f"{path} is no index that FAISS can go on from ({told})") from error
+        raise ArtifactCorrupt.of(told, path, f"{path} is no index that FAISS can read ({told}): build it again with --force") from error
 
 
 def check_half(codes: NDArray[np.uint8], rows: Rows) -> None:

@@ -93,7 +93,7 @@ def lucene_errors(path: Path) -> Iterator[None]:
     except JavaError as error:
         if error.kind == "java.lang.OutOfMemoryError":
             raise
-        raise ArtifactCorrupt(f"Lucene cannot read {path} ({error}): 'idx check' says which files are corrupt") from error
+        raise ArtifactCorrupt.of(error, path, f"Lucene cannot read {path} ({error}): 'idx check' says which files are corrupt") from error
 
 
 def open_lucene(path: Path, manifest: Manifest, options: OpenOptions) -> LuceneIndex:

@@ -189,7 +189,7 @@ def _load_transformers(name: str) -> Iterator[Any]:
         with silent_transformers():
             yield transformers
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        raise InputError(f"'{name}' is no NLI checkpoint that transformers can load: {first_line(error)}") from error
+        raise InputError.of(error, name, f"'{name}' is no NLI checkpoint that transformers can load: {first_line(error)}") from error
 
 
 def entailment_label(labels: Mapping[int, str], model: str) -> int:
