@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,14 +37,15 @@ def test_a_file_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         home()
 
 
-def test_a_home_that_may_not_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
-    home().mkdir(mode=0)
+def test_a_home_that_may_not_be_read_is_not_taken_for_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.geteuid()
-    try:
-        os.seteuid(user or 65534)  # root may read everything
-        with pytest.raises(PermissionError, match="home"):
-            require_built("sample")
-    finally:
-        os.seteuid(user)
-        home().chmod(0o700)
+    with tempfile.TemporaryDirectory() as folder:  # unlike ``tmp_path``, in a folder that everybody may enter
+        monkeypatch.setenv("IDX_HOME", folder)
+        home().chmod(0)
+        try:
+            os.seteuid(user or 65534)  # root may read everything
+            with pytest.raises(PermissionError, match=folder):
+                require_built("sample")
+        finally:
+            os.seteuid(user)
+            home().chmod(0o700)
