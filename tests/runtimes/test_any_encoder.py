@@ -14,6 +14,7 @@ from tests.runtimes import test_cli
 from tests.runtimes.command_line import Command
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.encoders import recipes
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 from wikidx.retrievers.building import build as build_searcher
@@ -87,6 +88,7 @@ def test_a_query_is_not_encoded_by_another_recipe_or_checkpoint(idx: Command, no
     recipe = home / "encoders" / "fine-tuned.json"
     sound = recipe.read_text()
     recipe.write_text(json.dumps(json.loads(sound) | {"query_prompt": "a "}))
+    recipes._own.clear()  # as for another process
     refusal = idx("search", "notes", QUERY, "-r", "fine-tuned", "--device", "cpu", status=2)
     assert "the vectors of 'fine-tuned' over 'notes' were made with query_prompt '', not 'a ': name the encoder again as it was" in refusal
     assert "were made with query_prompt" in idx("build", "notes", "--encoder", "fine-tuned", "--device", "cpu", status=2)

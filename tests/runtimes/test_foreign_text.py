@@ -26,7 +26,6 @@ PLACES = {
     ("retrievers/cluster/shard.py", "sys.stderr.write"): "an IdxError, which escapes",
     ("retrievers/rendering.py", "html.escape"): "a page",
     ("retrievers/server/access_log.py", "os.write"): "JSON in ASCII",
-    ("retrievers/server/documentation.py", "escape"): "a page",
     ("runtimes/cli/commands.py", "logging.basicConfig"): "LogFormatter",
     ("runtimes/cli/remove.py", "typer.confirm"): "escape_controls",
     ("runtimes/cli/screen.py", "sys.stderr.write"): "escape_controls",
