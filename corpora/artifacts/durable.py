@@ -63,9 +63,10 @@ def _open_stream(path: Path) -> IO[bytes] | None:
         return None
     state = path.stat()
     for output in filter(None, (sys.__stdout__, sys.__stderr__)):
-        if not output.closed and os.path.samestat(state, os.fstat(output.fileno())):
-            output.flush()
-            return os.fdopen(os.dup(output.fileno()), "wb")
+        with contextlib.suppress(OSError, ValueError):  # it has been closed, by its object or, as daemons do, by its number
+            if os.path.samestat(state, os.fstat(output.fileno())):
+                output.flush()
+                return os.fdopen(os.dup(output.fileno()), "wb")
     return None if stat.S_ISREG(state.st_mode) else path.open("wb")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from wikidx.corpora.errors import escape_controls
+from wikidx.corpora.errors import StorageError, escape_controls
 
 from . import completion
 from .screen import note, print_json, print_line
@@ -77,7 +77,6 @@ def remove(
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete ``paths`` while holding the locks of ``in_use``, which exclude builds and downloads."""
     from wikidx.corpora.artifacts.building import discard, lock
-    from wikidx.corpora.errors import StorageError
 
     with ExitStack() as locks:
         for target in in_use:

@@ -110,3 +110,12 @@ def test_a_failure_names_the_file_keeps_its_content_and_leaves_no_other(tmp_path
 )
 def test_an_error_of_the_system_is_told_with_its_file_and_a_remedy(number: int, advice: str) -> None:
     assert explain_os_error(OSError(number, os.strerror(number), "place")) == f"{os.strerror(number)}: place{advice}"
+
+
+def test_a_file_is_written_where_the_outputs_are_closed_by_number(tmp_path: Path) -> None:
+    """As daemons do, whose objects of the outputs stay open."""
+    (tmp_path / "file").write_bytes(b"old")
+    code = "import os, sys; from pathlib import Path; from wikidx.corpora.artifacts.durable import write_durably; os.closerange(1, 3)"
+    code += "; write_durably(Path(sys.argv[1]), b'new'); os._exit(0)"
+    subprocess.run([sys.executable, "-c", code, tmp_path / "file"], check=True, cwd=ROOT)
+    assert (tmp_path / "file").read_bytes() == b"new"
