@@ -291,6 +291,7 @@ def test_two_runs_side_by_side(page: Page, odd_run: Path, tmp_path: Path) -> Non
         page.get_by_role("button", name="won").click()
         assert rows(page) == ["Which metal is cut?"]
         page.locator(".row").click()
+        expect(page.locator("#shown h2")).to_have_text("Which metal is cut?")
         assert page.locator(".columns h3").all_inner_texts() == ["odd", "other"]
         assert [text.split()[-1] for text in page.locator(".columns .final").all_inner_texts()] == ["Lead", "Mercury"]
         boxes = [box.bounding_box() for box in page.locator(".columns section").all()]
