@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report import Figure, print_table
+from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.estimate import StepEstimate, estimate_index, estimate_store
-from wikidx.indexer.machine.threads import n_threads
 
 SIZES = (21_015_324, 100_000_000, 1_000_000_000)
 

@@ -18,7 +18,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 _ROOT = Path(__file__).parents[1]
 _LOOK_EVERY_S = 0.05

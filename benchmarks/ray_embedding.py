@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.embed import build_corpus, real_passages
 from benchmarks.ray_serving import start_cluster
 from benchmarks.report import Figure, environment, print_table
-from wikidx.corpora.artifacts.home import home
+from wikidx.base.artifacts.home import home
 from wikidx.corpora.build import open_store
 from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.indexer.embedding.embed import EmbedProgress, embed, resolve_resources

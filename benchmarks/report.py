@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 Figure = str | int | float
 

@@ -33,6 +33,7 @@ import numpy as np
 
 from benchmarks.gar import gar_groups
 from benchmarks.report import Figure, environment, print_table
+from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.build import open_store
 from wikidx.corpora.reading.compression import open_bytes
 from wikidx.corpora.store import PassageStore, Rows
@@ -40,7 +41,6 @@ from wikidx.indexer.base import DEFAULT_PARAMS, Hits, LexicalIndex, Scores, Sear
 from wikidx.indexer.build import open_lexical_index
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.indexes.exact.index import ExactIndex
-from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.naming import encoder_spec
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.mixed_load import RETRIEVERS, MixedLoad
 from benchmarks.report import Figure, environment, exit_status, print_table
 from benchmarks.serve.processes import Server
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.corpora.known.sample import questions
 
 _IDX = ["-c", "from wikidx.runtimes.cli import main; main()"]

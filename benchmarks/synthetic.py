@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.report import exit_status
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.readers import read
 from wikidx.corpora.reading.splitters import split_words

@@ -29,8 +29,9 @@ import numpy as np
 
 from benchmarks.engines.kinds import peak_bytes
 from benchmarks.report import Figure, environment, print_table, seconds_of
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.base.artifacts.pages import build_checked
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.store import PassageStore
@@ -38,7 +39,6 @@ from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.page_checks import build_checked
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 EXACT = "exact"

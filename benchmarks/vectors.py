@@ -30,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import Figure, environment, print_table, seconds_of
-from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Recipe
+from wikidx.base.artifacts.manifest import FileRecord, Manifest, Recipe
+from wikidx.base.artifacts.pages import write_sums
+from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.indexes.exact.index import open_exact
-from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.page_checks import write_sums
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 SIZES = ("284295x384", "100000x768")

@@ -1,16 +1,17 @@
-"""Corpora: named collections of passages, and their stores on disk. This package imports none of the other three.
+"""Corpora: named collections of passages, and their stores on disk. Of the others it imports only ``wikidx.base``.
 
 known/      wiki2018, wiki2020, sample, users' files     store/      PassageStore on LMDB
-reading/    dump files -> passages, with file and line   fetching/   source files, downloaded or local
-artifacts/  atomic, resumable builds of directories      passage     Passage(id, title, text), BadRecord, SourceFile
-corpus      Corpus: files, reader, number of passages    build       builds and opens the store of a corpus
-resolving   name or file -> Corpus                       estimate    size of a corpus before it is built
-errors      the IdxError tree                            registry    name -> "module:attribute"
-progress    progress callbacks of long operations        validation  option dataclasses, validated by pydantic
-progress_display  progress bars and lines on standard error   machine/  compiled inner loops
+reading/    dump files -> passages, with file and line   sources     source files, downloaded or local
+passage     Passage(id, title, text), BadRecord          corpus      Corpus: files, reader, number of passages
+build       builds and opens the store of a corpus       resolving   name or file -> Corpus
+estimate    size of a corpus before it is built          unnamed     corpora that end with the process that built them
 """
 
-from .errors import IdxError
+if __name__ != "wikidx.corpora":
+    raise ImportError("this folder is wikidx.corpora: import it by that name")
+
+from wikidx.base.errors import IdxError
+
 from .passage import Passage, text_key
 
 __all__ = ["CORPORA", "IdxError", "Passage", "text_key"]

@@ -12,17 +12,18 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from .artifacts.building import ArtifactSpec, BuildResult, build_artifact
-from .artifacts.durable import parse_json
-from .artifacts.home import corpus_path, home, network_file_system
-from .artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.artifacts.home import corpus_path, home, network_file_system
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.base.progress import Progress, silent
+
 from .corpus import Corpus
-from .errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
-from .fetching.sources import local_paths, obtain_files
 from .passage import BadRecord
-from .progress import Progress, silent
 from .reading.compression import Unchanged
 from .reading.readers import fail
+from .sources import local_paths, obtain_files
 from .store import FORMAT_VERSION, KIND, Follower, PassageStore, StoreWriter
 
 SKIPPED = "skipped.jsonl"

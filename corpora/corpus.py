@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .passage import LocatedPassage, OnBad, SourceFile
+from wikidx.base.net.download import SourceFile
+
+from .passage import LocatedPassage, OnBad
 
 ReadCorpus = Callable[[Sequence[Path], OnBad], Iterator[LocatedPassage]]
 

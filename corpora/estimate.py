@@ -8,10 +8,10 @@ from itertools import islice
 
 from .build import StoreOptions
 from .corpus import Corpus
-from .fetching.sources import local_paths, missing_bytes
 from .passage import Passage
 from .reading.compression import estimate_sizes
 from .reading.readers import unkept_fields
+from .sources import local_paths, missing_bytes
 from .store import PassageStore
 
 _SAMPLE_PASSAGES = 2_000

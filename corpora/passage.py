@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -34,17 +33,6 @@ class BadRecord(NamedTuple):
 
 
 OnBad = Callable[[BadRecord], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file of a corpus: local name, address, published size and checksums (None: not published)."""
-
-    name: str
-    url: str
-    n_bytes: int | None = None
-    md5: str | None = None
-    sha256: str | None = None
 
 
 def text_key(text: str) -> int:

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from wikidx.base.artifacts.home import corpus_names, split_name
+from wikidx.base.artifacts.manifest import MANIFEST, Parameters, is_finished, manifest_from_json
+from wikidx.base.errors import ArtifactMissing, IdxError, InputError
+from wikidx.base.registry import load, unknown_name_error
+
 from . import CORPORA
-from .artifacts.home import corpus_names, split_name
-from .artifacts.manifest import MANIFEST, Parameters, is_finished, manifest_from_json
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
-from .errors import ArtifactMissing, IdxError, InputError
 from .known.custom import ReadOptions, custom_corpus
 from .known.given import FORMAT, described_corpus
 from .reading.compression import STANDARD_INPUT, check_file
-from .registry import load, unknown_name_error
 
 
 class ResolvedCorpus(NamedTuple):

@@ -7,9 +7,11 @@ indexes/   bm25, lucene, exact search, FAISS, and their contract      published/
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
 planning   estimate and steps of a complete build                     estimate   disk, memory and time of each step
 card_plan  plan of a corpus on GPUs of given types, from data sheets
-page_checks  checksums of pages, verified before first use
-recall     recall of indexes against exact search                     machine/   memory, threads, processes, devices, compilation
+recall     recall of indexes against exact search                     cards     figures of types of GPU
 """
+
+if __name__ != "wikidx.indexer":
+    raise ImportError("this folder is wikidx.indexer: import it by that name")
 
 from .base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex
 

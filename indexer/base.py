@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from wikidx.base.machine.placement import Placement
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
-from wikidx.corpora.validation import options
 
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
@@ -82,23 +83,6 @@ class SearchParam(NamedTuple):
 
     default: int
     maximum: int
-
-
-class Placement(NamedTuple):
-    """Devices of vectors, and of networks that are opened beside them.
-
-    Attributes:
-        devices: torch's names of the devices that hold the vectors.
-        reason: the reason for this choice, as a message of one line.
-        networks: name and device of each network that has been considered.
-    """
-
-    devices: tuple[str, ...]
-    reason: str
-    networks: tuple[tuple[str, str], ...] = ()
-
-
-ON_CPU = Placement(("cpu",), "exact search on the CPU")
 
 
 class VectorIndex(Protocol):

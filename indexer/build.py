@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, prepared_staging
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, prepared_staging
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.base.artifacts.pages import build_checked
+from wikidx.base.errors import ArtifactMismatch
+from wikidx.base.machine.placement import Demand
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store, store_manifest
-from wikidx.corpora.errors import ArtifactMismatch
-from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import Follower, PassageStore
 
 from .base import LexicalIndex, VectorIndex
@@ -28,9 +30,7 @@ from .embedding.pipeline import Job
 from .encoders.spec import EncoderSpec, changed_settings, changed_weights, weight_checksums
 from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
-from .machine.placement import Demand
 from .naming import IndexName, encoder_spec, parse_index_name
-from .page_checks import build_checked
 from .vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
 from .vectors.file import FORMAT_VERSION, GPU_RANGE_ROWS, KIND, RANGE_ROWS, VectorFile
 

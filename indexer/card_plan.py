@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from wikidx.base.errors import InputError
+from wikidx.base.machine.placement import CUDA_BYTES, Card, Demand, place
+from wikidx.base.progress import format_bytes
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
-from wikidx.corpora.progress import format_bytes
 
+from .cards import CARDS, CardType
 from .catalog import index_ref
 from .embedding.embed import resolve_resources
 from .embedding.options import EmbedOptions
@@ -24,8 +26,6 @@ from .estimate import Measurement, StepEstimate, count_tokens, estimate_index, e
 from .indexes.exact.placement import WORK_BYTES, VectorsSize
 from .indexes.faiss import gpu as faiss_gpu
 from .indexes.faiss.ivf import n_lists, n_subquantizers
-from .machine.cards import CARDS, CardType
-from .machine.placement import CUDA_BYTES, Card, Demand, place
 from .naming import encoder_spec, parse_index_name
 from .planning import BuildSpec
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.building import staged_recipe, staging_path
-from wikidx.corpora.artifacts.home import corpus_path, list_folder
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
+from wikidx.base.artifacts.building import staged_recipe, staging_path
+from wikidx.base.artifacts.home import corpus_path, list_folder
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
+from wikidx.base.registry import load
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
-from wikidx.corpora.registry import load
 from wikidx.corpora.store import PassageStore
 
 from . import INDEXES, VECTOR_INDEXES

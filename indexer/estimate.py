@@ -22,13 +22,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import parse_json, write_durably
-from wikidx.corpora.artifacts.home import free_disk_bytes, home
-from wikidx.corpora.artifacts.manifest import package_versions
+from wikidx.base.artifacts.durable import parse_json, write_durably
+from wikidx.base.artifacts.home import free_disk_bytes, home
+from wikidx.base.artifacts.manifest import package_versions
+from wikidx.base.machine.memory import available_bytes
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import format_bytes
 from wikidx.corpora.estimate import CorpusEstimate, mean_bytes
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import format_bytes
 
 from .catalog import IndexRef
 from .embedding.embed import resolve_resources
@@ -37,8 +39,6 @@ from .embedding.pipeline import PassageEncoder
 from .encoders.spec import EncoderSpec
 from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
-from .machine.memory import available_bytes
-from .machine.threads import n_threads
 from .naming import encoder_spec
 from .published.addresses import PublishedVectors
 from .published.importing import ImportOptions

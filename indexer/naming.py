@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import InputError, UnknownNameError
-from wikidx.corpora.registry import load, unknown_name_error
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.registry import load, unknown_name_error
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wikidx.corpora.artifacts.building import staged_bytes, staging_path
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.building import staged_bytes, staging_path
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.errors import ArtifactMismatch, InputError, StorageError
+from wikidx.base.progress import Step, silent_steps
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
-from wikidx.corpora.errors import ArtifactMismatch, InputError, StorageError
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
-from wikidx.corpora.progress import Step, silent_steps
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.corpora.artifacts.durable import write_durably
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.errors import ArtifactMissing
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import Step, silent_steps
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMissing
-from wikidx.corpora.progress import Step, silent_steps
 from wikidx.corpora.store import PassageStore
 
 from .base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, VectorIndex, Vectors
 from .build import open_vector_index, open_vectors
 from .catalog import built_indexes, index_ref
 from .encoders.transformer import open_encoder
-from .machine.threads import n_threads
 from .naming import encoder_spec, parse_index_name
 
 _DEPTHS = (1, 10, 100)

@@ -14,6 +14,9 @@ rendering     rankings as text, HTML, data frames, TREC runs   adapters/     sea
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
 """
 
+if __name__ != "wikidx.retrievers":
+    raise ImportError("this folder is wikidx.retrievers: import it by that name")
+
 from .options import SearchOptions
 
 __all__ = ["SearchOptions"]

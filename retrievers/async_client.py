@@ -9,8 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
+from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.machine.request_threads import RequestThreads
 
 from .base import DEFAULTS, Queries, Rankings, Reopened
 from .client import TIMEOUT_S, RemoteSearcher

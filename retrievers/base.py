@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpa
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArgumentError
+from wikidx.base.errors import ArgumentError
+from wikidx.base.validation import check_iterable
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
-from wikidx.corpora.validation import check_iterable
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.retrievers.vector_queries import to_query
 

@@ -7,14 +7,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wikidx.corpora.artifacts.home import check_new_name
-from wikidx.corpora.artifacts.unnamed import UnnamedCorpus
+from wikidx.base.artifacts.home import check_new_name
+from wikidx.base.progress import silent_steps
+from wikidx.base.progress_display import show_steps
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.given import GivenPassage, SplitRule, given_corpus
-from wikidx.corpora.progress import silent_steps
-from wikidx.corpora.progress_display import show_steps
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
+from wikidx.corpora.unnamed import UnnamedCorpus
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.planning import BuildSpec
 from wikidx.indexer.planning import build as build_spec

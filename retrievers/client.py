@@ -20,10 +20,10 @@ import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
 
-from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.net.timed_http import TIMED_POOLS, PerProcess
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.indexer.machine.timed_http import TIMED_POOLS, PerProcess
 
 from .base import DEFAULTS, PartialAnswer, Rankings, Reopened, Searcher, StageReport, blank_refused, check_ids, find_refused, mark_refused
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json

@@ -12,7 +12,7 @@
         ├── Unreachable       no server answers at that address
         └── BadAnswer         the answer does not follow this protocol
 
-A ``RemoteSearcher`` raises the class that the server names. The server also names the classes of ``corpora.errors`` that a local search
+A ``RemoteSearcher`` raises the class that the server names. The server also names the classes of ``base.errors`` that a local search
 raises; for ``MissingExtraError`` it names the base class ``IdxError``.
 """
 
@@ -21,8 +21,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from wikidx.corpora import errors as local
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, UnknownNameError
+from wikidx.base import errors as local
+from wikidx.base.errors import IdxError, InputError, MissingExtraError, UnknownNameError
 
 
 class ServiceError(IdxError):

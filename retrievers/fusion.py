@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import IdxError
-from wikidx.corpora.machine.compiled import interpreted
+from wikidx.base.compiled import interpreted
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import TextKeys
 from wikidx.indexer.base import Hits
-from wikidx.indexer.machine.threads import n_threads
 
 from . import kernels
 from .kernels import Lists, Targets

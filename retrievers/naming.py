@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
 
 from .pipelines.notation import parse_pipeline

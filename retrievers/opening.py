@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
+from wikidx.base.machine.devices import check_devices, may_use_gpus
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.machine.devices import check_devices, may_use_gpus
 from wikidx.indexer.naming import encoder_spec, parse_index_name
 
 from .base import Reranker, Retriever
@@ -27,9 +27,9 @@ from .rerankers.checkpoint import demand_name
 from .rerankers.opening import find_reranker, reranker_demand
 
 if TYPE_CHECKING:
+    from wikidx.base.machine.placement import Demand
     from wikidx.indexer.base import Encoder
     from wikidx.indexer.encoders.spec import Dtype
-    from wikidx.indexer.machine.placement import Demand
 
     from .searcher import LocalSearcher
 
@@ -51,7 +51,7 @@ class OpenCorpora:
     """Stores and retrievers of built corpora, each opened once, on first use; thread-safe.
 
     Args:
-        device: device of encoders and vector indexes; see ``indexer.machine.devices.check_devices``.
+        device: device of encoders and vector indexes; see ``base.machine.devices.check_devices``.
         query_dtype: precision in which queries are encoded; None: by the size of the encoder, see ``Model``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
         opener: function that opens retrievers; None: ``open_retriever``.
@@ -167,7 +167,7 @@ def open_searcher(
     Args:
         corpus: name of the corpus.
         retriever: an index name, several joined with "+", whose results are fused, or a pipeline or the name of one; see ``pipelines``.
-        device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
+        device: device of encoders, reranker and vector indexes; see ``base.machine.devices.check_devices``.
         query_dtype: precision in which queries are encoded; None: float32, or bfloat16 for large encoders on a GPU.
         reranker: the reranker for ``rerank="cross-encoder"``; see ``open_reranker``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
@@ -239,10 +239,10 @@ def open_query_encoder(corpus: str, name: str, *, device: str, dtype: Dtype | No
         MissingExtraError, InputError, ArtifactError, DownloadError: see ``TransformerEncoder``.
         EndpointError: see ``ServedEncoder``.
     """
+    from wikidx.base.machine.devices import encoder_device
     from wikidx.indexer.build import check_query_weights
     from wikidx.indexer.catalog import index_ref
     from wikidx.indexer.encoders.transformer import open_encoder
-    from wikidx.indexer.machine.devices import encoder_device
     from wikidx.retrievers.vector_queries import GivenVectors
 
     spec = encoder_spec(parse_index_name(name).encoder)

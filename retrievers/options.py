@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from wikidx.corpora.errors import ArgumentError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import ArgumentError
+from wikidx.base.validation import options
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import SearchParams

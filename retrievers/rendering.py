@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores

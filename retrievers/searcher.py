@@ -19,13 +19,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError, UnknownNameError
-from wikidx.corpora.machine.compiled import interpreted
+from wikidx.base.compiled import interpreted
+from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.net.request_threads import RequestThreads
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
-from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.indexer.naming import canonical_name
 
 from . import kernels

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 

@@ -15,3 +15,6 @@ cli/         the command line ``idx``
 
 The modules may import ``corpora``, ``indexer`` and ``retrievers``.
 """
+
+if __name__ != "wikidx.runtimes":
+    raise ImportError("this folder is wikidx.runtimes: import it by that name")

@@ -13,10 +13,10 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from pydantic import TypeAdapter, ValidationError
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.corpora.validation import explain
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
+from wikidx.base.validation import explain
 
 T = TypeVar("T")
 

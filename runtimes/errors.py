@@ -8,7 +8,7 @@ IdxError
 
 from __future__ import annotations
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 
 class LLMError(IdxError):

@@ -16,10 +16,10 @@ from typing import Any
 import hypothesis
 import pytest
 
+from wikidx.base import compiled
+from wikidx.base.errors import MissingExtraError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.machine import compiled
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.store import PassageStore
 

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 MAX_FUNCTION_LINES = 50
 MAX_FILE_LINES = 400
-PACKAGES = ("corpora", "indexer", "retrievers", "runtimes")
+PACKAGES = ("wikidx/base", "corpora", "indexer", "retrievers", "runtimes")
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "handler"}
 
 FILES = sorted(file for folder in (*PACKAGES, "benchmarks", "tests") for file in (ROOT / folder).rglob("*.py"))

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 import wikidx
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 
 MODULES = [module.name for module in pkgutil.walk_packages(wikidx.__path__, "wikidx.")]
 OF_EXTRAS = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    from .corpora.errors import IdxError
+    from .base.errors import IdxError
     from .corpora.passage import Passage
     from .indexer.encoders.recipes import RecipeOptions
     from .indexer.naming import name_encoder
@@ -45,7 +45,7 @@ __all__ = [
 
 _MODULES = {
     "AsyncRemoteSearcher": "retrievers.async_client",
-    "IdxError": "corpora.errors",
+    "IdxError": "base.errors",
     "LocalSearcher": "retrievers.searcher",
     "Passage": "corpora.passage",
     "RecipeOptions": "indexer.encoders.recipes",

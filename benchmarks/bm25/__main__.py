@@ -54,7 +54,7 @@ from benchmarks.engines.rounds import Plan, batches, singles
 from benchmarks.engines.worker import Worker
 from benchmarks.report import environment, exit_status, print_table
 from benchmarks.synthetic import data_folder
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 GROWTH_SYNTHETIC = 2_500_000
 ENGINES = ("bm25", "bm25s", "pyserini", "lucene")

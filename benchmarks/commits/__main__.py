@@ -36,7 +36,7 @@ from benchmarks.report import Figure, environment, exit_status, print_table
 from benchmarks.serve.load import LoadSpec
 from benchmarks.serve.processes import Load
 from benchmarks.synthetic import data_folder
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 _HERE = Path(__file__).parents[2]
 _DIM = 768

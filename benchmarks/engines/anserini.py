@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks.engines.kinds import Kind, pad_hits
 from benchmarks.engines.terms import passage_texts
+from wikidx.base.machine.memory import memory_bytes
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
 from wikidx.indexer.indexes.lucene.reader import K1, B
-from wikidx.indexer.machine.memory import memory_bytes
 
 _INDEX = "anserini"
 _TEXTS = "anserini-texts"

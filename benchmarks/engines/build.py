@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.engines.kinds import find_kind, peak_bytes, pin, use_data_home
 from benchmarks.monitoring import memory_use
 from benchmarks.report import exit_status
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 _LOOK_EVERY_S = 0.2
 

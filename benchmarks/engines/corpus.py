@@ -16,8 +16,8 @@ from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.engines.worker import Worker
 from benchmarks.gar import gar_groups
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
+from wikidx.base.errors import InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.compression import open_bytes

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.engines.kinds import NAME, use_data_home
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.indexer.base import Vectors
 
 ENCODER = "minilm"

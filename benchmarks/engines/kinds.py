@@ -30,7 +30,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from wikidx.corpora.registry import load
+from wikidx.base.registry import load
 from wikidx.indexer.base import NO_ROW, Hits
 
 ENGINES = {

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.engines.kinds import NAME, Kind
+from wikidx.base.registry import load
 from wikidx.corpora.build import open_store
-from wikidx.corpora.registry import load
 from wikidx.indexer import INDEXES
 from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index

@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.engines.kinds import Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.lucene.reader import K1, B

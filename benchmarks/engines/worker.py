@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.engines.kinds import Engine, find_kind, peak_bytes, pin, use_data_home
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.indexer.base import Hits
 
 _USERS_MISTAKE = 2  # exit status

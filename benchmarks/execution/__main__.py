@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv.pop(1))
 package = "wikidx.runtimes.cli" if os.path.isdir(os.path.join(sys.path[0], "wikidx")) else "runtimes.cli"  # as it was once
 importlib.import_module(package).main()
 """
-COMPILE = "from wikidx.corpora.machine.compiled import compile_always\ncompile_always()\n"
+COMPILE = "from wikidx.base.compiled import compile_always\ncompile_always()\n"
 METHODS = ("ircot", "ra_isf", "retrorag", "react", "rag")
 COLUMNS = (
     *("method", "latency", "at a time", "questions", "calls", "work s", "longest chain s", "in order s", "with foresight s"),

@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks.engines.kinds import NAME
 from benchmarks.monitoring import folder_bytes, memory_use
-from wikidx.corpora.artifacts.building import staging_path
-from wikidx.corpora.errors import IdxError
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.errors import IdxError
 
 ARTIFACTS = {"passages": "passages", "bm25": "indexes/bm25"}  # in the order of their building; folders in that of the corpus
 IDX = ("-c", "from wikidx.runtimes.cli import main; main()")

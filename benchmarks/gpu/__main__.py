@@ -28,12 +28,12 @@ from benchmarks.gpu.corpus import ENCODED, GIVEN, prepare, random_vectors, sente
 from benchmarks.report import Figure, environment, exit_status, print_table, seconds_of
 from benchmarks.serve.load import LoadSpec
 from benchmarks.serve.processes import Load, Server, idx_serve
+from wikidx.base.compiled import compile_always
+from wikidx.base.machine.devices import count_gpus
 from wikidx.corpora.build import open_store
-from wikidx.corpora.machine.compiled import compile_always
 from wikidx.indexer.base import Encoder
 from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.encoders.transformer import TransformerEncoder
-from wikidx.indexer.machine.devices import count_gpus
 from wikidx.indexer.naming import encoder_spec
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.dense import DenseRetriever

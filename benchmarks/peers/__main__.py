@@ -42,7 +42,7 @@ from benchmarks.peers.measuring import Rows, Task, measure, size_table, table
 from benchmarks.peers.serving import serve
 from benchmarks.report import environment, exit_status, print_table
 from benchmarks.synthetic import data_folder
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.runtimes.questions import read_questions
 
 CHARTS = Path(__file__).parents[1] / "charts"

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.monitoring import folder_bytes, run_monitored
 from benchmarks.scale.worker import PASSAGES, arguments
-from wikidx.corpora.artifacts.durable import atomic_write
+from wikidx.base.artifacts.durable import atomic_write
 from wikidx.indexer.naming import parse_index_name
 
 _IDX = ("-c", "from wikidx.runtimes.cli import main; main()")

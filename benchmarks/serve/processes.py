@@ -17,7 +17,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from benchmarks.serve.load import LoadSpec, Report
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 _ROOT = Path(__file__).parents[2]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikidx.corpora.artifacts.home import check_new_name
+from wikidx.base.artifacts.home import check_new_name
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad
 from wikidx.corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
 from wikidx.corpora.reading.splitters import SPLITTERS
-from wikidx.corpora.registry import unknown_name_error
 
 NO_SPLIT = "none"
 

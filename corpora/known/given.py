@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from wikidx.base.artifacts.home import check_name
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
+from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
-from wikidx.corpora.artifacts.home import check_name
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.reading.records import KEPT_FIELDS, passage_from_record, record_format, record_unkept_fields
 from wikidx.corpora.reading.splitters import SPLITTERS
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.corpora.validation import check_iterable
 
 FORMAT = "python"
 SplitRule = Literal["words", "dpr", "sections", "none"]

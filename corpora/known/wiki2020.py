@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from wikidx.base.net.download import SourceFile
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.passage import LocatedPassage, OnBad, SourceFile
+from wikidx.corpora.passage import LocatedPassage, OnBad
 from wikidx.corpora.reading.readers import read
 
 _FOLDER = "https://dl.fbaipublicfiles.com/atlas/corpora/wiki/enwiki-dec2020"

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import zstandard
 
-from wikidx.corpora.errors import InputError, explain_os_error, named_errors
+from wikidx.base.errors import InputError, explain_os_error, named_errors
 
 BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 """Exceptions raised by reading a corrupt compressed file."""

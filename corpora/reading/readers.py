@@ -19,9 +19,9 @@ from typing import IO, Any
 
 import orjson
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
-from wikidx.corpora.registry import unknown_name_error
 
 from .compression import BROKEN_FILE, open_bytes
 from .records import KEPT_FIELDS, beir_fields, contents_fields, explain_json_error, plain_fields, record_unkept_fields

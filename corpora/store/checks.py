@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import parse_json, write_durably
-from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.base.artifacts.durable import parse_json, write_durably
+from wikidx.base.errors import ArtifactCorrupt
 
 from .batches import Batches, Places
 

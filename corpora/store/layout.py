@@ -32,7 +32,7 @@ from typing import BinaryIO
 import lmdb
 import zstandard
 
-from wikidx.corpora.errors import ArtifactCorrupt, find_write_error
+from wikidx.base.errors import ArtifactCorrupt, find_write_error
 
 KIND = "passages"
 FORMAT_VERSION = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 
 from .batches import Batches

@@ -128,7 +128,7 @@ class Vocabulary:
             return [unescape(view[start:end], row) for (start, end), row in zip(frames.tolist(), rows.tolist(), strict=True)]
         if not len(rows):
             return []
-        from wikidx.corpora.machine.compiled import interpreted
+        from wikidx.base.compiled import interpreted
 
         from . import phrases as kernels
 

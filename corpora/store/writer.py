@@ -13,7 +13,7 @@ from typing import IO, NamedTuple, Protocol
 import lmdb
 import numpy as np
 
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt, find_write_error
+from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt, find_write_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
 from .batches import Batches, count_passages, join, stored_batches

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 from wikidx.indexer.analysis.porter import Units
 from wikidx.indexer.analysis.terms import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Rules, write_term
 from wikidx.indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token

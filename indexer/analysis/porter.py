@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 
 Units = NDArray[np.uint16]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 from wikidx.indexer.analysis import characters
 from wikidx.indexer.analysis.porter import Units, stem
 from wikidx.indexer.analysis.tokens import TokenRules, token_rules

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 from wikidx.indexer.analysis import automaton, characters
 
 MAX_TOKEN_UNITS = 255  # maximum length of a token in UTF-16 units, Lucene's default; longer words are split

@@ -11,15 +11,15 @@ from concurrent.futures import Future, wait
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.errors import InputError
+from wikidx.base.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.machine.workers import map_ahead, worker_processes
+from wikidx.base.net.request_threads import RequestThreads
+from wikidx.base.progress import Progress, silent
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
-from wikidx.indexer.machine.request_threads import RequestThreads
-from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import VectorFile
 
 from .options import EmbedOptions, Precision, RayResources, Resources

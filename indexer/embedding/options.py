@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.machine.devices import check_devices
 from wikidx.indexer.base import Stored
 from wikidx.indexer.encoders.spec import Dtype
-from wikidx.indexer.machine.devices import check_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

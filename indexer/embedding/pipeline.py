@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.failures import device_errors
+from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
@@ -27,8 +29,6 @@ from wikidx.indexer.encoders.batching import CHUNK_ROWS, batches, tokenizing_chu
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
-from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.machine.workers import map_ahead, worker_processes
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS
 
 from .options import Resources

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import ArtifactCorrupt, InputError
 
 from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
 from .loading import load_config, n_positions

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts import durable
-from wikidx.corpora.artifacts.building import lock
-from wikidx.corpora.artifacts.durable import file_sha256, parse_json, write_durably
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
-from wikidx.corpora.fetching.download import apply_mirror
+from wikidx.base.artifacts import durable
+from wikidx.base.artifacts.building import lock
+from wikidx.base.artifacts.durable import file_sha256, parse_json, write_durably
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
+from wikidx.base.machine.failures import first_line
+from wikidx.base.net.download import apply_mirror
+from wikidx.base.validation import options
 from wikidx.corpora.reading.compression import refuse_pointer
-from wikidx.corpora.validation import options
-from wikidx.indexer.machine.failures import first_line
 
 CONFIG = "config.json"
 TOKENIZER = ("tokenizer.json", "vocab.txt")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
-from wikidx.indexer.machine.failures import first_line
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.base.machine.failures import first_line
 
 from .checkpoints import CONFIG, DENSE_WEIGHTS, find_file, read_json_object
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
-from wikidx.indexer.machine.failures import first_line
-from wikidx.indexer.machine.threads import limit_threads_after_fork
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.base.machine.failures import first_line
+from wikidx.base.machine.threads import limit_threads_after_fork
 
 from .checkpoints import CONFIG, WEIGHTS, find_file
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import ArtifactMismatch, MissingExtraError
+from wikidx.base.errors import ArtifactMismatch, MissingExtraError
+from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.failures import device_errors
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.machine.devices import resolve_device
-from wikidx.indexer.machine.failures import device_errors
 
 from .checkpoints import CONFIG, WEIGHTS, checksum, read_json_object, weights_bytes
 from .dense import apply_dense, load_dense

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.indexer.machine.placement import Demand
+from wikidx.base.machine.placement import Demand
 
 from .checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object
 from .spec import Dtype

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import suggest
+from wikidx.base.errors import InputError
+from wikidx.base.registry import suggest
 
 if TYPE_CHECKING:
     import torch

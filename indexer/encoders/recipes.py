@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from wikidx.corpora.artifacts.durable import read_json_object, write_durably
-from wikidx.corpora.artifacts.home import check_name, home
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.validation import options
+from wikidx.base.artifacts.durable import read_json_object, write_durably
+from wikidx.base.artifacts.home import check_name, home
+from wikidx.base.errors import InputError
+from wikidx.base.validation import options
 
 Recipe = Mapping[str, Any]  # the values are JSON's
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine.failures import first_line
+from wikidx.base.machine.workers import map_ahead
+from wikidx.base.net.endpoint import Endpoint, EndpointError
+from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
-from wikidx.indexer.machine.failures import first_line
-from wikidx.indexer.machine.request_threads import RequestThreads
-from wikidx.indexer.machine.workers import map_ahead
 
 from .batching import batches
 from .checkpoints import ServedModel

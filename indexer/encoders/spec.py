@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.validation import options
 
 from .checkpoints import Checkpoint, HubCheckpoint, RequiredFiles, ServedModel, checksums, locate, required_files
 from .pooling import split_modes

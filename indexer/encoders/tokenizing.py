@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
+from wikidx.base.machine.failures import first_line
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.machine.failures import first_line
 
 from .checkpoints import CONFIG, TOKENIZER, find_file, read_json_object
 from .loading import n_positions, silent_transformers

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.failures import device_errors
+from wikidx.base.machine.placement import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.machine.devices import resolve_device
-from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.machine.placement import Demand
 
 from .batching import batches
 from .checkpoints import Checkpoint

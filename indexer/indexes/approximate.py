@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFiles, save_array
+from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.machine.placement import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import (
     DEFAULT_PARAMS,
     NO_ROW,
     Hits,
-    Placement,
     Scores,
     SearchParam,
     SearchParams,
@@ -25,7 +26,6 @@ from wikidx.indexer.base import (
     validate_queries,
 )
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
-from wikidx.indexer.page_checks import CheckedFiles, save_array
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import MISSING
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters
-from wikidx.corpora.progress import Progress
+from wikidx.base.artifacts.manifest import Manifest, Parameters
+from wikidx.base.machine.placement import Demand
+from wikidx.base.progress import Progress
 from wikidx.corpora.store import Follower
-from wikidx.indexer.machine.placement import Demand
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 Source = TypeVar("Source")  # PassageStore or CorpusVectors

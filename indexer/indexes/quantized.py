@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFiles, save_array
+from wikidx.base.machine.placement import Placement
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Placement, Scores, Vectors
-from wikidx.indexer.page_checks import CheckedFiles, save_array
+from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
 from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 

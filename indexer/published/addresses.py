@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from wikidx.corpora.artifacts.home import downloads_path
-from wikidx.corpora.fetching.sources import download_all, downloaded_bytes
-from wikidx.corpora.passage import SourceFile
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.artifacts.home import downloads_path
+from wikidx.base.net.download import SourceFile
+from wikidx.base.progress import Progress, silent
+from wikidx.corpora.sources import download_all, downloaded_bytes
 
 from .formats import Embeddings
 

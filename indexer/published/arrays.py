@@ -19,9 +19,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.indexer.base import StoredVectors
 
 BLOCK_ROWS = 8_192

@@ -31,9 +31,9 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import file_sha256
-from wikidx.corpora.errors import InputError, StorageError
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.artifacts.durable import file_sha256
+from wikidx.base.errors import InputError, StorageError
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 
 from .arrays import BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split

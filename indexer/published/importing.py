@@ -17,13 +17,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.home import split_name
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
+from wikidx.base.artifacts.pages import ReadableArray, build_checked, save_array
+from wikidx.base.errors import ArtifactError, ArtifactMismatch, InputError
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora import CORPORA
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
-from wikidx.corpora.artifacts.home import split_name
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, InputError
-from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import NO_ROW, Stored
@@ -32,7 +33,6 @@ from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import PassageEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.page_checks import ReadableArray, build_checked, save_array
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, lengths, write_rows
 

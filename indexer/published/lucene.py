@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
-from wikidx.corpora.artifacts.durable import file_sha256
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactMismatch, InputError
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.durable import file_sha256
+from wikidx.base.artifacts.manifest import Manifest, Recipe
+from wikidx.base.artifacts.pages import build_checked
+from wikidx.base.errors import ArtifactMismatch, InputError
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
@@ -32,7 +33,6 @@ from wikidx.indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, count
 from wikidx.indexer.indexes.lucene.index import KIND, PARAMETERS
 from wikidx.indexer.indexes.lucene.jvm import JavaError
 from wikidx.indexer.indexes.lucene.reader import CONTENTS, ID, LuceneReader
-from wikidx.indexer.page_checks import build_checked
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared

@@ -17,7 +17,7 @@ from typing import IO, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .arrays import FileArray
 

@@ -14,11 +14,11 @@ from typing import get_args
 
 import numpy as np
 
-from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedArray, CheckedFiles
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Stored, Vectors
-from wikidx.indexer.page_checks import CheckedArray, CheckedFiles
 
 from .file import MISSING, VECTORS
 from .products import candidate_scores

@@ -18,9 +18,9 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.durable import atomic_write
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.durable import atomic_write
+from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Stored, StoredVectors, Vectors
 

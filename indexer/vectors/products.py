@@ -20,7 +20,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
 

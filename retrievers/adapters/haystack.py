@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.retrievers.base import DEFAULTS, Searcher
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
 

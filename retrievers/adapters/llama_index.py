@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Unpack
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.retrievers.base import DEFAULTS, Searcher
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
 

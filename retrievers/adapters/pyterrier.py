@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Unpack
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override

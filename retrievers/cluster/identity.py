@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.base.errors import ArtifactMismatch
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.vectors.corpus_vectors import vectors_identity
 

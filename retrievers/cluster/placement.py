@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.indexer.embedding.cluster.nodes import Node, list_nodes
 
 _DEVICES = ("auto", "cpu", "cuda")

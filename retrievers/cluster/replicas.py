@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from wikidx.corpora.errors import ArtifactError, IdxError
+from wikidx.base.errors import ArtifactError, IdxError
 from wikidx.indexer.base import Hits, Scores
 from wikidx.indexer.embedding.cluster.nodes import Node, list_nodes, load_ray
 from wikidx.retrievers.cancellation import raise_if_cancelled, search_deadline

@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, load_ray
 from wikidx.indexer.encoders.spec import Dtype
-from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever

@@ -11,14 +11,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.machine.compiled import compile_always
+from wikidx.base.compiled import compile_always
+from wikidx.base.errors import InputError
+from wikidx.base.machine.failures import DeviceLost
+from wikidx.base.machine.threads import limit_threads, n_threads
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.embedding.cluster.nodes import Node, load_ray, pin_to_node
-from wikidx.indexer.machine.failures import DeviceLost
-from wikidx.indexer.machine.threads import limit_threads, n_threads
 from wikidx.retrievers.cluster.identity import IndexIdentity, check_identity
 
 Answer = TypeVar("Answer")

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from wikidx.base.errors import ArtifactError
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.errors import ArtifactError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import ServerClient
 from wikidx.retrievers.naming import RetrieverName

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.corpora.validation import explain
+from wikidx.base.errors import IdxError, InputError, MissingExtraError
+from wikidx.base.registry import unknown_name_error
+from wikidx.base.validation import explain
 from wikidx.retrievers.base import ScoredPassage
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .tree import RRF_K, Fused, Node, Reranked, Rule, Source
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 import orjson
 
-from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.base.errors import ArtifactMismatch, InputError
+from wikidx.base.net.request_threads import RequestThreads
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import text_key
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
-from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.client import TIMEOUT_S, ServerClient
 from wikidx.retrievers.errors import BadAnswer
 from wikidx.retrievers.options import SearchOptions

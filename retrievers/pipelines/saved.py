@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.artifacts.home import check_name, corpus_path, list_folder
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.artifacts.home import check_name, corpus_path, list_folder
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_toml
 from wikidx.indexer.naming import is_index_name
 

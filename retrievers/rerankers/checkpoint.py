@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
+from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.failures import device_errors
+from wikidx.base.machine.placement import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
 from wikidx.indexer.encoders.loading import load_network, n_positions
 from wikidx.indexer.encoders.network_size import network_demand
-from wikidx.indexer.machine.devices import resolve_device
-from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.machine.placement import Demand
 from wikidx.retrievers.cancellation import raise_if_cancelled
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.net.endpoint import Endpoint, EndpointError
+from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
-from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.cancellation import raise_if_cancelled
 
 from .checkpoint import title_and_text

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.validation import options
 from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
 from wikidx.indexer.encoders.dense import apply_dense, load_dense

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import load
+from wikidx.base.errors import InputError
+from wikidx.base.machine.devices import encoder_device
+from wikidx.base.machine.placement import Demand
+from wikidx.base.registry import load
 from wikidx.indexer.encoders.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.encoders.network_size import published_size
-from wikidx.indexer.machine.devices import encoder_device
-from wikidx.indexer.machine.placement import Demand
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.machine.failures import DeviceLost
 
 from .catalog import Catalog
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.retrievers.errors import Unauthorized
 
 

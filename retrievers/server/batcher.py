@@ -19,9 +19,9 @@ from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from wikidx.corpora.errors import IdxError
-from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.failures import DeviceLost
+from wikidx.base.progress import format_bytes
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable

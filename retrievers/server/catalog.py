@@ -7,8 +7,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.machine.failures import DeviceLost
+from wikidx.base.registry import unknown_name_error
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.spec import Side
 from wikidx.retrievers.base import DEFAULTS

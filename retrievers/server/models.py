@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, WithJsonSchema, create_model
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.validation import explain
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.validation import explain
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.options import SearchOptions
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import MANIFEST, Manifest
+from wikidx.base.artifacts.manifest import MANIFEST, Manifest
+from wikidx.base.compiled import compile_always
+from wikidx.base.errors import ArtifactMismatch
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.build import store_manifest, store_path
-from wikidx.corpora.errors import ArtifactMismatch
-from wikidx.corpora.machine.compiled import compile_always
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.spec import EncoderSpec, Side

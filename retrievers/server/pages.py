@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.retrievers.base import DEFAULTS
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.wire import EMBEDDINGS, OPTION_NAMES, RETRIEVE, SEARCH

@@ -21,8 +21,8 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from wikidx.corpora.errors import IdxError
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.failures import DeviceLost
 from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from wikidx.corpora.registry import suggest
+from wikidx.base.registry import suggest
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows, blank_refused, find_refused, mark_refused
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.machine.devices import check_devices
 from wikidx.indexer.encoders.spec import Dtype
-from wikidx.indexer.machine.devices import check_devices
 from wikidx.retrievers.naming import RetrieverName
 
 from .api_key import ApiKey
@@ -27,7 +27,7 @@ class Settings:
     Attributes:
         corpora: names of the corpora; the first is the default.
         retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
-        device: device of encoders, reranker and vector indexes; see ``indexer.machine.devices.check_devices``.
+        device: device of encoders, reranker and vector indexes; see ``base.machine.devices.check_devices``.
         query_dtype: precision in which queries are encoded; see ``opening.open_searcher``.
         reranker: the reranker for searches that request it; see ``rerankers.opening.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.

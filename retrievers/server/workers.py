@@ -20,11 +20,11 @@ from multiprocessing.queues import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from wikidx.corpora.errors import IdxError, InputError
-from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.machine.devices import ask_all_gpus, may_use_gpus, resolve_gpus
-from wikidx.indexer.machine.placement import Card, Demand, place_processes
-from wikidx.indexer.machine.threads import n_threads
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine.devices import ask_all_gpus, may_use_gpus, resolve_gpus
+from wikidx.base.machine.placement import Card, Demand, place_processes
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import format_bytes
 from wikidx.retrievers.naming import RetrieverName
 
 from .open_searchers import SharedIdentities

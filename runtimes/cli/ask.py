@@ -37,7 +37,7 @@ def ask(
 
     Without --llm, a very small embedded model answers, SmolLM2-135M-Instruct.
     """
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.runtimes.methods import METHODS, find_method
     from wikidx.runtimes.questions import Question
 
@@ -66,7 +66,7 @@ def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Pr
 
 def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
     """Print a prediction. For a failed question, print the requested steps and raise ``IdxError``."""
-    from wikidx.corpora.errors import IdxError
+    from wikidx.base.errors import IdxError
     from wikidx.runtimes.execution.results import prediction_to_json
 
     from .trace import print_trace

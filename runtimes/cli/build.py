@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wikidx.corpora.progress_display import format_duration, show_steps
+from wikidx.base.progress_display import format_duration, show_steps
 from wikidx.indexer.encoders.recipes import RecipeOptions
 
 from . import completion
@@ -21,7 +21,7 @@ from .ray_option import EncoderCpus, RayAddress
 from .screen import coverage, note, pluralize, print_json, print_line
 
 if TYPE_CHECKING:
-    from wikidx.corpora.artifacts.manifest import Manifest
+    from wikidx.base.artifacts.manifest import Manifest
     from wikidx.indexer.planning import BuildPlan, BuildSpec
 
 _SHOWN_SKIPPED = 3
@@ -86,8 +86,8 @@ def build(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Build a corpus and its indexes; the same command resumes an interrupted build."""
+    from wikidx.base.errors import InputError
     from wikidx.corpora.build import StoreOptions
-    from wikidx.corpora.errors import InputError
     from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.resolving import is_name, resolve
     from wikidx.indexer.embedding.options import EmbedOptions
@@ -122,8 +122,8 @@ def _connected(address: str) -> Iterator[None]:
 
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
     """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
-    from wikidx.corpora.errors import InputError
-    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.base.errors import InputError
+    from wikidx.base.registry import unknown_name_error
     from wikidx.indexer import INDEXES, VECTOR_INDEXES
     from wikidx.indexer.naming import name_encoder
 
@@ -139,7 +139,7 @@ def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions
 
 
 def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
-    from wikidx.corpora.errors import StorageError
+    from wikidx.base.errors import StorageError
     from wikidx.indexer.planning import plan
 
     try:
@@ -199,7 +199,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
-    from wikidx.corpora.progress import format_bytes
+    from wikidx.base.progress import format_bytes
 
     note(f"corpus '{spec.name}': {spec.source.corpus.summary}")
     note(f"about {pluralize(build_plan.corpus.n_passages, 'passage')} of {format_bytes(build_plan.corpus.passage_bytes)}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .screen import note, print_json, print_line
@@ -36,7 +36,7 @@ def check(
 
     With --gpu, verify what runs on a GPU against the CPU. Exit status 1 if a file is corrupt, or a part of --gpu failed.
     """
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.corpora.resolving import require_built
 
     if gpu:
@@ -57,7 +57,7 @@ def check(
 
 def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
     """Check what runs on a GPU; lines go to standard output, or to standard error if JSON goes there. The file has each part at once."""
-    from wikidx.corpora.artifacts.durable import atomic_write
+    from wikidx.base.artifacts.durable import atomic_write
     from wikidx.runtimes import gpu_check
     from wikidx.runtimes.gpu_check.reporting import has_passed, issue_text, summary, table_lines, to_json
 
@@ -115,9 +115,9 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 def _report_corruption(corpus: str, *, as_json: bool) -> None:
-    from wikidx.corpora.artifacts.manifest import verify_files
+    from wikidx.base.artifacts.manifest import verify_files
+    from wikidx.base.errors import ArtifactError, MissingExtraError
     from wikidx.corpora.build import open_store, store_manifest, store_path
-    from wikidx.corpora.errors import ArtifactError, MissingExtraError
     from wikidx.indexer.build import open_index
     from wikidx.indexer.catalog import index_folders, index_ref
 

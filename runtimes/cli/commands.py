@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from wikidx.corpora.errors import NO_THREAD, IdxError, InputError, escape_controls, explain_os_error, named_errors
+from wikidx.base.errors import NO_THREAD, IdxError, InputError, escape_controls, explain_os_error, named_errors
 
 from .ray_option import RayCommand
 from .screen import fail, print_line
@@ -244,8 +244,8 @@ def _run() -> None:
 
 
 def _memory_error() -> str:
-    from wikidx.corpora.progress import format_bytes
-    from wikidx.indexer.machine.memory import available_bytes, memory_bytes
+    from wikidx.base.machine.memory import available_bytes, memory_bytes
+    from wikidx.base.progress import format_bytes
 
     return (
         f"not enough memory: this process may use {format_bytes(memory_bytes())}, of which {format_bytes(available_bytes())} are free now; "

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from wikidx.corpora.progress import format_bytes
+from wikidx.base.progress import format_bytes
 
 from .screen import print_json, print_line
 
@@ -57,8 +57,8 @@ def _describe_program() -> Section:
 
 
 def _describe_machine() -> Section:
-    from wikidx.indexer.machine.memory import available_bytes, memory_bytes
-    from wikidx.indexer.machine.threads import n_threads
+    from wikidx.base.machine.memory import available_bytes, memory_bytes
+    from wikidx.base.machine.threads import n_threads
 
     return {
         "system": f"{platform.platform()}, {platform.machine()}",
@@ -69,8 +69,8 @@ def _describe_machine() -> Section:
 
 
 def _describe_gpus() -> str:
-    from wikidx.indexer.machine.devices import free_memory, has_gpu_driver
-    from wikidx.indexer.machine.failures import first_line
+    from wikidx.base.machine.devices import free_memory, has_gpu_driver
+    from wikidx.base.machine.failures import first_line
 
     try:
         import torch
@@ -91,8 +91,8 @@ def _describe_gpus() -> str:
 def _describe_folders() -> Section:
     from numba import config
 
-    from wikidx.corpora.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
-    from wikidx.corpora.machine.compiled import cache_folders
+    from wikidx.base.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
+    from wikidx.base.compiled import cache_folders
 
     folder = home()
     state = "does not exist yet" if not folder.exists() else "writable" if os.access(folder, os.W_OK) else "not writable"
@@ -111,8 +111,8 @@ def _describe_folders() -> Section:
 
 def _describe_models() -> Section:
     """Return the embedded language models, and whether they are installed and converted."""
-    from wikidx.corpora.artifacts.home import home
-    from wikidx.corpora.errors import IdxError
+    from wikidx.base.artifacts.home import home
+    from wikidx.base.errors import IdxError
     from wikidx.runtimes.llms.embedded import EMBEDDED, embedded_file
     from wikidx.runtimes.llms.gguf_files import conversion_folder
 
@@ -144,7 +144,7 @@ def _size(folders: Iterable[Path]) -> str:
 
 def _describe_packages() -> tuple[Section, Section]:
     """Return the versions of the core's packages, and those of each extra, with the missing ones."""
-    from wikidx.corpora.errors import install_argument
+    from wikidx.base.errors import install_argument
 
     packages: dict[str | None, list[str]] = {}
     for extra, package in _requirements():

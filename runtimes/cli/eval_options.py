@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.errors import IdxError, InputError
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.progress_display import show_steps
 
 from .completion import words
 from .method_options import exit_on_interrupt
@@ -168,7 +168,7 @@ def select_metrics(names_text: str | None, questions: Sequence[Question]) -> lis
         InputError: the list names no metric.
         UnknownNameError: a name is unknown.
     """
-    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.base.registry import unknown_name_error
     from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
 
     if names_text == _EVERY_METRIC:
@@ -231,7 +231,7 @@ def check_output(output: Output) -> None:
             folder.
         UnknownNameError: the format is unknown.
     """
-    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.base.registry import unknown_name_error
 
     if output.format not in FORMATS:
         raise unknown_name_error("format", output.format, FORMATS)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.errors import InputError
+from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
@@ -20,7 +20,7 @@ from .option_groups import flatten
 from .question_options import QuestionOptions, Questions, ScoredQuestionFormat
 
 if TYPE_CHECKING:
-    from wikidx.corpora.progress import Progress
+    from wikidx.base.progress import Progress
     from wikidx.corpora.store import PassageStore
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions

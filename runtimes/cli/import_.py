@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .screen import coverage, print_json, print_line

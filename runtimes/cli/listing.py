@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.errors import ArtifactError, ArtifactMismatch
-from wikidx.corpora.progress import format_bytes
+from wikidx.base.errors import ArtifactError, ArtifactMismatch
+from wikidx.base.progress import format_bytes
 
 from .screen import pluralize, print_json, print_line
 
 if TYPE_CHECKING:
-    from wikidx.corpora.artifacts.manifest import Manifest
+    from wikidx.base.artifacts.manifest import Manifest
 
 
 def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List corpora, their indexes and sizes."""
-    from wikidx.corpora.artifacts.home import corpus_names, home
+    from wikidx.base.artifacts.home import corpus_names, home
     from wikidx.corpora.resolving import known_corpora
 
     summaries = {corpus.name: corpus.summary for corpus in known_corpora()}
@@ -63,8 +63,8 @@ def _describe_origin(corpus: str) -> str:
 
 def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the built indexes of a corpus, each with its size or its error."""
+    from wikidx.base.errors import ArtifactMissing
     from wikidx.corpora.build import store_manifest
-    from wikidx.corpora.errors import ArtifactMissing
     from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref
 
     try:
@@ -87,7 +87,7 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
 
 def _list_unfinished(corpus: str) -> list[dict[str, Any]]:
     """Return the artifacts whose build is running or was interrupted, with the size of their files, and of vectors the finished rows."""
-    from wikidx.corpora.artifacts.building import staged_bytes, staging_path
+    from wikidx.base.artifacts.building import staged_bytes, staging_path
     from wikidx.corpora.build import store_path
     from wikidx.indexer.catalog import index_ref, possible_indexes
     from wikidx.indexer.naming import parse_index_name

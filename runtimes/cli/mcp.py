@@ -33,7 +33,7 @@ def mcp(
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, allow searches without a key from other machines.")] = False,
 ) -> None:
     """Offer searches to agents (Model Context Protocol)."""
-    from wikidx.indexer.machine.devices import check_device
+    from wikidx.base.machine.devices import check_device
     from wikidx.retrievers.mcp.tools import create_server
 
     check_device(device)

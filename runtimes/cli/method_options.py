@@ -160,7 +160,7 @@ def choose_model(options: Options, *, dry_run: bool) -> Options:
     """
     if options.llm or dry_run:
         return options
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, embedded_file
 
     try:
@@ -187,8 +187,8 @@ def make_plan(
     Raises:
         InputError, UnknownNameError, ArtifactMissing: an option names something that does not exist, or options contradict each other.
     """
+    from wikidx.base.machine.devices import check_device
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.machine.devices import check_device
     from wikidx.runtimes.assignments import parse_assignments
     from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.llms.options import ConnectionOptions, parse_extra_body, parse_thinking
@@ -245,7 +245,7 @@ def replace_prompts(method: Method, options: PlanOptions, method_options: Any) -
     Raises:
         InputError, UnknownNameError: the prompts do not suit the method, or too few questions have answers.
     """
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.runtimes.methods.forms import SHORT, gold_answer
     from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
     from wikidx.runtimes.questions import find_questions, sample

@@ -31,8 +31,8 @@ def plan(
     from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.resolving import resolve
     from wikidx.indexer.card_plan import plan_on_cards
+    from wikidx.indexer.cards import parse_cards
     from wikidx.indexer.encoders.recipes import RecipeOptions
-    from wikidx.indexer.machine.cards import parse_cards
     from wikidx.indexer.planning import BuildSpec
     from wikidx.retrievers.rerankers.opening import planned_demand
 
@@ -58,8 +58,8 @@ def plan(
 
 
 def _show(number: int, stage: Stage) -> None:
-    from wikidx.corpora.progress import format_bytes
-    from wikidx.corpora.progress_display import format_duration
+    from wikidx.base.progress import format_bytes
+    from wikidx.base.progress_display import format_duration
 
     time_s = "–" if stage.time_s is None else f"{stage.time_s * 1e3:.1f} ms" if stage.time_s < 1 else format_duration(stage.time_s)
     sizes = (format_bytes(n_bytes) if n_bytes else "–" for n_bytes in (stage.host_bytes, stage.card_bytes, stage.disk_bytes))

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from wikidx.corpora.progress import format_bytes
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.progress import format_bytes
+from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .screen import note, pluralize, print_json, print_line
@@ -41,8 +41,8 @@ def questions(
 
     A fetched set is read by its name: --questions nq, or nq:train.
     """
-    from wikidx.corpora.errors import OptionError
-    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.base.errors import OptionError
+    from wikidx.base.registry import unknown_name_error
     from wikidx.runtimes.questions import find_set, published_sets
 
     if corpus is not None or out is not None:

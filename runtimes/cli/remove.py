@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from wikidx.corpora.errors import StorageError, escape_controls
+from wikidx.base.errors import StorageError, escape_controls
 
 from . import completion
 from .screen import note, print_json, print_line
@@ -37,10 +37,10 @@ def remove(
 
     Without --index, the downloads are deleted too.
     """
-    from wikidx.corpora.artifacts.building import staging_path
-    from wikidx.corpora.artifacts.home import corpus_path, downloads_path
+    from wikidx.base.artifacts.building import staging_path
+    from wikidx.base.artifacts.home import corpus_path, downloads_path
+    from wikidx.base.errors import ArtifactMissing
     from wikidx.corpora.build import store_path
-    from wikidx.corpora.errors import ArtifactMissing
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref, possible_indexes
     from wikidx.indexer.naming import canonical_name
@@ -76,7 +76,7 @@ def remove(
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:
     """Delete ``paths`` while holding the locks of ``in_use``, which exclude builds and downloads."""
-    from wikidx.corpora.artifacts.building import discard, lock
+    from wikidx.base.artifacts.building import discard, lock
 
     with ExitStack() as locks:
         for target in in_use:

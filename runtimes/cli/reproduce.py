@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress_display import format_duration, show_steps
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.errors import InputError
+from wikidx.base.progress_display import format_duration, show_steps
 
 from .eval_options import Scoring, score_runs
 from .method_options import AsJson, InFlight, ModelOptions, PlanOptions, RetryFailed, choose_model, exit_on_interrupt, make_plan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.progress_display import show_steps
 
 from .ask import format_cost, predict
 from .method_options import (

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from wikidx.corpora.errors import escape_controls, named_errors
+from wikidx.base.errors import escape_controls, named_errors
 
 _SHOWN_CHARACTERS = 300  # of a passage
 _BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.retrievers.options import SearchOptions
 
 from . import completion
@@ -87,8 +87,8 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a corpus."""
+    from wikidx.base.machine.devices import check_devices
     from wikidx.corpora.resolving import require_built
-    from wikidx.indexer.machine.devices import check_devices
     from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.opening import open_searcher
 

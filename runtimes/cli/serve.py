@@ -104,7 +104,7 @@ def _retriever_names(given: Sequence[str], corpora: Sequence[str]) -> tuple[str,
 
 def _asker(settings: Settings, llms: Sequence[str], llm_options: Sequence[str], *, is_cluster: bool) -> Asker | None:
     """Return what answers questions; None without a model."""
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
 
     if not llms:
         if llm_options:
@@ -119,7 +119,7 @@ def _asker(settings: Settings, llms: Sequence[str], llm_options: Sequence[str], 
 
 def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int, asker: Asker | None) -> None:
     """Print the address and the served retrievers, and serve them on this machine or on a Ray cluster."""
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.retrievers.server.settings import listen, server_url
 
     if ray is None and (shards is not None or replicas > 1):

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from wikidx.corpora.errors import escape_controls
+from wikidx.base.errors import escape_controls
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, prompt_text

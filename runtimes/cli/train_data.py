@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.progress_display import show_steps
+from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .ask import format_cost, options_to_json, print_methods, print_options
@@ -77,7 +77,7 @@ def train_data(
 
     The same command resumes an interrupted run. Exit status 1 if questions have failed.
     """
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.runtimes.execution.resumable import RunOptions
     from wikidx.runtimes.training import find_builder
     from wikidx.runtimes.training.leaks import check_leaks
@@ -109,7 +109,7 @@ def train_data(
 
 def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]) -> tuple[list[QuestionSet], list[QuestionSet]]:
     """Read the training and the evaluation sets; ``formats`` are texts ``[NAME=]FORMAT``."""
-    from wikidx.corpora.registry import unknown_name_error
+    from wikidx.base.registry import unknown_name_error
     from wikidx.runtimes.training.sets import check_set_names
 
     files = [_name_and_file(text) for text in (*train, *test)]
@@ -125,7 +125,7 @@ def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]
 
 
 def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
-    from wikidx.corpora.artifacts.durable import file_sha256
+    from wikidx.base.artifacts.durable import file_sha256
     from wikidx.runtimes.questions import SAMPLE, find_questions, question_file
     from wikidx.runtimes.training.sets import make_question_set
 

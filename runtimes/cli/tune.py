@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from . import completion
 from .eval_options import Seed
@@ -118,7 +118,7 @@ def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> t
 
 def _retrieve(opened: OpenCorpora, corpus: str, names: list[str], questions: list[Question], depth: int) -> dict[str, Lists]:
     """Search with each retriever once."""
-    from wikidx.corpora.progress_display import show_steps
+    from wikidx.base.progress_display import show_steps
     from wikidx.retrievers.fusion import concatenate, to_lists
 
     texts, n_rows, batch = [question.text for question in questions], len(opened.store(corpus)), 256

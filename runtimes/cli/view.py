@@ -18,7 +18,7 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of the page; 0: any free port.")] = 0,
 ) -> None:
     """Show the questions of a run, or of two, in a browser."""
-    from wikidx.corpora.errors import InputError
+    from wikidx.base.errors import InputError
     from wikidx.retrievers.server.settings import Settings, listen, server_url
     from wikidx.runtimes.pages.viewing import Viewer, serve
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from functools import cache, partial
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 
 _warn = cache(partial(logging.getLogger(__name__).warning, "left out: %s"))  # each message once
 

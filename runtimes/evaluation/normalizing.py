@@ -13,7 +13,7 @@ import string
 from collections.abc import Callable
 from functools import cache, lru_cache
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 
 _ARTICLES = r"\b(a|an|the)\b"
 _re_articles = re.compile(_ARTICLES)

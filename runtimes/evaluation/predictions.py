@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, read_prediction_records
 from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json

@@ -8,8 +8,8 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import ArtifactCorrupt
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
 from wikidx.runtimes.llms.json_shape import EACH, find_mismatch
 from wikidx.runtimes.llms.naming import BACKENDS

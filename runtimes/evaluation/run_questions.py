@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions
 from wikidx.runtimes.evaluation.published import detect_dataset
 from wikidx.runtimes.execution.given import GIVEN

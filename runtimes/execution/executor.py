@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.runtimes.execution.results import Outcome, Prediction, Step
 from wikidx.runtimes.execution.services import Dispatcher, Services, error_text
 from wikidx.runtimes.llms.base import Generate

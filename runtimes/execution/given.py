@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions

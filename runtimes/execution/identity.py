@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wikidx.corpora.artifacts.manifest import Manifest, package_versions
+from wikidx.base.artifacts.manifest import Manifest, package_versions
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.reading.compression import read_text
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.indexer.encoders.checkpoints import checksum
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.encoders.spec import Dtype
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from wikidx.corpora.artifacts.building import system_errors
-from wikidx.corpora.artifacts.durable import atomic_write, parse_json, write_durably
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError, named_errors
+from wikidx.base.artifacts.building import system_errors
+from wikidx.base.artifacts.durable import atomic_write, parse_json, write_durably
+from wikidx.base.errors import ArtifactCorrupt, InputError, LockedError, named_errors
 from wikidx.corpora.reading.compression import check_file
 from wikidx.runtimes.llms.text import replace_surrogates
 

@@ -19,11 +19,11 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine.failures import DeviceLost
+from wikidx.base.net.request_threads import RequestThreads
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.indexer.machine.failures import DeviceLost
-from wikidx.indexer.machine.request_threads import RequestThreads
 from wikidx.retrievers.base import Ranking, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import Unreachable

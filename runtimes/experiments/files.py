@@ -15,10 +15,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.registry import unknown_name_error
+from wikidx.base.validation import options
 from wikidx.corpora.reading.compression import read_toml
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.corpora.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.build import store_manifest
-from wikidx.corpora.errors import IdxError, InputError
 from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles, metric_names
 from wikidx.runtimes.evaluation.published import LATENCY, PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json

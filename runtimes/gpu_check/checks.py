@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wikidx.corpora.errors import MissingExtraError
-from wikidx.indexer.machine.devices import has_gpu_driver
+from wikidx.base.errors import MissingExtraError
+from wikidx.base.machine.devices import has_gpu_driver
 
 from .running import Kind, Outcome, Part, run_part
 

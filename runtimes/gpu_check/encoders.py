@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.machine.failures import first_line
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage
@@ -26,7 +27,6 @@ from wikidx.indexer.encoders.loading import encoder_class, load_network
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
-from wikidx.indexer.machine.failures import first_line
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.vectors.file import VectorFile
 

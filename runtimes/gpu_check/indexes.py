@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
-from wikidx.corpora.artifacts.manifest import Recipe
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.manifest import Recipe
+from wikidx.base.artifacts.pages import build_checked
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import InputError, MissingExtraError
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.faiss.library import load_faiss
-from wikidx.indexer.page_checks import build_checked
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
 
 from .encoders import build_made_corpus

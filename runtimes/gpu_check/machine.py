@@ -13,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.machine.devices import choose_kernels, count_gpus
-from wikidx.indexer.machine.memory import memory_bytes
-from wikidx.indexer.machine.threads import n_threads
+from wikidx.base.machine.devices import choose_kernels, count_gpus
+from wikidx.base.machine.memory import memory_bytes
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import format_bytes
 
 from .task import Task
 

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import IdxError
-from wikidx.indexer.base import Placement
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.placement import Placement
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.indexes.exact.index import ExactIndex
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.loading import silent_transformers

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from wikidx.corpora.errors import StorageError, explain_os_error, find_write_error
+from wikidx.base.errors import StorageError, explain_os_error, find_write_error
 from wikidx.runtimes.errors import LLMError
 
 from .base import LLM, Call, Capabilities, Deliver, Generate, Reply

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe, read_manifest
-from wikidx.corpora.errors import ArtifactError, InputError, LockedError
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard
+from wikidx.base.artifacts.home import home
+from wikidx.base.artifacts.manifest import Manifest, Recipe, read_manifest
+from wikidx.base.errors import ArtifactError, InputError, LockedError
 from wikidx.indexer.encoders.checkpoints import checksum
 
 logger = logging.getLogger(__name__)

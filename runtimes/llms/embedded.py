@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 
 class EmbeddedModel(NamedTuple):

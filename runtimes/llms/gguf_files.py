@@ -13,12 +13,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.corpora.progress import format_bytes
+from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.machine.failures import first_line
+from wikidx.base.progress import format_bytes
 from wikidx.corpora.reading.compression import refuse_pointer
 from wikidx.indexer.encoders.checkpoints import CONFIG
 from wikidx.indexer.encoders.loading import silent_transformers
-from wikidx.indexer.machine.failures import first_line
 
 from .conversions import convert_once, folder_of
 from .embedded import EMBEDDED, embedded_file

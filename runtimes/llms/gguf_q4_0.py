@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.machine.failures import first_line
+from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.machine.failures import first_line
+from wikidx.base.progress import format_bytes
 
 from .conversions import convert_once
 

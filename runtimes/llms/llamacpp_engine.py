@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.indexer.machine.failures import first_line
-from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.machine.timed_http import disconnect
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.machine.failures import first_line
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.net.timed_http import disconnect
 from wikidx.runtimes.errors import LLMError
 
 from .base import Call, Capabilities, Deliver, Reply

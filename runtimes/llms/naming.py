@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 
 from .base import LLM, Thinking

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from wikidx.indexer.machine.endpoint import error_message
+from wikidx.base.net.endpoint import error_message
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
 from .dialects import OPENAI, UNKNOWN, Dialect

@@ -27,8 +27,9 @@ from typing import Any
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, TimeoutError
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.indexer.machine.endpoint import (
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.machine.failures import first_line
+from wikidx.base.net.endpoint import (
     MAX_PAGE_BYTES,
     UNUSABLE_RETRIES,
     answering,
@@ -41,8 +42,7 @@ from wikidx.indexer.machine.endpoint import (
     retry_after_s,
     retry_pause_s,
 )
-from wikidx.indexer.machine.failures import first_line
-from wikidx.indexer.machine.timed_http import limited
+from wikidx.base.net.timed_http import limited
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply

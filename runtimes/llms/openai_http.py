@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
-from wikidx.indexer.machine.request_threads import RequestThreads
+from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
 
 from . import openai_bodies as bodies

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import InputError
 
 from .base import Thinking
 from .dialects import Dialect

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Literal
 
-from wikidx.corpora.errors import InputError
-from wikidx.indexer.machine.request_threads import RequestThreads
+from wikidx.base.errors import InputError
+from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text

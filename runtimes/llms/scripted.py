@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_text
 from wikidx.runtimes.errors import LLMError
 

@@ -11,7 +11,7 @@ import codecs
 from collections.abc import Mapping
 from typing import Any
 
-from wikidx.corpora.artifacts.durable import parse_json
+from wikidx.base.artifacts.durable import parse_json
 
 from .json_shape import find_mismatch, matching
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.indexer.machine.failures import DeviceLost, first_line
+from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.machine.failures import DeviceLost, first_line
 from wikidx.runtimes.errors import LLMError
 
 from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, JsonSchema, MeanNll, Nll, Regex, Reply, Thinking, YesNo

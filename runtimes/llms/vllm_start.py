@@ -14,13 +14,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from wikidx.corpora.errors import IdxError, InputError
-from wikidx.corpora.registry import unknown_name_error
-from wikidx.corpora.validation import explain
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine.devices import count_gpus, free_memory
+from wikidx.base.machine.failures import first_line
+from wikidx.base.machine.placement import SMALLEST_SHARE, Card, Demand, largest_share
+from wikidx.base.registry import unknown_name_error
+from wikidx.base.validation import explain
 from wikidx.indexer.indexes.exact.placement import WORK_BYTES
-from wikidx.indexer.machine.devices import count_gpus, free_memory
-from wikidx.indexer.machine.failures import first_line
-from wikidx.indexer.machine.placement import SMALLEST_SHARE, Card, Demand, largest_share
 from wikidx.runtimes.errors import LLMError
 
 _LONGEST = 300  # characters of a message: vLLM lists all its architectures

@@ -14,7 +14,7 @@ ra_isf  self_reasoning  retrorag  refeed                                        
 
 from typing import Any
 
-from wikidx.corpora.registry import load
+from wikidx.base.registry import load
 
 METHODS = {
     "ra_isf": "wikidx.runtimes.methods.ra_isf:METHOD",

@@ -1,7 +1,7 @@
 """Method: a generator function with its options and the roles of its models.
 
 Every option and every prompt file states its origin (``templates.ORIGINS``). Options are validated on creation
-(``corpora.validation.options``) and recorded with every run.
+(``base.validation.options``) and recorded with every run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 def option(default: T, origin: Origin, description: str, *, minimum: float = 0, maximum: float | None = None) -> T:
-    """Declare an option of a method: a field of a dataclass with the decorator ``corpora.validation.options``.
+    """Declare an option of a method: a field of a dataclass with the decorator ``base.validation.options``.
 
     Args:
         default: the default value.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wikidx.corpora.validation import options
+from wikidx.base.validation import options
 from wikidx.runtimes.llms.base import Decoding, Message
 
 from .base import Answer, Method, option

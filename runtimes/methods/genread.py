@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
+from wikidx.base.validation import options
 from wikidx.corpora.passage import text_key
-from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option

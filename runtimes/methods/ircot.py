@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage, text_key
-from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .base import Answer, Method, Preset, option

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.reading.compression import read_text
-from wikidx.corpora.registry import unknown_name_error
 
 from .base import Answer, Method, list_options
 from .forms import FORMS, SHORT

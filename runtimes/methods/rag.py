@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wikidx.corpora.validation import options
+from wikidx.base.validation import options
 from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option

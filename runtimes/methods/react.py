@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
 
 from .base import Answer, Method, Preset, option

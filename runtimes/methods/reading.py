@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import InputError
+from wikidx.base.validation import options
 from wikidx.retrievers.base import Ranking, ScoredPassage
 
 from .base import Answer, option

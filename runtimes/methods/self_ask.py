@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.validation import options
 from wikidx.runtimes.llms.base import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option

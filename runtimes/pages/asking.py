@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.failures import DeviceLost
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.machine.failures import DeviceLost
 from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
 from wikidx.retrievers.errors import DeadlineExceeded, NotReady, Overloaded, SearchFailed
 from wikidx.retrievers.options import SearchOptions

@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.server.front import error_response
 from wikidx.retrievers.server.host_check import foreign_host_error

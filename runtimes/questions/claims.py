@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import record_id, text_from, text_of, unique

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from wikidx.corpora.artifacts.building import lock
-from wikidx.corpora.artifacts.durable import atomic_write, read_json_object, write_durably
-from wikidx.corpora.artifacts.home import downloads_path
-from wikidx.corpora.errors import DownloadError, InputError
-from wikidx.corpora.fetching.download import LocalFile, download
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.artifacts.building import lock
+from wikidx.base.artifacts.durable import atomic_write, read_json_object, write_durably
+from wikidx.base.artifacts.home import downloads_path
+from wikidx.base.errors import DownloadError, InputError
+from wikidx.base.net.download import LocalFile, download
+from wikidx.base.progress import Progress, silent
 
 from .base import Question
 from .reading import read_questions

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .base import FEVER_LABELS, Question
 from .claims import parse_fever

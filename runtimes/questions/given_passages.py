@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import passage_from_record
 from wikidx.runtimes.llms.text import replace_surrogates
 

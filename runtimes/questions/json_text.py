@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 MAX_VALUE_CHARACTERS = 1 << 26  # maximum length of one value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .base import Question, gold
 from .fields import id_from, objects_of, record_id, text_from, text_of, texts_from, unique

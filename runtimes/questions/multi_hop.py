@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .base import Question, gold
 from .fields import id_from, objects_of, record_id, text_from, text_of, texts_of, unique

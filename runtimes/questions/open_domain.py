@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import InputError
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 from .fields import given_id
 from .formats import Format, find_format

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.registry import suggest, unknown_name_error
 from wikidx.corpora.reading.compression import STANDARD_INPUT
-from wikidx.corpora.registry import suggest, unknown_name_error
 
 from .base import Question, gold
 from .formats import FORMATS, Format, find_format

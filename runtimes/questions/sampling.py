@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError
+from wikidx.base.registry import unknown_name_error
 
 from .base import Question
 from .protocols import PROTOCOLS, Protocol

@@ -17,9 +17,9 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.passage import SourceFile
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.artifacts.home import home
+from wikidx.base.net.download import SourceFile
+from wikidx.base.registry import unknown_name_error
 
 
 class PublishedSet(NamedTuple):

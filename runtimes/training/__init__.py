@@ -13,7 +13,7 @@ RECIPE.md shows how to train on the files with TRL.
 
 from typing import Any
 
-from wikidx.corpora.registry import load
+from wikidx.base.registry import load
 
 BUILDERS = {
     "ra_isf": "wikidx.runtimes.training.ra_isf:BUILDER",

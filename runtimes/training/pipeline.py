@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.corpora.artifacts.durable import write_durably
-from wikidx.corpora.artifacts.manifest import package_versions
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import Progress, silent
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.artifacts.manifest import package_versions
+from wikidx.base.errors import InputError
+from wikidx.base.progress import Progress, silent
+from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.execution.identity import PACKAGES, questions_digest

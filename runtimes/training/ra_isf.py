@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.validation import options
 from wikidx.runtimes.evaluation.answers import squad
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.llms.base import Chat, Decoding, Message

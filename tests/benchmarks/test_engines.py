@@ -15,7 +15,7 @@ import pytest
 from benchmarks.bm25.quality import share_of_equal_scores
 from benchmarks.engines.kinds import find_kind, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
 

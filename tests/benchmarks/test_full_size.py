@@ -24,7 +24,7 @@ from benchmarks.full_size.building import (
     limited,
     outcome,
 )
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 _TAKE = "kept = bytearray(300_000_000)"
 N = 30_000

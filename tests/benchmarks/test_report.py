@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.report import exit_status, print_table
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 
 
 def test_a_mistake_is_one_line_and_exit_status_2(capsys: pytest.CaptureFixture[str]) -> None:

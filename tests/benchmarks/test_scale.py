@@ -14,7 +14,7 @@ import pytest
 from benchmarks.monitoring import Monitor, folder_bytes, run_monitored
 from benchmarks.scale.growth import HELD, Series, required_machine, series
 from tests.conftest import ROOT
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 SIZES = (1_000, 4_000, 16_000)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import BLOCK, MIN_PART, data_folder, histograms, real_passages, synthetic, write
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 
 

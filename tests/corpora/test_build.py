@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.artifacts.building import discard, lock, staging_path
+from wikidx.base.artifacts.building import discard, lock, staging_path
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError
+from wikidx.base.net.download import LocalFile
+from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, InputError, LockedError
-from wikidx.corpora.fetching.download import LocalFile
-from wikidx.corpora.fetching.sources import obtain_files
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import Progress
+from wikidx.corpora.sources import obtain_files
 from wikidx.indexer.build import build_index
 
 
@@ -78,7 +78,7 @@ def test_a_killed_build_resumes_to_the_same_store(source: Path, at: int, monkeyp
 def test_a_build_killed_while_it_is_finished_resumes_too(source: Path, killed_in: str) -> None:
     undisturbed = build_store(corpus(source, "other"), StoreOptions())
     module = "writer" if killed_in == "write_checks" else "staging"
-    kill = "import wikidx.corpora.artifacts.building as staging\n"
+    kill = "import wikidx.base.artifacts.building as staging\n"
     kill += f"{module}.{killed_in} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
     script = textwrap.dedent(KILLED_BUILD).replace("def kill", kill + "def kill")
     killed = subprocess.run([sys.executable, "-c", script, source, "100000"], cwd=ROOT, check=False)

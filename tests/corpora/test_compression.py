@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading import compression, readers
 from wikidx.corpora.reading.compression import open_bytes, read_bytes, read_lines
 from wikidx.corpora.reading.readers import detect_format, read

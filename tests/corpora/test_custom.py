@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord
 from wikidx.corpora.reading.readers import detect_format, fail

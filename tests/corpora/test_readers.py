@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.known.wiki2018 import CORPUS as WIKI2018
 from wikidx.corpora.known.wiki2020 import CORPUS as WIKI2020
 from wikidx.corpora.passage import BadRecord, Passage

@@ -17,8 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import corpus_of
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMissing, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest, store_path
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMissing, InputError
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage, text_key
 from wikidx.corpora.store import PassageStore, phrases
 from wikidx.corpora.store.layout import corruption_errors

@@ -11,8 +11,8 @@ import lmdb
 import numpy as np
 import pytest
 
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.build import open_store, store_path
-from wikidx.corpora.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.loopback import serving
+from wikidx.base.errors import DownloadError, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.errors import DownloadError, InputError
 from wikidx.corpora.known import wiki2018, wiki2020
 from wikidx.corpora.passage import Passage
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.runtimes.cli import main
 from wikidx.runtimes.cli.screen import fail
 

@@ -15,8 +15,8 @@ from tests.faults.commands import ENCODER, command, idx, started, wait_for_end
 from tests.faults.conftest import QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
-from wikidx.corpora.artifacts.building import lock, staging_path
-from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.base.artifacts.building import lock, staging_path
+from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.indexer.vectors.file import finished_ranges
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full

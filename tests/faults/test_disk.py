@@ -15,8 +15,8 @@ from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
 from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
-from wikidx.corpora.artifacts.building import staging_path
-from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.indexer.build import build_index

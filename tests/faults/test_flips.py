@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
 from tests.faults.conftest import KINDS, N_PASSAGES, PARTIAL, path_of
-from wikidx.corpora.artifacts.manifest import MANIFEST
+from wikidx.base.artifacts.manifest import MANIFEST
 from wikidx.corpora.build import open_store
 from wikidx.corpora.store.layout import DATABASE
 

@@ -16,9 +16,9 @@ import pytest
 from tests.faults import conftest
 from tests.faults.commands import ENCODER, Running, command, idx, started
 from tests.faults.conftest import PARTIAL, QUERIES, build_command, path_of
-from wikidx.corpora.artifacts.building import INTERMEDIATE, staging_path
-from wikidx.corpora.artifacts.home import corpus_path
-from wikidx.corpora.artifacts.manifest import MANIFEST, is_finished
+from wikidx.base.artifacts.building import INTERMEDIATE, staging_path
+from wikidx.base.artifacts.home import corpus_path
+from wikidx.base.artifacts.manifest import MANIFEST, is_finished
 from wikidx.corpora.build import open_store
 from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.catalog import index_ref

@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 
 Result = TypeVar("Result")
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.conftest import corpus_of
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from tests.runtimes.questions.test_corrupt import change_one_value
-from wikidx.corpora.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.base.errors import IdxError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
-from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store.vocabulary import Vocabulary, to_stream, unescape
 from wikidx.indexer.build import build_index, open_index

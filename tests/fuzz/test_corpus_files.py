@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import COMPRESSIONS, check_refusal, compressed_mutations, examples, in_memory_of, mutations, read_or_refuse
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading import readers

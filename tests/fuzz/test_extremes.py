@@ -17,10 +17,10 @@ import pytest
 import urllib3
 
 from tests.fuzz.mutating import check_refusal, in_memory_of
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
+from wikidx.base.net.endpoint import parse_answer, read_error, retry_after_s
 from wikidx.corpora.reading.compression import read_toml
 from wikidx.corpora.reading.readers import detect_format, read
-from wikidx.indexer.machine.endpoint import parse_answer, read_error, retry_after_s
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.retrievers.pipelines.saved import read_pipeline
 from wikidx.runtimes.evaluation.prediction_files import read_prediction_records

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
-from wikidx.corpora.artifacts.home import split_name
-from wikidx.indexer.machine.devices import check_devices
+from wikidx.base.artifacts.home import split_name
+from wikidx.base.machine.devices import check_devices
 from wikidx.indexer.naming import canonical_name
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from wikidx.corpora.artifacts.building import ArtifactSpec, BuildResult
-from wikidx.corpora.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
+from wikidx.base.artifacts.pages import build_checked, write_sums
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.page_checks import build_checked, write_sums
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from wikidx.corpora.errors import InputError
-from wikidx.indexer.machine.devices import SearchLoad, choose_placement
-from wikidx.indexer.machine.placement import Allocation, Card, Demand, largest_share, place, place_processes
+from wikidx.base.errors import InputError
+from wikidx.base.machine.devices import SearchLoad, choose_placement
+from wikidx.base.machine.placement import Allocation, Card, Demand, largest_share, place, place_processes
 
 
 def fits(vectors: Demand | None, networks: Sequence[Demand], cards: Sequence[Card], chosen: Allocation) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import with_checksum
+from wikidx.base.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers, english

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikidx.corpora.artifacts.building import lock, staged_recipe, staging_path
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.building import lock, staged_recipe, staging_path
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.errors import ArtifactMismatch, InputError, LockedError, StorageError
+from wikidx.base.progress import silent
 from wikidx.corpora.build import StoreOptions, open_store
-from wikidx.corpora.errors import ArtifactMismatch, InputError, LockedError, StorageError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import silent
 from wikidx.corpora.resolving import resolve
 from wikidx.corpora.store import PassageStore, StoreWriter
 from wikidx.indexer.build import build_index

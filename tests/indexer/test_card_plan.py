@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.machine.placement import Demand
 from wikidx.corpora.build import StoreOptions
-from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer import planning
 from wikidx.indexer.card_plan import CardPlan, Stage, plan_on_cards
-from wikidx.indexer.machine.cards import CARDS, parse_cards
-from wikidx.indexer.machine.placement import Demand
+from wikidx.indexer.cards import CARDS, parse_cards
 from wikidx.indexer.planning import BuildSpec, VectorOptions
 from wikidx.retrievers.rerankers.opening import planned_demand
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pytest
 
+from wikidx.base.errors import IdxError
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import IdxError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import Progress, silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.embedding import pipeline

@@ -19,11 +19,11 @@ import pytest
 import wikidx.indexer.build
 from tests.conftest import ROOT
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.corpora.artifacts.building import staging_path
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from wikidx.base.progress import silent
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, StorageError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import silent
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors, check_query_weights
 from wikidx.indexer.catalog import index_ref

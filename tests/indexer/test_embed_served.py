@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving, hashed_vectors
-from wikidx.corpora.artifacts.building import staging_path
-from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.errors import ArtifactMismatch, InputError
+from wikidx.base.net.endpoint import Endpoint, EndpointError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors, open_vectors
@@ -24,7 +25,6 @@ from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import served
 from wikidx.indexer.encoders.checkpoints import ServedModel
 from wikidx.indexer.encoders.recipes import RecipeOptions
-from wikidx.indexer.machine.endpoint import Endpoint, EndpointError
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.retrievers.opening import open_retriever

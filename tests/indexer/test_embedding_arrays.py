@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.published import arrays
 from wikidx.indexer.published.formats import find_embeddings

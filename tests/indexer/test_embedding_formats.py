@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import InputError, StorageError
+from wikidx.base.errors import InputError, StorageError
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.published import arrays
 from wikidx.indexer.published.formats import Embeddings, add_checksums, find_embeddings

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import wikidx.indexer.estimate
-from wikidx.corpora.artifacts.home import downloads_path
+from wikidx.base.artifacts.home import downloads_path
+from wikidx.base.net.download import SourceFile
 from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known import sample
-from wikidx.corpora.passage import Passage, SourceFile
+from wikidx.corpora.passage import Passage
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
 from wikidx.indexer.estimate import (
     Measurement,

@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import ROOT
+from wikidx.base.machine.placement import Placement
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Hits, Placement, Vectors
+from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.exact import cpu as exact_cpu
 from wikidx.indexer.indexes.exact.index import ExactIndex
 

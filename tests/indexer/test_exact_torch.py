@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
-from wikidx.corpora.errors import IdxError  # noqa: E402
+from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402

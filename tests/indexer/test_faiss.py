@@ -14,11 +14,12 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors, sealed
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, StagingCorrupt
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.manifest import Manifest, Recipe
+from wikidx.base.artifacts.pages import CheckedFiles
+from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt
+from wikidx.base.registry import load
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import load
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import SearchParams, Stored, Vectors
@@ -29,7 +30,6 @@ from wikidx.indexer.indexes.faiss.inverted_lists import ListShard
 from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, faiss_errors, load_faiss
 from wikidx.indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
-from wikidx.indexer.page_checks import CheckedFiles
 from wikidx.indexer.recall import recall
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import VECTORS, VectorFile

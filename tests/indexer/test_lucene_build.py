@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.artifacts.home import home as data_home
-from wikidx.corpora.artifacts.manifest import Manifest, read_manifest
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.base.artifacts.home import home as data_home
+from wikidx.base.artifacts.manifest import Manifest, read_manifest
+from wikidx.base.errors import IdxError, InputError, MissingExtraError, StorageError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index

@@ -19,10 +19,10 @@ transformers = pytest.importorskip("transformers", reason="needs the extra 'dens
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from tests.indexer.dry_allocation import DryAllocation  # noqa: E402
+from wikidx.base.machine.placement import CUDA_BYTES  # noqa: E402
 from wikidx.indexer.encoders.network_size import size_of_config  # noqa: E402
 from wikidx.indexer.encoders.spec import Dtype  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu, gpu_best, placement  # noqa: E402
-from wikidx.indexer.machine.placement import CUDA_BYTES  # noqa: E402
 
 _REDUCED = 256  # factor by which tiles and batches of candidates are smaller
 _TOLERANCE = 0.05

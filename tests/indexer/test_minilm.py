@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.model import Model

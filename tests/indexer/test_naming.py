@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wikidx.corpora.errors import UnknownNameError
+from wikidx.base.errors import UnknownNameError
 from wikidx.indexer import ENCODERS, INDEXES, VECTOR_INDEXES
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name

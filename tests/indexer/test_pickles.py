@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.indexer.published.arrays import FileArray
 from wikidx.indexer.published.pickles import Array, read_pickle
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from wikidx.base.errors import StorageError, UnknownNameError
+from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions
-from wikidx.corpora.errors import StorageError, UnknownNameError
 from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.given import given_corpus
-from wikidx.corpora.progress import Progress
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.indexer import estimate
 from wikidx.indexer.planning import BuildSpec, build, plan, run_build

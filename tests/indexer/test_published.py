@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikidx.corpora.artifacts.building import lock, staging_path
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.building import lock, staging_path
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.errors import ArtifactMismatch, InputError, LockedError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMismatch, InputError, LockedError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors

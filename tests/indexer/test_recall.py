@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wikidx.indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, SearchParam, SearchParams, Vectors
+from wikidx.base.machine.placement import ON_CPU
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, Vectors
 from wikidx.indexer.recall import measure_settings, recall, settings
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.indexer.made_vectors import clustered, sealed
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe
+from wikidx.base.artifacts.manifest import Manifest, Recipe
 from wikidx.indexer.base import Stored
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile

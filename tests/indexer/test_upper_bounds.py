@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
+from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
 from wikidx.indexer.indexes.bm25 import selection
 from wikidx.indexer.indexes.bm25.cursors import Terms
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, DTYPES, Postings
 from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, search_query
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
-from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
 
 N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample
 N_ROWS = (N_BLOCKS - 1) * BLOCK_ROWS + 12_345

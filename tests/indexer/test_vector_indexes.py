@@ -16,9 +16,9 @@ import pytest
 
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
-from wikidx.corpora.artifacts.manifest import verify_files
+from wikidx.base.artifacts.manifest import verify_files
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES

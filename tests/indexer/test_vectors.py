@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.indexer.made_vectors import sealed
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.manifest import Manifest, Recipe
-from wikidx.corpora.errors import ArtifactCorrupt, IdxError, InputError
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.manifest import Manifest, Recipe
+from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError
 from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.indexes.exact.index import open_exact
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors

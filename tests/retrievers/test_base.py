@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import OptionError
+from wikidx.base.errors import OptionError
 from wikidx.retrievers import SearchOptions
 
 

@@ -15,11 +15,11 @@ import pytest
 
 import wikidx as idx
 from tests.conftest import ROOT
-from wikidx.corpora import progress_display
-from wikidx.corpora.artifacts.building import lock
-from wikidx.corpora.artifacts.home import corpus_names
+from wikidx.base import progress_display
+from wikidx.base.artifacts.building import lock
+from wikidx.base.artifacts.home import corpus_names
+from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.known.given import GivenPassage
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import built_names, resolve

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactCorrupt, IdxError, InputError, MissingExtraError, UnknownNameError
+from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError, MissingExtraError, UnknownNameError
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
 from wikidx.retrievers.errors import (

@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores

@@ -14,7 +14,7 @@ import transformers
 
 from tests.indexer.encoders.tiny import save_bert_tokenizer
 from tests.retrievers.test_cross_encoder import PAIRS
-from wikidx.corpora.errors import ArtifactMismatch
+from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_scaled, plain_weighted
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
 from wikidx.retrievers.fusion import Fusion, fuse, make_targets, merge, select, to_lists

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
 from tests.retrievers.test_cross_encoder import SIZES, save_bert
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, InputError
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.rerankers import maxsim

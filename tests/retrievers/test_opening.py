@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.base.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.base.machine.placement import Demand, Placement
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import Placement
 from wikidx.indexer.build import build_index
-from wikidx.indexer.machine.placement import Demand
 from wikidx.retrievers import opening
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever

@@ -12,8 +12,8 @@ import pytest
 
 from tests.indexer.made_vectors import brute_force, clustered
 from tests.retrievers.server.serving import ask, serving
+from wikidx.base.errors import InputError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores, Vectors

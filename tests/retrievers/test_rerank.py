@@ -8,7 +8,7 @@ import pytest
 
 from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
 from tests.retrievers.worded import WordEncoder, dense_over
-from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Scores

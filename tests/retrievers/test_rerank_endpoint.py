@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded

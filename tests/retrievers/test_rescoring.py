@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.retrievers.worded import dense_over
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Scores

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wikidx as idx
-from wikidx.corpora.errors import InputError, MissingExtraError, OptionError, UnknownNameError
+from wikidx.base.errors import InputError, MissingExtraError, OptionError, UnknownNameError
 from wikidx.retrievers.base import Match, Rankings
 from wikidx.retrievers.options import SearchOptionValues
 from wikidx.retrievers.wire import ranking_from_json

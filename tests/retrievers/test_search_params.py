@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.machine.placement import ON_CPU
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, ON_CPU, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
 from wikidx.retrievers.options import SearchOptions

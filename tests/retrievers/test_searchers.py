@@ -15,8 +15,8 @@ import pytest
 from tests.conftest import corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import serving
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import InputError, UnknownNameError
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking, Rankings, Searcher

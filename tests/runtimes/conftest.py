@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes.command_line import Command
+from wikidx.base.registry import load
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.registry import load
 from wikidx.indexer.build import build_index
 
 

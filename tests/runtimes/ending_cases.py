@@ -18,13 +18,13 @@ from contextlib import closing
 from typing import NoReturn
 
 from wikidx import AsyncRemoteSearcher
+from wikidx.base.net.endpoint import EndpointError
+from wikidx.base.registry import load
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.registry import load
 from wikidx.indexer.build import build_index, build_vectors
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.served import ServedEncoder, spec_of_served
-from wikidx.indexer.machine.endpoint import EndpointError
 from wikidx.retrievers.errors import ServiceError
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.pipelines.remote import RemoteRetriever

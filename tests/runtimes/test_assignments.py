@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from wikidx.corpora.errors import IdxError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import IdxError
+from wikidx.base.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.cli.ask import format_value

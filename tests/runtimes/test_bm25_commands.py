@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.runtimes.command_line import Command
-from wikidx.corpora.artifacts.building import lock
+from wikidx.base.artifacts.building import lock
 from wikidx.indexer.catalog import index_ref
 from wikidx.retrievers.opening import open_searcher
 

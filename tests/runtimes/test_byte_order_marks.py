@@ -12,7 +12,7 @@ import pytest
 
 import wikidx.runtimes.experiments
 import wikidx.runtimes.methods
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.indexer.published.arrays import read_lines
 from wikidx.retrievers.pipelines.saved import read_pipeline
 from wikidx.runtimes.evaluation.prediction_files import read_prediction_records

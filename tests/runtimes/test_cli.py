@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults import commands
 from tests.faults.commands import Finished
-from wikidx.corpora.artifacts.building import lock, staging_path
+from wikidx.base.artifacts.building import lock, staging_path
 from wikidx.corpora.build import skipped_records, store_path
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.vectors.file import VectorFile

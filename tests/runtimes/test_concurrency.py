@@ -15,7 +15,7 @@ from tests.runtimes.command_line import Command
 from tests.runtimes.llms.fake_server import Answer as Answered
 from tests.runtimes.llms.fake_server import FakeServer, chat, fake_serving
 from tests.runtimes.test_executor import QUESTIONS, CountingLLM
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.machine.failures import DeviceLost
 from wikidx.retrievers.base import DEFAULTS, Ranking
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError, Unreachable

@@ -11,7 +11,7 @@ import numba
 import pytest
 
 from tests.runtimes.command_line import Command
-from wikidx.corpora.machine import compiled
+from wikidx.base import compiled
 from wikidx.runtimes.cli import doctor
 
 
@@ -76,7 +76,7 @@ def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Pa
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == "none"
     (tmp_path / "wikidx").mkdir()
-    for name in ("indexer/machine", "retrievers"):
+    for name in ("base", "retrievers"):
         package = name.partition("/")[0]
         folder = tmp_path / name / "__pycache__" / "kernels-some-0123"
         folder.mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_a_driver_without_a_usable_gpu_is_reported(idx: Command, monkeypatch: py
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for signs, expected in (("", "none that torch can use"), ("/", "none that torch can use with this driver: CUDA 13 needs 580 or later")):
-        monkeypatch.setattr("wikidx.indexer.machine.devices._SIGNS_OF_A_GPU", (signs or "/no/such/device",))
+        monkeypatch.setattr("wikidx.base.machine.devices._SIGNS_OF_A_GPU", (signs or "/no/such/device",))
         assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == expected
 
 

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
-from wikidx.corpora.artifacts.durable import file_sha256
+from wikidx.base.artifacts.durable import file_sha256
 from wikidx.runtimes.cli.method_options import PlanOptions, choose_model
 from wikidx.runtimes.llms import embedded
 from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, EmbeddedModel

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.indexer.encoders.checkpoints import locate, required_files
 from wikidx.indexer.published.formats import find_embeddings

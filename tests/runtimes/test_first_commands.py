@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from wikidx.base import compiled
 from wikidx.corpora.known import sample
-from wikidx.corpora.machine import compiled
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.cli import main
 
@@ -23,7 +23,7 @@ BUILD, SEARCH = ["build", "sample", "--bm25"], ["search", "sample", "Which metal
 IN_PYTHON = f"""
 import json, math, sys
 from contextlib import suppress
-from wikidx.corpora.machine import compiled
+from wikidx.base import compiled
 from wikidx.runtimes.cli import main
 
 for command in ({BUILD}, {SEARCH}):

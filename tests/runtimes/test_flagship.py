@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.loopback import serving
-from wikidx.corpora.artifacts.home import home
+from wikidx.base.artifacts.home import home
 from wikidx.corpora.known import wiki2018
 from wikidx.runtimes.cli import main
 

@@ -19,10 +19,10 @@ _WRITERS = (
     *("axes.set_title", "axes.text", "axes.set_yticks", "figure.legend", "input", "writelines"),
 )
 PLACES = {
-    ("corpora/progress_display.py", "bars.add_task"): "escape_controls",
-    ("corpora/progress_display.py", "sys.stderr.write"): "escape_controls",
-    ("corpora/errors.py", "escape"): "escape_controls",
-    ("indexer/machine/devices.py", "sys.stdout.write"): "numbers",
+    ("wikidx/base/progress_display.py", "bars.add_task"): "escape_controls",
+    ("wikidx/base/progress_display.py", "sys.stderr.write"): "escape_controls",
+    ("wikidx/base/errors.py", "escape"): "escape_controls",
+    ("wikidx/base/machine/devices.py", "sys.stdout.write"): "numbers",
     ("retrievers/cluster/shard.py", "sys.stderr.write"): "an IdxError, which escapes",
     ("retrievers/rendering.py", "html.escape"): "a page",
     ("retrievers/server/access_log.py", "os.write"): "JSON in ASCII",

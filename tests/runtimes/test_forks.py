@@ -15,7 +15,7 @@ FORKS = """
 import os, shutil, signal, sys, threading
 from pathlib import Path
 import numpy as np
-from wikidx.corpora.machine.compiled import compile_always, kernel
+from wikidx.base.compiled import compile_always, kernel
 from wikidx.retrievers.opening import open_searcher
 
 @kernel
@@ -58,7 +58,7 @@ def test_a_fork_beside_the_first_searches_waits_for_no_thread_that_it_lacks(
 
 INTERRUPTS = """
 import signal
-from wikidx.corpora.machine.compiled import compile_always
+from wikidx.base.compiled import compile_always
 from wikidx.retrievers.opening import open_searcher
 
 class Stop(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.artifacts.manifest import package_versions
+from wikidx.base.artifacts.manifest import package_versions
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index

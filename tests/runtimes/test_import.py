@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import corpus_of
-from wikidx.corpora.artifacts.manifest import read_manifest
+from wikidx.base.artifacts.manifest import read_manifest
+from wikidx.base.errors import ArtifactMismatch, InputError, MissingExtraError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_path
-from wikidx.corpora.errors import ArtifactMismatch, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref

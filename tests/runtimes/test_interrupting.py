@@ -18,8 +18,8 @@ from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import questions
-from wikidx.corpora.artifacts.building import staging_path
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.artifacts.manifest import Manifest
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer import planning
 from wikidx.indexer.catalog import index_ref

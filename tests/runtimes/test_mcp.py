@@ -23,8 +23,8 @@ from tests.conftest import ROOT, corpus_of
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, serving
 from tests.runtimes.command_line import Command
+from wikidx.base.errors import MissingExtraError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import MissingExtraError
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking

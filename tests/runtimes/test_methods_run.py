@@ -97,7 +97,7 @@ ONE_PROCESS = """
 import os, sys
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.registry import load
+from wikidx.base.registry import load
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.llms.base import Decoding, Generate

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.errors import install_argument
+from wikidx.base.errors import install_argument
 
 PACKAGES = ("adjustText", "ir_measures", "matplotlib", "nltk", "rouge_score")
 PROGRAM = "import sys; sys.modules.update(dict.fromkeys({}, None)); from wikidx.runtimes.cli import main; main()"

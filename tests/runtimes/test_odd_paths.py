@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.retrievers.pipelines.saved import read_pipeline
 from wikidx.runtimes.execution.identity import model_identity
 from wikidx.runtimes.experiments.files import read_experiment

@@ -10,8 +10,8 @@ import typer
 from pydantic import Field
 from typer.testing import CliRunner
 
-from wikidx.corpora.errors import OptionError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import OptionError
+from wikidx.base.validation import options
 from wikidx.runtimes.cli.option_groups import flatten
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.known import sample
 from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run
 from wikidx.runtimes.questions import Question, read_questions, sample_questions

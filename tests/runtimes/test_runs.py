@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactCorrupt, InputError, LockedError
-from wikidx.indexer.machine import devices
+from wikidx.base.errors import ArtifactCorrupt, InputError, LockedError
+from wikidx.base.machine import devices
 from wikidx.runtimes.execution import resumable, runs
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions

@@ -14,9 +14,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError, explain_os_error
-from wikidx.corpora.progress import Progress
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError, StorageError, explain_os_error
+from wikidx.base.progress import Progress
 from wikidx.indexer.embedding.pipeline import Job, Report
 from wikidx.indexer.encoders.spec import EncoderSpec, weight_checksums
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from wikidx.base.machine.workers import worker_processes
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.options import RayResources, Resources
@@ -17,7 +18,6 @@ from wikidx.indexer.encoders.batching import tokenizing_chunks
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
-from wikidx.indexer.machine.workers import worker_processes
 
 from .nodes import load_ray
 

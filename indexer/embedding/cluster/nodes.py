@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
+from wikidx.base.errors import IdxError, InputError, MissingExtraError
 
 Result = TypeVar("Result")
 Versions = Mapping[str, str | None]
@@ -205,7 +205,7 @@ def check_versions(expected: Versions | None = None) -> None:
                 with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                     installed[name] = importlib.metadata.version(distribution)
         try:
-            from wikidx.corpora.machine.compiled import ROOT, sources_hash
+            from wikidx.base.compiled import ROOT, sources_hash
 
             installed[code] = sources_hash(
                 file for package in ("corpora", "indexer", "retrievers") for file in (ROOT / package).rglob("*.py")

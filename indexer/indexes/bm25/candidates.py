@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
-from wikidx.indexer.machine.chunks import CHUNK, clear, lowest_bit, reach
+from wikidx.base.compiled import kernel
+from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
 
 _GROUPS = 4096  # groups of rows in a block, whose maxima raise the threshold if k is large
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
+from wikidx.base.errors import InputError
 
 _SLOTS_PER_TERM = 2  # minimum number of slots per term
 _MAX_BYTES, _MAX_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table

@@ -4,7 +4,7 @@ A row's number is 65,536 * block + row within the block. The postings of a term 
 in ascending order. A segment lists rows within the block, ascending, and their impacts (see ``similarity``). A frequent term is in more
 than 1/8 of all rows. It has no segments, but an impact for every row: 0 if the row lacks the term.
 
-All files are little-endian. A process verifies the checksum of each page before it first reads the page (``page_checks``).
+All files are little-endian. A process verifies the checksum of each page before it first reads the page (``wikidx.base.artifacts.pages``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import ArtifactCorrupt, StorageError
-from wikidx.indexer.page_checks import CheckedFiles
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFiles
+from wikidx.base.errors import ArtifactCorrupt, StorageError
 
 BLOCK_ROWS = 65_536
 

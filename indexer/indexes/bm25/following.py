@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from wikidx.corpora.errors import InputError, StagingCorrupt
+from wikidx.base.errors import InputError, StagingCorrupt
+from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.machine.threads import n_threads
 
 from .files import BLOCK_ROWS
 from .inversion import Inverter

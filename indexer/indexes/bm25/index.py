@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch
-from wikidx.corpora.machine.compiled import interpreted, kernel
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.manifest import Manifest, Parameters
+from wikidx.base.compiled import interpreted, kernel
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
-from wikidx.indexer.machine.threads import n_threads
 
 from .cursors import Terms
 from .dictionary import HashedTerms, find_all

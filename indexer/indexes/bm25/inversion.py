@@ -21,17 +21,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import atomic_write
-from wikidx.corpora.errors import StagingCorrupt
-from wikidx.corpora.machine.compiled import interpreted, kernel
+from wikidx.base.artifacts.durable import atomic_write
+from wikidx.base.artifacts.pages import save_array
+from wikidx.base.compiled import interpreted, kernel
+from wikidx.base.errors import StagingCorrupt
+from wikidx.base.machine.memory import available_bytes
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import Progress
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
-from wikidx.indexer.machine.memory import available_bytes
-from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.page_checks import save_array
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 
 from .dictionary import Dictionary
 from .files import BLOCK_ROWS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 
 from .cursors import Cursors, Terms, advance, look_up, start_cursors
 from .files import BLOCK_ROWS, Postings

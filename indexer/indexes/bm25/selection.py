@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
-from wikidx.indexer.machine.chunks import CHUNK
+from wikidx.base.compiled import kernel
+from wikidx.base.machine.chunks import CHUNK
 
 from .candidates import Candidates, count_chunks, drop_below, make_room, raise_threshold, raise_threshold_by_block, take, view
 from .cursors import Terms, advance

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.compiled import kernel
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import NO_ROW, Hits
 from wikidx.indexer.vectors.products import ScoredRows

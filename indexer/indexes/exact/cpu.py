@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.machine.compiled import kernel
+from wikidx.base.artifacts.pages import ReadableArray
+from wikidx.base.compiled import kernel
+from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.machine.threads import n_threads
-from wikidx.indexer.page_checks import ReadableArray
 from wikidx.indexer.vectors.products import ROWS, Prefetch, ScoredRows, pack_panels, score_rows, widen, widen_codes
 
 from .best_keys import Candidates, Keys, best_hits, collect, empty_candidates, finalize, initial_thresholds

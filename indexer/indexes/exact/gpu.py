@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from wikidx.base.artifacts.pages import ReadableArray
+from wikidx.base.machine.devices import choose_kernels
+from wikidx.base.machine.failures import device_errors
+from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.machine.devices import choose_kernels
-from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.machine.threads import equal_ranges
-from wikidx.indexer.page_checks import ReadableArray
 
 from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, TopK, decode_keys, encode_keys

@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import ReadableArray
+from wikidx.base.machine.placement import ON_CPU, Demand, Placement
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import (
-    DEFAULT_PARAMS,
-    NO_ROW,
-    ON_CPU,
-    Hits,
-    Placement,
-    SearchParam,
-    SearchParams,
-    Vectors,
-    check_k,
-    empty_hits,
-    validate_queries,
-)
-from wikidx.indexer.machine.placement import Demand
-from wikidx.indexer.page_checks import ReadableArray
+from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 
 from .best_keys import LARGEST_ROW

@@ -6,11 +6,10 @@ import importlib.util
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.progress import format_bytes
-from wikidx.indexer.base import Placement
-from wikidx.indexer.machine import devices
-from wikidx.indexer.machine.placement import CUDA_BYTES, Demand
+from wikidx.base.errors import MissingExtraError
+from wikidx.base.machine import devices
+from wikidx.base.machine.placement import CUDA_BYTES, Demand, Placement
+from wikidx.base.progress import format_bytes
 
 TILE_SCORES = 128 << 20  # scores of a tile, float32; one is computed while another is picked from
 MAX_KEYS = 4 << 20  # keys of all queries that are searched at a time

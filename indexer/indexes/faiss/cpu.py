@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
-from wikidx.corpora.progress import format_bytes
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFile, CheckedFiles
+from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.machine.memory import available_bytes
+from wikidx.base.machine.placement import Placement
+from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Placement, Scores, Vectors
+from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex, read_missing
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.memory import available_bytes
-from wikidx.indexer.page_checks import CheckedFile, CheckedFiles
 
 from .library import INDEX_FILE, faiss_errors, load_faiss
 

@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.corpora.artifacts.manifest import Manifest
-from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.progress import format_bytes
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFiles
+from wikidx.base.errors import MissingExtraError
+from wikidx.base.machine.devices import SearchLoad, choose_placement, count_search_gpus, free_memory_of_gpus, resolve_gpus
+from wikidx.base.machine.failures import device_errors
+from wikidx.base.machine.placement import Placement
+from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
-from wikidx.indexer.base import Hits, Placement, Scores, Vectors
+from wikidx.indexer.base import Hits, Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
-from wikidx.indexer.machine.devices import SearchLoad, choose_placement, count_search_gpus, free_memory_of_gpus, resolve_gpus
-from wikidx.indexer.machine.failures import device_errors
-from wikidx.indexer.page_checks import CheckedFiles
 
 from . import cpu as faiss_cpu
 from .library import INDEX_FILE, load_faiss, reason

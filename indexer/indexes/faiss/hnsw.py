@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.durable import sync
-from wikidx.corpora.artifacts.home import utf8_path
-from wikidx.corpora.artifacts.manifest import Parameters
-from wikidx.corpora.errors import StagingCorrupt
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.durable import sync
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.artifacts.manifest import Parameters
+from wikidx.base.errors import StagingCorrupt
+from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.indexes.approximate import save_missing
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
-from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
 
 from .cpu import open_hnsw

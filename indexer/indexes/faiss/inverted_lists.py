@@ -13,9 +13,9 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.durable import atomic_write
-from wikidx.corpora.errors import StagingCorrupt
-from wikidx.corpora.progress import Progress
+from wikidx.base.artifacts.durable import atomic_write
+from wikidx.base.errors import StagingCorrupt
+from wikidx.base.progress import Progress
 from wikidx.corpora.store import Rows
 
 Codes = NDArray[np.uint8]

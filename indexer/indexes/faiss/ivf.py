@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.artifacts.durable import atomic_write
-from wikidx.corpora.artifacts.manifest import Parameters
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.durable import atomic_write
+from wikidx.base.artifacts.manifest import Parameters
+from wikidx.base.errors import InputError
+from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
-from wikidx.indexer.machine.threads import n_threads
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
 
 from .gpu import open_ivf_anywhere

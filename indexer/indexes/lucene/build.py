@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.building import INTERMEDIATE
-from wikidx.corpora.errors import IdxError, InputError, StagingCorrupt, StorageError
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.errors import IdxError, InputError, StagingCorrupt, StorageError
+from wikidx.base.machine.memory import memory_bytes
+from wikidx.base.machine.threads import n_threads
+from wikidx.base.progress import Progress
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.progress import Progress
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, Size
-from wikidx.indexer.machine.memory import memory_bytes
-from wikidx.indexer.machine.threads import n_threads
 
 from .jvm import JavaError, call, call_directly, call_in_java, check_installed, java_class, method, run_java
 from .reader import LUCENE, STEMMER, LuceneReader, open_directory

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.artifacts.manifest import Manifest, Parameters
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.base.artifacts.manifest import Manifest, Parameters
+from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import IndexKind, OpenOptions

@@ -28,8 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from wikidx.corpora.errors import IdxError, MissingExtraError
-from wikidx.indexer.machine.memory import memory_bytes
+from wikidx.base.errors import IdxError, MissingExtraError
+from wikidx.base.machine.memory import memory_bytes
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.errors import InputError
+from wikidx.base.progress import Progress, silent
 from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
 from wikidx.runtimes.evaluation.by_models.nli import NLI, Pair
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wikidx.corpora.progress import Progress, silent
+from wikidx.base.progress import Progress, silent
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.predictions import PredictionRow

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wikidx.corpora.errors import ArtifactMismatch, InputError, MissingExtraError
+from wikidx.base.errors import ArtifactMismatch, InputError, MissingExtraError
+from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.failures import device_errors, first_line
 from wikidx.indexer.encoders.batching import batches
 from wikidx.indexer.encoders.loading import check_weights, n_positions, silent_transformers
-from wikidx.indexer.machine.devices import resolve_device
-from wikidx.indexer.machine.failures import device_errors, first_line
 from wikidx.runtimes.execution.identity import folder_digest
 from wikidx.runtimes.llms.options import EngineOptions
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError, MissingExtraError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 from wikidx.runtimes.evaluation.reports.tables import text_line
 from wikidx.runtimes.evaluation.uncertainty import Interval
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
-from wikidx.corpora.errors import escape_controls
+from wikidx.base.errors import escape_controls
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.store import PassageStore
 from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages
 from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run

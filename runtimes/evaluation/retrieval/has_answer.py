@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.errors import MissingExtraError
-from wikidx.corpora.registry import unknown_name_error
+from wikidx.base.errors import MissingExtraError
+from wikidx.base.registry import unknown_name_error
 from wikidx.retrievers.base import Searcher
 from wikidx.runtimes.evaluation.normalizing import dpr, squad
 from wikidx.runtimes.questions import Question

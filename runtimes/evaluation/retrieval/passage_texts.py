@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from wikidx.base.errors import IdxError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import IdxError
 from wikidx.corpora.store import PassageStore
 from wikidx.runtimes.questions import Question
 

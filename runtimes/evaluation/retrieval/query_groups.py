@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wikidx.corpora.artifacts.durable import parse_json
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.runtimes.questions.fields import id_from, texts_from
 from wikidx.runtimes.questions.records import Record

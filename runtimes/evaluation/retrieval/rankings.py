@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.runtimes.evaluation.retrieval.has_answer import Hits
 from wikidx.runtimes.evaluation.retrieval.trec import MAX_RELEVANCE, Qrels, Run, Value
 from wikidx.runtimes.evaluation.uncertainty import FloatArray

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import unknown_name_error
 from wikidx.corpora.store import PassageStore
 from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.evaluation.missing_extras import leave_out_missing

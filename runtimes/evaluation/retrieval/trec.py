@@ -21,8 +21,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from wikidx.corpora.artifacts.durable import atomic_write
-from wikidx.corpora.errors import InputError
+from wikidx.base.artifacts.durable import atomic_write
+from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.retrievers.rendering import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates

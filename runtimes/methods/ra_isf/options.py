@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wikidx.corpora.validation import options
+from wikidx.base.validation import options
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import describe_forms
 from wikidx.runtimes.methods.reading import ReadingOptions

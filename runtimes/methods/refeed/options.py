@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from wikidx.corpora.errors import InputError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import InputError
+from wikidx.base.validation import options
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.runtimes.methods.base import option
 from wikidx.runtimes.methods.forms import FormName, LineFormName, describe_forms

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
 from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric

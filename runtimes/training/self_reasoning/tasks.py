@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.methods.forms import parse_label
 from wikidx.runtimes.questions import FEVER_LABELS, Question

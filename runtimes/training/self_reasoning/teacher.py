@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.llms.base import Decoding, JsonSchema
 from wikidx.runtimes.methods.base import Answer, Method
 from wikidx.runtimes.methods.requests import Run, generate, retrieve

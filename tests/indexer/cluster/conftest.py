@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import wikidx.corpora.machine.compiled
+import wikidx.base.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
 from tests.indexer.cluster.ray_nodes import cluster_of

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import wikidx.corpora.machine.compiled
+import wikidx.base.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
 import wikidx.indexer.estimate
@@ -29,8 +29,8 @@ from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
 from tests.runtimes.command_line import Command
-from wikidx.corpora.artifacts.building import staging_path
-from wikidx.corpora.artifacts.manifest import Manifest
+from wikidx.base.artifacts.building import staging_path
+from wikidx.base.artifacts.manifest import Manifest
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage

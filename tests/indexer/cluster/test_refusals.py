@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import wikidx.corpora.machine.compiled
+import wikidx.base.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError
+from wikidx.base.errors import IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
@@ -90,7 +90,7 @@ def test_a_process_that_ray_ends_for_want_of_memory_is_reported() -> None:
 
 def test_the_same_nodes_are_asked_once(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
     check_cluster()
-    monkeypatch.setattr(wikidx.corpora.machine.compiled, "sources_hash", lambda *arguments: "another")
+    monkeypatch.setattr(wikidx.base.compiled, "sources_hash", lambda *arguments: "another")
     check_cluster()
     monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_checked", set())
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):

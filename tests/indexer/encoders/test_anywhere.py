@@ -16,7 +16,7 @@ import transformers
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.golden import Golden, is_equal
 from tests.indexer.encoders.test_references import QUERIES
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import recipes

@@ -17,9 +17,9 @@ from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.test_loading import in_shards
 from tests.loopback import serving
-from wikidx.corpora.artifacts.building import lock
-from wikidx.corpora.artifacts.durable import file_sha256
-from wikidx.corpora.errors import DownloadError, InputError, LockedError
+from wikidx.base.artifacts.building import lock
+from wikidx.base.artifacts.durable import file_sha256
+from wikidx.base.errors import DownloadError, InputError, LockedError
 from wikidx.indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.spec import changed_weights, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.corpora.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, IdxError, InputError
+from wikidx.base.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, IdxError, InputError
 from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side

@@ -6,7 +6,7 @@ import pytest
 
 import wikidx as idx
 from tests.retrievers.adapters.conftest import skip_without
-from wikidx.corpora.errors import OptionError
+from wikidx.base.errors import OptionError
 
 pytestmark = pytest.mark.slow  # imports the framework
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from wikidx.corpora.errors import MissingExtraError
+from wikidx.base.errors import MissingExtraError
 
 ADAPTERS = {
     "dspy": "dspy",

@@ -8,7 +8,7 @@ import pytest
 
 import wikidx as idx
 from tests.retrievers.adapters.conftest import skip_without
-from wikidx.corpora.errors import UnknownNameError
+from wikidx.base.errors import UnknownNameError
 
 pytestmark = pytest.mark.slow  # imports the framework
 

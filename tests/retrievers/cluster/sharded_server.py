@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.retrievers.server.serving import ask, wait_until
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.client import RemoteSearcher

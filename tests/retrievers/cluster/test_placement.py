@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
+from wikidx.base.machine.threads import limit_threads, n_threads
 from wikidx.indexer.embedding.cluster.nodes import Node
-from wikidx.indexer.machine.threads import limit_threads, n_threads
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.cluster import service
 from wikidx.retrievers.cluster.identity import IndexIdentity
@@ -96,7 +96,7 @@ def test_what_is_lost_or_unavailable_is_counted() -> None:
 
 def test_actors_on_a_node_share_its_processors() -> None:
     code = (
-        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.indexer.machine.threads import n_threads\n"
+        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.base.machine.threads import n_threads\n"
         "all_of_them = n_threads()\nShardActor([], '/nowhere', all_of_them)\n"
         "print(all_of_them, n_threads(), os.environ['OMP_NUM_THREADS'])"
     )

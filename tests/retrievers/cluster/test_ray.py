@@ -32,8 +32,8 @@ from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all s
     test_what_cannot_be_searched_raises_the_same,
 )
 from tests.runtimes.test_serve import idx_serve
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref

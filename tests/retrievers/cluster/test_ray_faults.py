@@ -21,8 +21,8 @@ from tests.indexer.made_vectors import clustered, put_vectors
 from tests.retrievers.cluster.sharded_server import LIMITS, Load, Sharded, is_running, search_all, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, send_raw, wait_until
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits

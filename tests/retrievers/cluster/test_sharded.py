@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.conftest import corpus_of
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.retrievers.cluster.ranges import local_shards, sharded_vectors
+from wikidx.base.errors import ArtifactMismatch, InputError
+from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactMismatch, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
 from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.indexes.exact.best_keys import merge_hits
-from wikidx.indexer.machine.threads import equal_ranges
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.cluster.identity import check_identity, index_identity

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.retrievers.pipelines.notation import parse_pipeline
 from wikidx.retrievers.pipelines.tree import Fused, Reranked, Size, Source, size, source_depths
 

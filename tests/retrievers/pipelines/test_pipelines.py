@@ -11,7 +11,7 @@ import pytest
 
 from tests.retrievers.plain import Pairs, best_first, plain_merge, plain_scaled, plain_weighted
 from tests.retrievers.test_rerank import searched
-from wikidx.corpora.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.base.errors import ArtifactMissing, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams

@@ -14,8 +14,8 @@ import pytest
 from tests.conftest import corpus_of
 from tests.loopback import listening
 from tests.retrievers.server.conftest import LIMITS, built_home, made, some_passages, url
+from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.base import Rankings

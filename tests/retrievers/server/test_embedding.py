@@ -16,8 +16,9 @@ from tests.conftest import corpus_of
 from tests.indexer.encoders.folders import with_checkpoint
 from tests.retrievers.server.conftest import LIMITS, some_passages
 from tests.retrievers.server.serving import ask, serving
+from wikidx.base.errors import InputError
+from wikidx.base.net.endpoint import EndpointError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_index, build_vectors, open_vectors
@@ -26,7 +27,6 @@ from wikidx.indexer.encoders import contriever, popular
 from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
-from wikidx.indexer.machine.endpoint import EndpointError
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.retrievers.server.settings import Settings
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.retrievers.server.serving import ask, wait_until
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.failures import DeviceLost, device_errors
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
-from wikidx.indexer.machine.failures import DeviceLost, device_errors
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.cluster.shard import ShardActor, ShardSearch
 from wikidx.retrievers.opening import open_retriever

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wikidx import AsyncRemoteSearcher, RemoteSearcher, open_searcher
-from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
 from wikidx.retrievers.errors import Unreachable
 
 

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.retrievers.server.serving import ask, serving, wait_until
+from wikidx.base.errors import InputError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import InputError
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher

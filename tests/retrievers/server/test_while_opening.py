@@ -11,7 +11,7 @@ import pytest
 
 from tests.retrievers.server.conftest import LIMITS
 from tests.retrievers.server.serving import ask, serving, wait_until
-from wikidx.corpora.errors import IdxError, InputError
+from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.store import PassageStore
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import open_retriever, open_searcher

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from tests.runtimes.methods.self_reasoning_driving import FOUND, Q, one_pass, trajectory
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations, parse_claims
 from wikidx.runtimes.evaluation.by_models.nli import Pair
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues

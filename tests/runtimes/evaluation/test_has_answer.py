@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, read_aggregate, read_cases
-from wikidx.corpora.errors import UnknownNameError
+from wikidx.base.errors import UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from tests.runtimes.evaluation.tiny_nli import pairs, save_tiny_classifier, save_tiny_t5
-from wikidx.corpora.errors import ArtifactMismatch, InputError
+from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.runtimes.evaluation.by_models.citations import RECALL, AlceCitations
 from wikidx.runtimes.evaluation.by_models.nli import Checkpoint, Pair, entailment_label
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE

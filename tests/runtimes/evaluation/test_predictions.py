@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import ArtifactCorrupt, InputError
+from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.runtimes.evaluation.predictions import (
     ASKED_AGAIN,
     DUPLICATE,

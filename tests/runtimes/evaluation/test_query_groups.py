@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
 
 

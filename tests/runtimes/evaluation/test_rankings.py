@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.retrieval.rankings import check_measures, gold_values, hit_values
 from wikidx.runtimes.evaluation.retrieval.trec import trec_order
 

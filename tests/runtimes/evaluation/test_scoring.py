@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, load_predictions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
 
 nltk = pytest.importorskip("nltk", reason="punkt needs nltk, of the extra eval")

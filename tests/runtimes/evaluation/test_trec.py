@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.retrieval.trec import read_qrels, read_run, trec_order, write_qrels, write_run
 
 RUN = {"q1": {"b": 2.5, "a": 2.5, "infobox:7": 0.032522473484277725}, "q 2".replace(" ", "\u0301"): {"é": -1e-9}}

@@ -12,8 +12,8 @@ import pytest
 
 from tests.retrievers.plain import hits
 from tests.runtimes.command_line import Command
+from wikidx.base.errors import InputError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores

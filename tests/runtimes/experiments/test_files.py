@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
 from wikidx.runtimes.experiments.jobs import Job, estimate

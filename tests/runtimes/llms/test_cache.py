@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import file_limit
-from wikidx.corpora.errors import StorageError
+from wikidx.base.errors import StorageError
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Decoding, Gen, Generate, MeanNll, Message, Nll, Regex, Reply, TokenIds, YesNo
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache, cache_key
 from wikidx.runtimes.llms.scripted import ScriptedLLM

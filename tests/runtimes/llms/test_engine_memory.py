@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaForCausalLM, MistralConfig
 
-from wikidx.corpora.errors import IdxError
+from wikidx.base.errors import IdxError
 from wikidx.runtimes.llms import packed_decoding, transformers_decoding, transformers_engine
 from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.llms.options import EngineOptions

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from tests.runtimes.llms.tiny import CHAT, CONTEXT
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
-from wikidx.corpora.artifacts.home import home
-from wikidx.corpora.errors import IdxError, InputError, MissingExtraError, StorageError
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import IdxError, InputError, MissingExtraError, StorageError
 from wikidx.runtimes.llms import embedded, gguf_files
 from wikidx.runtimes.llms.base import Decoding, Generate, Message, Reply
 from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, embedded_file

@@ -15,7 +15,7 @@ import pytest
 from tests.runtimes.llms.calling import TURNS, gens
 from tests.runtimes.llms.tiny import CONTEXT
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
-from wikidx.corpora.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema, TokenIds, YesNo
 from wikidx.runtimes.llms.embedded import embedded_file
 from wikidx.runtimes.llms.gguf_q4_0 import requantize

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
 from wikidx.runtimes.llms.naming import ModelSpec, assign_models, close_llms, open_llms, parse_model_options, parse_spec
 from wikidx.runtimes.llms.scripted import read_script

@@ -17,8 +17,8 @@ import pytest
 from tests.runtimes.llms.calling import ASK, SHORT, TURNS, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_serving, refusal
-from wikidx.corpora.errors import InputError
-from wikidx.indexer.machine import endpoint as json_endpoint
+from wikidx.base.errors import InputError
+from wikidx.base.net import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.llms import openai_bodies
 from wikidx.runtimes.llms.base import Generate

@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtimes.llms.calling import ASK, FAST, SHORT, TURNS, Open, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint, serving
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import (
     AskYesNo,

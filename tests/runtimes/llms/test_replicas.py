@@ -15,7 +15,7 @@ import pytest
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.calling import error_of, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.llms import replicas
 from wikidx.runtimes.llms.base import LLM, Call, Generate, Message
 from wikidx.runtimes.llms.cache import ReplyCache

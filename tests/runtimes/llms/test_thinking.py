@@ -17,7 +17,7 @@ from tests.runtimes.command_line import Command
 from tests.runtimes.llms.calling import FAST, TURNS, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.execution.services import Services

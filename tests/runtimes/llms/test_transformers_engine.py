@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runtimes.llms.tiny import CONTEXT, save_tiny_llama
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 from wikidx.runtimes.llms.base import (
     AskYesNo,

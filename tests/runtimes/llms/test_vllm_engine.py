@@ -16,8 +16,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.runtimes.llms.calling import gens
-from wikidx.corpora.errors import InputError, UnknownNameError
-from wikidx.indexer.machine.failures import DeviceLost
+from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.machine.failures import DeviceLost
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 from wikidx.runtimes.llms import vllm_start
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
-from wikidx.corpora.errors import InputError, OptionError
+from wikidx.base.errors import InputError, OptionError
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.llms.base import Choice, Generate, Message

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from wikidx.base.errors import UnknownNameError
 from wikidx.corpora import CORPORA
-from wikidx.corpora.errors import UnknownNameError
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.methods import METHODS, find_method

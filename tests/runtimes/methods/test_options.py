@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from wikidx.corpora.errors import OptionError
-from wikidx.corpora.validation import options
+from wikidx.base.errors import OptionError
+from wikidx.base.validation import options
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options, option
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.llms.base import Generate, Message, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.prompt_sets import PromptFile, list_prompts, prompt_sets, read_prompt_set, with_prompts

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.base.registry import load
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.registry import load
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.executor import execute

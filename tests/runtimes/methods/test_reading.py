@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, MeanNll
 from wikidx.runtimes.methods import METHODS, find_method

@@ -24,7 +24,7 @@ from tests.runtimes.methods.retrorag_rounds import (
     rejected,
     two_rounds,
 )
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.rerankers import RERANKERS

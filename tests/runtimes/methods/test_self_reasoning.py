@@ -18,7 +18,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
     system_of,
     trajectory,
 )
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.llms.base import JsonSchema, Message, prompt_text
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions, self_reasoning

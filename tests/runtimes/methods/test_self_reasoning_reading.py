@@ -18,7 +18,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
     options,
     trajectory,
 )
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Choice, Gen, Message, prompt_text
 from wikidx.runtimes.methods.self_reasoning import METHOD, self_reasoning

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message
 from wikidx.runtimes.methods import METHODS, find_method

@@ -19,7 +19,7 @@ from schemathesis.core.result import Ok
 
 from tests.retrievers.server.serving import Answer, ask, wait_until
 from tests.runtimes.command_line import Command
-from wikidx.indexer.machine.failures import DeviceLost, device_errors
+from wikidx.base.machine.failures import DeviceLost, device_errors
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service

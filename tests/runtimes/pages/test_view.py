@@ -21,7 +21,7 @@ import uvicorn
 from tests.conftest import ROOT
 from tests.retrievers.server.serving import ask, wait_until
 from tests.runtimes.command_line import Command
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.retrievers.server.settings import Settings, listen, server_url
 from wikidx.runtimes.pages.viewing import Viewer, application
 

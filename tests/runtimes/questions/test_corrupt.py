@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile
 from tests.runtimes.questions.test_records import JSON
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.questions import FORMATS, Question, read_questions
 
 NAMES = sorted({name for case in FORMAT_FILES for line in case.content.splitlines() for name in line.split('"') if name.isidentifier()})

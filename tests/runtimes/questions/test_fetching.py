@@ -20,8 +20,8 @@ import pytest
 from tests.loopback import listening, serving
 from tests.runtimes.command_line import Command
 from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile, lines
-from wikidx.corpora.errors import DownloadError, InputError
-from wikidx.corpora.passage import SourceFile
+from wikidx.base.errors import DownloadError, InputError
+from wikidx.base.net.download import SourceFile
 from wikidx.runtimes import questions as package
 from wikidx.runtimes.questions import PublishedSet, converted_path, fetching, find_questions, read_questions, reading, sets
 

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile, array, lines
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.questions import FORMATS, Question, detect_format, read_questions
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, bz2.compress, zstandard.compress)

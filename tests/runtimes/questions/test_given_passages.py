@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.questions import GivenPassage, read_questions
 from wikidx.runtimes.questions.fetching import write_questions

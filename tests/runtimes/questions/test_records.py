@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.questions import json_text, read_questions
 from wikidx.runtimes.questions.json_text import JsonText
 from wikidx.runtimes.questions.records import read_records

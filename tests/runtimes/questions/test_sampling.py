@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikidx.corpora.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.questions import PROTOCOLS, Question, Selection, sample, select
 
 

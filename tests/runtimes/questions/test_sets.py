@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from wikidx.corpora.errors import UnknownNameError
+from wikidx.base.errors import UnknownNameError
 from wikidx.runtimes.questions import FORMATS, PROTOCOLS
 from wikidx.runtimes.questions.sets import find_set, published_sets
 

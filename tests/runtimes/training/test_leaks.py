@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.questions import Question, read_questions
 from wikidx.runtimes.training.leaks import check_leaks, find_leaks
 from wikidx.runtimes.training.sets import QuestionSet, make_question_set, words_of

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.responses import field_of, make_response, targets
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Gen, Generate
 from wikidx.runtimes.methods.base import Answer

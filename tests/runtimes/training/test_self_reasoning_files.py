@@ -12,7 +12,7 @@ import pytest
 from tests.runtimes.methods.driving import Driven, drive
 from tests.runtimes.training.responses import field_of, targets
 from tests.runtimes.training.trajectories import CLAIM, LONG, SHORT, Containing, reply, trajectory
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE

@@ -6,7 +6,7 @@ import pytest
 
 from tests.runtimes.training.responses import make_response
 from tests.runtimes.training.trajectories import CLAIM, FIELDS, LONG, SHORT, Containing, reply, sample, trajectory
-from wikidx.corpora.errors import InputError
+from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.methods.base import Answer

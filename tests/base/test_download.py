@@ -1,0 +1,356 @@
+"""``wikidx.base.net.download`` against a real local server, which misbehaves as configured by each test."""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.base.served_file import CONTENT, Answer, Site, respond
+from wikidx.base.errors import DownloadError, InputError, StorageError
+from wikidx.base.net.download import ATTEMPTS, SourceFile, apply_mirror, download, verify
+
+OTHER = random.Random(8).randbytes(2_900_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+MD5 = hashlib.md5(CONTENT).hexdigest()
+OTHER_SHA256 = hashlib.sha256(OTHER).hexdigest()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    it = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:  # the name http.server looks for
+            it.requests.append((self.path, dict(self.headers)))
+            with contextlib.suppress(ConnectionError):  # the client may have hung up
+                respond(self, it, it.answers.pop(0) if it.answers else it.always)
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep the test's output clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        it.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield it
+        server.shutdown()
+        thread.join()
+
+
+def fetch(source: SourceFile, folder: Path) -> bytes:
+    return download(source, folder, pause_s=0.001).path.read_bytes()
+
+
+def test_a_file_is_fetched_and_recorded(site: Site, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "here"
+    assert fetch(site.source(n_bytes=len(CONTENT), md5=MD5.upper(), sha256=SHA256), folder) == CONTENT
+    assert sorted(os.listdir(folder)) == ["a.gz", "a.gz.json"]
+    record = json.loads((folder / "a.gz.json").read_text())
+    assert (record["url"], record["bytes"], record["sha256"], record["md5"]) == (site.url, len(CONTENT), SHA256, MD5.upper())
+    assert site.ranges() == [None]
+
+
+def test_a_complete_file_is_not_fetched_again(site: Site, tmp_path: Path) -> None:
+    fetch(site.source(), tmp_path)
+    assert fetch(site.source(n_bytes=len(CONTENT)), tmp_path) == CONTENT
+    assert len(site.requests) == 1
+
+
+def test_progress_is_monotone_and_ends_at_the_total(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1_500_000)]
+    calls: list[tuple[int, int | None]] = []
+    download(site.source(), tmp_path, progress=lambda done, total: calls.append((done, total)), pause_s=0.001)
+    done = [call[0] for call in calls]
+    assert done == sorted(done)
+    assert calls[-1] == (len(CONTENT), len(CONTENT))
+    assert {total for _, total in calls} == {len(CONTENT)}
+    assert 3 <= len(calls) <= 10  # not once for every packet
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["closed", "reset"])
+def test_a_dropped_connection_is_resumed(site: Site, tmp_path: Path, resets: bool) -> None:
+    site.answers = [Answer(n_sent=1_000_000, resets=resets)]
+    assert fetch(site.source(sha256=SHA256), tmp_path) == CONTENT
+    if not resets:  # what a reset leaves of the last packets is the kernel's affair
+        assert site.ranges() == [None, "bytes=1000000-"]
+        assert site.requests[1][1]["If-Range"] == '"v1"'
+
+
+def test_attempts_are_counted_only_while_nothing_arrives(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=150_000)] * 3 * ATTEMPTS
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert len(site.requests) == 3 * ATTEMPTS + 1
+
+
+def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1000)]
+    site.always = Answer(n_sent=0)
+    with pytest.raises(DownloadError, match=rf"a\.gz: {ATTEMPTS} attempts without progress, the last: .* 1000 of 3000000 bytes.*run the"):
+        fetch(site.source(), tmp_path)
+    assert len(site.requests) == ATTEMPTS
+    assert (tmp_path / "a.gz.part").read_bytes() == CONTENT[:1000]
+
+
+def test_a_server_that_sends_little_at_a_time_is_given_up(site: Site, tmp_path: Path) -> None:
+    site.always = Answer(n_sent=1)
+    with pytest.raises(DownloadError, match=f"{ATTEMPTS} attempts without progress"):
+        fetch(site.source(), tmp_path)
+    assert len(site.requests) == ATTEMPTS
+
+
+@pytest.mark.parametrize(("n_bytes", "chunked"), [(None, True), (None, False), (17, True)])
+def test_no_more_is_written_than_a_file_may_have(
+    site: Site, tmp_path: Path, n_bytes: int | None, chunked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikidx.base.net.download.MAX_UNPUBLISHED_BYTES", 2_000_000)
+    site.always = Answer(chunked=chunked)
+    with pytest.raises(DownloadError, match="(sends more than (17|2,000,000)|has 3,000,000) bytes.* the server has another file"):
+        fetch(site.source(n_bytes=n_bytes), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "Content-Range", "Retry-After"])
+def test_a_number_of_any_length_in_a_header_is_no_crash(site: Site, tmp_path: Path, name: str) -> None:
+    digits = "0" * 5_000
+    site.answers = [Answer(status=503 if name == "Retry-After" else 200, headers={name: f"{'bytes 1-2/' * (name[-1] == 'e')}{digits}"})]
+    assert fetch(site.source(sha256=SHA256), tmp_path) == CONTENT
+
+
+def test_a_server_that_always_drops_and_ignores_range_is_given_up(site: Site, tmp_path: Path) -> None:
+    site.always = Answer(n_sent=1000, ignores_range=True)
+    with pytest.raises(DownloadError, match="attempts without progress"):
+        fetch(site.source(), tmp_path)
+    assert len(site.requests) == ATTEMPTS
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        source = SourceFile(name="a.gz", url=f"http://127.0.0.1:{free.getsockname()[1]}/a.gz")
+        with pytest.raises(DownloadError, match="attempts without progress, the last: ConnectionRefusedError"):
+            fetch(source, tmp_path)
+
+
+def test_a_later_run_resumes(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1_000_000), Answer(status=404)]
+    with pytest.raises(DownloadError):
+        fetch(site.source(), tmp_path)
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert site.ranges()[-1] == "bytes=1000000-"
+
+
+def test_range_ignored_starts_from_the_beginning(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1_000_000), Answer(ignores_range=True)]
+    assert fetch(site.source(), tmp_path) == CONTENT
+
+
+@pytest.mark.parametrize("content_range", ["bytes 5-2999999/3000000", "bytes 1000000-2999999/3000001", "bytes 1000000-2999999/*", "x"])
+def test_a_content_range_that_does_not_fit_starts_over(site: Site, tmp_path: Path, content_range: str) -> None:
+    site.answers = [Answer(n_sent=1_000_000), Answer(content_range=content_range)]
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert site.ranges() == [None, "bytes=1000000-", None]
+
+
+def test_a_file_changed_on_the_server_is_not_glued_to_an_old_beginning(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1_000_000), Answer(status=404)]
+    with pytest.raises(DownloadError):
+        fetch(site.source(), tmp_path)
+    site.content, site.etag = OTHER, '"v2"'
+    assert fetch(site.source(), tmp_path) == OTHER
+    assert site.ranges()[-1] == "bytes=1000000-"  # answered with the whole new file, because of If-Range
+
+
+def test_a_changed_file_is_noticed_where_if_range_is_not_honoured(site: Site, tmp_path: Path) -> None:
+    site.etag = 'W/"weak"'
+    site.answers = [Answer(n_sent=1_000_000), Answer(headers={"ETag": 'W/"new"'})]
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert "If-Range" not in site.requests[1][1]
+    assert site.ranges() == [None, "bytes=1000000-", None]
+
+
+def test_last_modified_stands_in_for_a_missing_etag(site: Site, tmp_path: Path) -> None:
+    site.etag = None
+    site.answers = [Answer(n_sent=1_000_000, headers={"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"})]
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert site.requests[1][1]["If-Range"] == "Mon, 01 Jan 2024 00:00:00 GMT"
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_a_part_of_unknown_version_is_continued_only_if_a_checksum_will_tell(site: Site, tmp_path: Path, is_published: bool) -> None:
+    (tmp_path / "a.gz.part").write_bytes(CONTENT[:1_000_000])
+    assert fetch(site.source(sha256=SHA256 if is_published else None), tmp_path) == CONTENT
+    assert site.ranges() == (["bytes=1000000-"] if is_published else [None])
+
+
+@pytest.mark.parametrize(
+    ("part", "n_bytes", "ranges"),
+    [
+        pytest.param(CONTENT, None, ["bytes=3000000-"], id="complete: answered with 416"),
+        pytest.param(CONTENT, len(CONTENT), [], id="complete, size known: nothing to ask"),
+        pytest.param(CONTENT + b"more", None, ["bytes=3000004-", None], id="too long: starts over"),
+    ],
+)
+def test_a_part_that_lacks_nothing(site: Site, tmp_path: Path, part: bytes, n_bytes: int | None, ranges: list[str | None]) -> None:
+    (tmp_path / "a.gz.part").write_bytes(part)
+    assert fetch(site.source(n_bytes=n_bytes, sha256=SHA256), tmp_path) == CONTENT
+    assert site.ranges() == ranges
+
+
+def test_a_body_shorter_than_declared_is_not_taken_for_the_file(site: Site, tmp_path: Path) -> None:
+    site.always = Answer(n_declared=len(CONTENT) + 10)
+    with pytest.raises(DownloadError, match="ended after 3000000 of 3000010 bytes|3000000 bytes are kept"):
+        fetch(site.source(), tmp_path)
+    assert not (tmp_path / "a.gz").exists()
+
+
+def test_a_body_without_a_length(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(chunked=True, n_sent=1_000_000), Answer(chunked=True)]
+    calls: list[tuple[int, int | None]] = []
+    file = download(site.source(), tmp_path, progress=lambda done, total: calls.append((done, total)), pause_s=0.001)
+    assert (file.path.read_bytes(), file.sha256, file.origin) == (CONTENT, SHA256, site.url)
+    assert calls[0] == (0, None)
+    assert calls[-1] == (len(CONTENT), len(CONTENT))
+
+
+def test_another_size_is_refused_before_the_body_is_fetched(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="has 3000000 bytes, expected 17"):
+        fetch(site.source(n_bytes=17), tmp_path)
+    assert sorted(os.listdir(tmp_path)) == []
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha256"])
+def test_wrong_bytes_are_refused_and_deleted(site: Site, tmp_path: Path, algorithm: str) -> None:
+    site.content = bytes(len(CONTENT))
+    right = {"md5": MD5, "sha256": SHA256}[algorithm]
+    seen = hashlib.new(algorithm, site.content).hexdigest()
+    source = site.source(md5=MD5) if algorithm == "md5" else site.source(sha256=SHA256)
+    with pytest.raises(DownloadError, match=rf"is not a\.gz: expected {algorithm} {right}, got {seen}: fetch .* \(it was deleted"):
+        fetch(source, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == []
+    site.content = CONTENT
+    assert fetch(source, tmp_path) == CONTENT
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_a_refusal_is_final(site: Site, tmp_path: Path, status: int) -> None:
+    site.always = Answer(status=status)
+    with pytest.raises(DownloadError, match=rf"http://127\.0\.0\.1:\d+/dpr/a\.gz: status {status} "):
+        fetch(site.source(), tmp_path)
+    assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_overloaded_server_is_asked_again(site: Site, tmp_path: Path, status: int) -> None:
+    site.answers = [Answer(status=status)] * (ATTEMPTS - 1)
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert len(site.requests) == ATTEMPTS
+
+
+def test_retry_after_is_honoured(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(status=503, headers={"Retry-After": "1"})]
+    begin = time.monotonic()
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert time.monotonic() - begin >= 1
+
+
+def test_too_little_space_is_reported_before_anything_is_fetched(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"has \d+\.\d{3} GB free, but a\.gz needs 1000000000\.000 GB more: free some space"):
+        fetch(site.source(n_bytes=10**18), tmp_path)
+    assert site.requests == []
+
+
+def test_a_disk_that_refuses(site: Site, tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "a.gz.part").symlink_to(full)
+    with pytest.raises(StorageError, match=r"a\.gz\.part: No space left on device: free some space"):
+        fetch(site.source(), tmp_path)
+    with pytest.raises(StorageError, match="null: File exists: check the path"):
+        fetch(site.source(), Path("/dev/null"))
+
+
+def test_mirror_replaces_scheme_and_host(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_MIRROR", f"http://127.0.0.1:{site.port}/x/")
+    source = SourceFile(name="a.gz", url="https://dl.fbaipublicfiles.com/dpr/a.gz?q=1", sha256=SHA256)
+    assert fetch(source, tmp_path) == CONTENT
+    assert [path for path, _ in site.requests] == ["/x/dpr/a.gz?q=1"]
+    assert json.loads((tmp_path / "a.gz.json").read_text())["url"] == source.url
+
+
+def test_mirror_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_MIRROR", "ftp://x")
+    with pytest.raises(InputError, match="IDX_MIRROR is 'ftp://x'"):
+        apply_mirror("https://a/b")
+    monkeypatch.delenv("IDX_MIRROR")
+    assert apply_mirror("https://a/b") == "https://a/b"
+
+
+def test_a_file_without_record_is_verified_and_recorded(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(CONTENT)
+    assert fetch(site.source(md5=MD5), tmp_path) == CONTENT
+    assert json.loads((tmp_path / "a.gz.json").read_text())["sha256"] == SHA256
+    assert site.requests == []
+
+
+def test_a_file_without_record_that_is_another_is_kept_and_refused(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(OTHER)
+    with pytest.raises(DownloadError, match=rf"is not a\.gz: expected md5 {MD5}, got .* \(delete it first\)"):
+        fetch(site.source(md5=MD5), tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a.gz"]
+
+
+def test_a_record_does_not_vouch_for_what_was_not_checked(site: Site, tmp_path: Path) -> None:
+    fetch(site.source(), tmp_path)
+    with pytest.raises(DownloadError, match=f"expected sha256 {'0' * 64}, got {SHA256}"):
+        fetch(site.source(sha256="0" * 64), tmp_path)
+
+
+def test_a_file_that_shrank_after_its_download_is_refused(site: Site, tmp_path: Path) -> None:
+    download(site.source(), tmp_path).path.write_bytes(CONTENT[:-1])
+    with pytest.raises(DownloadError, match=f"is not the a.gz of the first download: expected sha256 {SHA256}"):
+        fetch(site.source(), tmp_path)
+
+
+def test_an_unpublished_file_is_held_to_its_first_download(site: Site, tmp_path: Path) -> None:
+    fetch(site.source(), tmp_path)
+    (tmp_path / "a.gz").unlink()
+    site.content, site.etag = OTHER, '"v2"'
+    record = tmp_path / "a.gz.json"
+    with pytest.raises(DownloadError, match=rf"expected sha256 {SHA256}, got {OTHER_SHA256}; delete {record} to accept the new file"):
+        fetch(site.source(), tmp_path)
+    assert not (tmp_path / "a.gz").exists()
+    record.unlink()
+    assert fetch(site.source(), tmp_path) == OTHER
+    assert site.ranges() == [None, None, f"bytes={len(OTHER)}-"]  # accepted without a second transfer
+    assert json.loads(record.read_text())["sha256"] == OTHER_SHA256
+
+
+def test_a_corrupt_record_is_named(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "a.gz.json").write_text('{"url": ')
+    with pytest.raises(DownloadError, match=r"a\.gz\.json is not a download record .* delete it"):
+        fetch(site.source(), tmp_path)
+
+
+def test_verify_a_users_own_copy(tmp_path: Path) -> None:
+    own = tmp_path / "mine.gz"
+    own.write_bytes(b"abc")
+    abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    source = SourceFile(name="a.gz", url="https://h/a.gz", n_bytes=3, md5="900150983cd24fb0d6963f7d28e17f72", sha256=abc)
+    assert verify(own, source) == abc
+    with pytest.raises(DownloadError, match=r"mine\.gz is not a\.gz: expected 4 bytes, got 3: fetch it again from https://h/a\.gz"):
+        verify(own, SourceFile(name="a.gz", url="https://h/a.gz", n_bytes=4))
+    with pytest.raises(StorageError, match=r"none\.gz: No such file or directory"):
+        verify(tmp_path / "none.gz", source)

@@ -1,0 +1,118 @@
+"""Requests to an endpoint: what is retried, after which pause, and what a refusal says."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving
+from wikidx.base.errors import InputError
+from wikidx.base.net.endpoint import Endpoint, EndpointError
+
+BODY = {"model": "tiny", "input": "river"}
+
+
+def ask(fake: FakeEmbeddings, retries: int = 5) -> Any:  # noqa: ANN401 - JSON
+    with fake_serving(fake) as url:
+        endpoint = Endpoint("tiny", url, retries=retries, first_pause_s=0.01)
+        try:
+            return endpoint.post("/embeddings", BODY)
+        finally:
+            endpoint.close()
+
+
+def test_transient_failures_are_retried() -> None:
+    fake = FakeEmbeddings(faults=["drop", (200, "no JSON", {}), *((status, "later", {}) for status in (408, 429, 500, 503))])
+    assert ask(fake, retries=6)["data"][0]["index"] == 0
+    assert fake.bodies == [BODY] * 7
+
+
+def test_the_pause_is_as_the_endpoint_asks() -> None:
+    started = time.monotonic()
+    ask(FakeEmbeddings(faults=[(429, "later", {"Retry-After": "0.3"})]))
+    assert 0.3 <= time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (400, {"error": {"message": "no such\nfield", "type": "invalid_request_error"}}, "tiny answers 400: no such field"),
+        (404, {"object": "error", "message": "the model `tiny` does not exist"}, "tiny answers 404: the model `tiny` does not exist"),
+        (422, {"detail": [{"loc": ["body"], "msg": "short"}]}, r'tiny answers 422: \[\{"loc": \["body"\], "msg": "short"\}\]'),
+        (404, "<!doctype html>\n<head><title>\nNot &amp; here </title>", "tiny answers 404: HTML, not JSON: Not & here$"),
+        (301, "moved", "tiny answers 301: moved"),
+        (400, {"statusCode": 400, "error": "Bad Request", "message": "n is 2"}, "tiny answers 400: n is 2"),
+        (401, {"error": "no key"}, "tiny answers 401: no key: set OPENAI_API_KEY"),
+        (501, "plain text", "tiny answers 501: plain text"),
+        (400, "", "tiny answers 400: Bad Request"),
+    ],
+)
+def test_a_refusal_is_final_and_quotes_the_message(status: int, body: object, message: str) -> None:
+    fake = FakeEmbeddings(faults=[(status, body, {})])
+    with pytest.raises(EndpointError, match=message) as refusal:
+        ask(fake)
+    assert len(fake.bodies) == 1
+    assert refusal.value.status == status
+
+
+def test_a_redirect_on_the_server_is_followed_with_the_body() -> None:
+    fake = FakeEmbeddings(faults=[(307, "", {"Location": "/v1/embeddings"}), (308, "", {"Location": "embeddings?again"})])
+    assert ask(fake)["data"][0]["index"] == 0
+    assert fake.bodies == [BODY] * 3
+
+
+@pytest.mark.parametrize(("status", "n_sent"), [(301, 1), (302, 1), (303, 1), (307, 1), (308, 4)])
+def test_other_redirects_are_refused_with_their_aim_and_the_key_stays(status: int, n_sent: int) -> None:
+    """To another server, with a status that loses the body, and in a circle."""
+    with fake_serving(other := FakeEmbeddings()) as url:
+        aim = "/v1/embeddings" if status == 308 else f"{url}/embeddings"
+        fake = FakeEmbeddings(faults=[(status, {"detail": "moved"}, {"Location": aim})] * 4)
+        with pytest.raises(EndpointError, match=rf"answers {status}: it redirects to http://127.0.0.1:\d+/v1/embeddings: give the address"):
+            ask(fake)
+    assert (len(fake.bodies), other.bodies) == (n_sent, [])
+
+
+def test_an_answer_that_is_none_is_tried_three_times() -> None:
+    fake = FakeEmbeddings(faults=[(503, "busy", {}), *[(200, "<html><body>Sign <b>in</b></body></html>", {})] * 3])
+    said = r"no usable answer: HTML, not JSON: Sign in, at http://.*/v1/embeddings: an API's address usually ends in /v1 \(4 tries\)"
+    with pytest.raises(EndpointError, match=said):
+        ask(fake)
+    assert len(fake.bodies) == 4
+
+
+def test_the_last_failure_is_reported_with_the_number_of_tries() -> None:
+    with pytest.raises(EndpointError, match=r"tiny answers 503: busy \(3 tries\)"):
+        ask(FakeEmbeddings(faults=[(503, "busy", {})] * 3), retries=2)
+
+
+def test_closing_ends_the_pause() -> None:
+    with fake_serving(FakeEmbeddings(faults=[(503, "busy", {"Retry-After": "60"})])) as url:
+        endpoint = Endpoint("tiny", url)
+        threading.Timer(0.2, endpoint.close).start()
+        started = time.monotonic()
+        with pytest.raises(EndpointError, match="busy"):
+            endpoint.post("/embeddings", BODY)
+        assert time.monotonic() - started < 5
+
+
+def test_an_address_at_which_nobody_listens_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(EndpointError, match=f"nobody listens at http://127.0.0.1:{port}/v1 .*: start the server"):
+        Endpoint("tiny", f"http://127.0.0.1:{port}/v1/", retries=0).get("/models")
+
+
+def test_an_invalid_address_is_refused() -> None:
+    with pytest.raises(InputError, match="'ftp://host' is no address of an endpoint"):
+        Endpoint("tiny", "ftp://host")
+
+
+def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    fake = FakeEmbeddings()
+    ask(fake)
+    assert fake.keys == ["Bearer secret"]

@@ -1,0 +1,70 @@
+"""Errors reach the user whole, whichever process raised them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, StorageError
+
+
+def test_a_missing_extra_is_named_across_processes() -> None:
+    error = pickle.loads(pickle.dumps(MissingExtraError("the encoder 'gtr'", "dense")))
+    assert isinstance(error, MissingExtraError)
+    assert str(error) == str(MissingExtraError("the encoder 'gtr'", "dense"))
+    assert error.extra == "dense"
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"),
+    [
+        (None, "'wikidx[eval]'"),
+        ({"url": "file://{folder}", "dir_info": {"editable": True}}, "--constraint '{folder}/constraints.txt' --editable '{folder}[eval]'"),
+        ({"url": "file:///nowhere/with%20space", "dir_info": {}}, "'/nowhere/with space[eval]'"),
+        ({"url": "https://host/w.git", "vcs_info": {"vcs": "git", "commit_id": "0"}}, "'wikidx[eval] @ git+https://host/w.git'"),
+        ({"url": "file:///w.whl", "archive_info": {}}, "'wikidx[eval] @ file:///w.whl'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, told: str
+) -> None:
+    (tmp_path / "constraints.txt").touch()
+    written = None if origin is None else json.dumps(origin).replace("{folder}", str(tmp_path))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(read_text=lambda file: written))
+    command = str(MissingExtraError("ROUGE", "eval"))
+    assert command == f"ROUGE needs the extra 'eval': pip install {told.replace('{folder}', str(tmp_path))}"
+
+
+def test_what_a_message_quotes_can_neither_end_its_line_nor_steer_a_terminal() -> None:
+    error = InputError("'a\nb\x1b[2J\u2028\x85\udcff\u202e\u2066\u200f\u061c' is no name, é and می\u200cخواهم are")
+    assert str(error) == "'a\\nb\\x1b[2J\\u2028\\x85\\udcff\\u202e\\u2066\\u200f\\u061c' is no name, é and می\u200cخواهم are"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EMFILE, "raise the limit of open files (ulimit -n)"),
+        (errno.EACCES, "make it accessible, or name another place,"),
+        (errno.ENOMEM, "free memory, or raise the limit of memory (ulimit -v),"),
+    ],
+)
+def test_what_the_system_refuses_is_not_called_corrupt(number: int, remedy: str) -> None:
+    words = os.strerror(number)
+    for error in (OSError(number, words, "/f"), RuntimeError(f"could not open /f: {words} (os error {number})")):
+        with pytest.raises(StorageError, match=re.escape(f"{words}: /f: {remedy} and run the same command again")):
+            StagingCorrupt.of(error, "/f", "damaged")
+
+
+def test_damage_is_called_corrupt_and_lack_of_memory_is_not() -> None:
+    for error in (OSError(errno.EIO, "Input/output error"), FileNotFoundError(errno.ENOENT, "No such file"), EOFError("cut off")):
+        assert isinstance(ArtifactCorrupt.of(error, "/f", "damaged"), ArtifactCorrupt)
+    for lack in (MemoryError(), RuntimeError("can't start new thread")):
+        with pytest.raises(type(lack)):
+            ArtifactCorrupt.of(lack, "/f", "damaged")

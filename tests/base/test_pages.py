@@ -1,0 +1,233 @@
+"""Page checksums: they detect corruption, only pages that are read are checked, and vectors and indexes check before they read."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+from wikidx.base.artifacts.pages import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
+from wikidx.base.errors import ArtifactCorrupt
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import SearchParams
+from wikidx.indexer.build import build_index, open_vector_index, open_vectors
+from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
+from wikidx.indexer.vectors.file import VECTORS
+
+N, DIM = 6_000, 64  # 24 pages
+QUERIES = clustered(20, DIM, 1)
+
+
+@pytest.fixture
+def store(build: Callable[..., PassageStore]) -> PassageStore:
+    found = build([Passage(f"p{n}", "", f"word{n}") for n in range(N)])
+    put_vectors(found, clustered(N, DIM, 0))
+    return found
+
+
+def flip(path: Path, place: int, bit: int = 3) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+def offset_of_row(row: int) -> tuple[Path, int]:
+    """Return the offset of a row's vector in the file."""
+    path = index_ref("made", ENCODER).path / VECTORS
+    return path, path.stat().st_size + (row - N) * DIM * 4
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 8, 9, 31, 32, 33, 40, 1_000, PAGE_BYTES - 1, PAGE_BYTES])
+def test_every_flipped_bit_changes_the_checksum(n_bytes: int) -> None:
+    rng = np.random.default_rng(n_bytes)
+    content = rng.integers(0, 256, n_bytes, dtype=np.uint8)
+    (expected,) = page_sums(content)
+    for place in {0, n_bytes - 1, *rng.integers(0, n_bytes, 60).tolist()}:
+        for bit in range(8):
+            content[place] ^= 1 << bit
+            assert page_sums(content)[0] != expected
+            content[place] ^= 1 << bit
+    assert page_sums(content[:-1]).tolist() != [expected]
+
+
+def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(np.random.default_rng(0).bytes(5 * PAGE_BYTES + 100))
+    sums = page_sums(np.fromfile(path, dtype=np.uint8))
+    assert len(sums) == 6
+    flip(path, 3 * PAGE_BYTES)
+    file = CheckedFile(path, sums)
+
+    def check(*stretches: tuple[int, int]) -> None:
+        starts, stops = np.array(stretches).T
+        file.check(starts, stops)
+
+    check((0, PAGE_BYTES), (PAGE_BYTES, 3 * PAGE_BYTES))
+    check((4 * PAGE_BYTES, len(file.content)))
+    check((3 * PAGE_BYTES, 3 * PAGE_BYTES))  # nothing
+    flip(path, 0)  # compared already
+    check((0, 1))
+    with pytest.raises(ArtifactCorrupt, match=f"{path} or its checksums"):
+        check((0, 1), (3 * PAGE_BYTES - 1, 3 * PAGE_BYTES + 1))
+    with pytest.raises(ArtifactCorrupt, match=f"{path} or its checksums"):
+        file.check_all()
+    flip(path, 3 * PAGE_BYTES)
+    file.check_all()
+    flip(path, 3 * PAGE_BYTES)
+    file.check_all()
+
+
+def test_rows_of_an_array_are_compared_when_they_are_taken_out(tmp_path: Path) -> None:
+    values = np.arange(6 * PAGE_BYTES, dtype=np.float32).reshape(-1, 16)  # 1,024 rows a page, but for the header
+    np.save(tmp_path / "a.npy", values)
+    array = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy"))).array("float32", values.shape)
+    flip(tmp_path / "a.npy", 5 * PAGE_BYTES)
+    np.testing.assert_array_equal(array[100:1200], values[100:1200])
+    scattered = np.array([9, 9_000, 3_000])
+    np.testing.assert_array_equal(array[scattered], values[scattered])
+    part = array.row_range(range(4_000, 6_000))
+    assert (len(part), part.shape, part.dtype.name) == (2_000, (2_000, 16), "float32")
+    np.testing.assert_array_equal(part[:1_000], values[4_000:5_000])
+    for rows in (slice(1_000, 1_200), np.array([0, 1_200])):
+        with pytest.raises(ArtifactCorrupt, match="a.npy or its checksums"):
+            part[rows]
+
+
+def test_what_holds_another_array_is_corruption(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((100, 8), dtype=np.float32))
+    file = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy")))
+    for shape, dtype in (((100, 9), "float32"), ((100, 8), "float16")):
+        with pytest.raises(ArtifactCorrupt, match=r"a\.npy has 3,328 bytes, which is no float"):
+            file.array(dtype, shape)
+    with pytest.raises(ArtifactCorrupt, match=r"a\.npy has 3,328 bytes, and 2 checksums"):
+        CheckedFile(tmp_path / "a.npy", np.zeros(2, dtype=np.uint64))
+    with pytest.raises(ArtifactCorrupt, match="cannot be read"):
+        CheckedFile(tmp_path / "none.npy", np.zeros(2, dtype=np.uint64))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
+def test_an_index_has_few_files_open_and_releases_them(store: PassageStore) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    index = open_vector_index("made", ENCODER, store)
+    index.search(QUERIES, 10)
+    assert len(os.listdir("/proc/self/fd")) <= before + 3  # vectors, checksums, and what a search may open
+    del index
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(1 << 20))
+    command = (
+        "import sys, threading, time; from pathlib import Path; from wikidx.base.artifacts.pages import map_bytes\n"
+        "a = map_bytes(Path(sys.argv[1]))\n"
+        "def read():\n    while True: a.sum()\n"
+        "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)"
+    )
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", command, str(tmp_path / "a.npy")], check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_corrupt_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
+    path, place = offset_of_row(4_321)
+    index, rescorer = open_vector_index("made", ENCODER, store), open_vectors("made", ENCODER, store)
+    assert rescorer is not None
+    flip(path, place)
+    with pytest.raises(ArtifactCorrupt, match=path.name):
+        index.search(QUERIES, 10)
+    far, near = np.array([[0, 2_400, 5_999, -1]]), np.array([[0, 4_320, -1, -1]])  # the second lies on the page of the corrupt one
+    expected = clustered(N, DIM, 0)[far[0, :3]] @ QUERIES[0]
+    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], far)[0, :3], expected, rtol=1e-5)
+    with pytest.raises(ArtifactCorrupt, match=path.name):
+        rescorer.scores(QUERIES[:1], near)
+    with pytest.raises(ArtifactCorrupt, match=path.name):
+        build_index("made", f"{ENCODER}-int8", store)
+    flip(path, place)
+    hits, wanted = index.search(QUERIES, 10), brute_force(clustered(N, DIM, 0), QUERIES, 10)
+    np.testing.assert_array_equal(hits.rows, wanted.rows)
+    np.testing.assert_allclose(hits.scores, wanted.scores, rtol=1e-5)
+
+
+def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageStore) -> None:
+    kinds = ("ivf", "hnsw")
+    for kind in kinds:
+        build_index("made", f"{ENCODER}-{kind}", store)
+    opened = {name: open_vector_index("made", name, store) for name in (ENCODER, *(f"{ENCODER}-{kind}" for kind in kinds))}
+    untouched = {name: open_vector_index("made", name, store).search(QUERIES, 10) for name in opened}
+    rescorer = open_vectors("made", ENCODER, store)
+    assert rescorer is not None
+    put_vectors(store, clustered(N, DIM, 7))
+    for kind in kinds:
+        build_index("made", f"{ENCODER}-{kind}", store, force=True)
+    for name, index in opened.items():
+        hits = index.search(QUERIES, 10)
+        np.testing.assert_array_equal(hits.rows, untouched[name].rows)
+        np.testing.assert_allclose(hits.scores, untouched[name].scores, rtol=1e-6)
+    rows = np.arange(0, N, 100)[np.newaxis]
+    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], rows)[0], clustered(N, DIM, 0)[rows[0]] @ QUERIES[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
+    name = f"{ENCODER}-ivf"
+    build_index("made", name, store)
+    path = index_ref("made", name).path / INDEX_FILE
+    faiss = load_faiss()
+    reference = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+    reference.nprobe = 1
+    expected = [reference.search(query[np.newaxis], 5) for query in QUERIES]
+    chosen = reference.quantizer.search(QUERIES, 1)[1].ravel()
+    corrupt = int(chosen[0])
+    ids = faiss.rev_swig_ptr(reference.invlists.get_ids(corrupt), reference.invlists.list_size(corrupt)).astype("<i8").tobytes()
+    flip(path, path.read_bytes().index(ids))
+    index = open_vector_index("made", name, store)
+    params = SearchParams(nprobe=1, refine=0)
+    n_sound = 0
+    for query, number, (scores, rows) in zip(QUERIES, chosen, expected, strict=True):
+        if number == corrupt:
+            with pytest.raises(ArtifactCorrupt, match=INDEX_FILE):
+                index.search(query[np.newaxis], 5, params)
+        elif abs(int(number) - corrupt) > 8:  # no page of it is one of the corrupt list
+            hits = index.search(query[np.newaxis], 5, params)
+            np.testing.assert_array_equal(hits.rows, rows)
+            np.testing.assert_array_equal(hits.scores, scores)
+            n_sound += 1
+    assert n_sound
+
+
+def test_a_corrupt_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
+    name = f"{ENCODER}-ivf"
+    build_index("made", name, store)
+    flip(index_ref("made", name).path / INDEX_FILE, 4_000)  # a centroid
+    with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
+        open_vector_index("made", name, store)
+
+
+def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore) -> None:
+    name = f"{ENCODER}-hnsw"
+    build_index("made", name, store)
+    path = index_ref("made", name).path / INDEX_FILE
+    flip(path, path.stat().st_size - 20)  # of a vector
+    index = open_vector_index("made", name, store)
+    for _ in range(2):
+        with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
+            index.search(QUERIES, 5)
+
+
+def test_too_few_checksums_are_named(store: PassageStore) -> None:
+    manifest, folder = index_ref("made", ENCODER).manifest(store.fingerprint), index_ref("made", ENCODER).path
+    (folder / SUMS).write_bytes(bytes(8))
+    with pytest.raises(ArtifactCorrupt, match=r"has 1 checksums, \d+ are needed"):
+        CheckedFiles(folder, manifest)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.conftest import ROOT
+from wikidx.base.errors import IdxError, InputError
+from wikidx.base.machine import devices
+from wikidx.base.machine.placement import Placement
+from wikidx.indexer.indexes.exact.placement import WORK_BYTES, VectorsSize, choose_placement
+
+GB = 10**9
+WIKI16 = VectorsSize(21_015_324, 768, "float16")
+WIKI32 = VectorsSize(21_015_324, 768, "float32")
+TOLD16, TOLD32 = (f"{size} GB of {kind} vectors (21,015,324 × 768)" for size, kind in (("32.3", "float16"), ("64.6", "float32")))
+
+
+@pytest.mark.parametrize(
+    ("size", "device", "free", "expected"),
+    [
+        (WIKI16, "auto", [138], Placement(("cuda:0",), f"exact search on cuda:0: {TOLD16}, 138.0 GB free")),
+        (WIKI16, "auto", [40, 80], Placement(("cuda:1",), f"exact search on cuda:1: {TOLD16}, 80.0 GB free")),
+        (
+            WIKI32,
+            "auto",
+            [25, 10, 30, 40],
+            Placement(("cuda:0", "cuda:2", "cuda:3"), f"exact search on cuda:0, cuda:2, cuda:3: {TOLD32}, 25.0 and 30.0 and 40.0 GB free"),
+        ),
+        (
+            WIKI16,
+            "auto",
+            [],
+            Placement(("cpu",), f"exact search on the CPU, because there is no GPU that torch can use: {TOLD16}"),
+        ),
+        (WIKI16, "cpu", [138], Placement(("cpu",), f"exact search on the CPU, as requested: {TOLD16}")),
+        (WIKI16, "mps", [], Placement(("cpu",), f"exact search on the CPU, whose memory mps shares: {TOLD16}")),
+        (WIKI16, "cuda", [50, 90], Placement(("cuda:0",), f"exact search on cuda:0: {TOLD16}, 50.0 GB free")),
+        (
+            WIKI16,
+            "cuda:1,0,1",
+            [20, 21],
+            Placement(("cuda:1", "cuda:0"), f"exact search on cuda:1, cuda:0: {TOLD16}, 21.0 and 20.0 GB free"),
+        ),
+        (WIKI16, "all", [20, 21], Placement(("cuda:0", "cuda:1"), f"exact search on cuda:0, cuda:1: {TOLD16}, 20.0 and 21.0 GB free")),
+    ],
+)
+def test_a_device_is_picked_and_the_reason_given(size: VectorsSize, device: str, free: list[int], expected: Placement) -> None:
+    assert choose_placement(size, device, [gigabytes * GB for gigabytes in free]) == expected
+
+
+def test_what_fits_nowhere_stays_on_the_cpu_with_the_arithmetic() -> None:
+    placement = choose_placement(WIKI32, "auto", [24 * GB, 24 * GB])
+    assert placement.devices == ("cpu",)
+    assert placement.reason == (
+        f"exact search on the CPU, because GPUs would have to hold 32.3 GB of vectors and 3.2 GB to work in each, 35.5 GB, "
+        f"where 24.0 and 24.0 GB are free: {TOLD32}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "device", "free", "message"),
+    [
+        (
+            WIKI32,
+            "cuda",
+            [24],
+            f"{TOLD32} do not fit on cuda:0, which would have to hold 64.6 GB of vectors and 3.2 GB to work in each, 67.7 GB, where 24.0 "
+            "GB are free: name 4 such GPUs (--device cuda:0,1,…), build the vectors with --dtype float16 (32.3 GB), use an index of kind "
+            "ivfpq, or --device cpu",
+        ),
+        (
+            WIKI16,
+            "cuda:0,1",
+            [30, 2],
+            f"{TOLD16} do not fit on cuda:0, cuda:1, which would have to hold 16.1 GB of vectors and 3.2 GB to work in each, 19.3 GB, "
+            "where 30.0 and 2.0 GB are free: use an index of kind ivfpq, or --device cpu",
+        ),
+        (WIKI16, "cuda:2", [99, 99], "--device cuda:2: torch sees 2 GPU(s), numbered from 0"),
+        (WIKI16, "all", [], "--device all: there is no GPU that torch can use: use cpu, or auto"),
+        (WIKI16, "gpu", [], "the device 'gpu' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps"),
+    ],
+)
+def test_what_does_not_fit_or_is_not_there_is_refused(size: VectorsSize, device: str, free: Sequence[int], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        choose_placement(size, device, [gigabytes * GB for gigabytes in free])
+    assert str(raised.value) == message
+
+
+def test_to_the_byte() -> None:
+    size = VectorsSize(1000, 10, "float32")
+    assert choose_placement(size, "auto", [size.n_bytes + WORK_BYTES]).devices == ("cuda:0",)
+    assert choose_placement(size, "auto", [size.n_bytes + WORK_BYTES - 1]).devices == ("cpu",)
+
+
+def test_without_a_gpu_auto_does_not_import_torch() -> None:
+    code = (
+        "import sys, wikidx.indexer.indexes.exact.placement as p; p.devices._SIGNS_OF_A_GPU = ('/no/such/device',); "
+        "print(p.choose_placement(p.VectorsSize(3, 4, 'float32'), 'auto').devices, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "('cpu',) False\n"
+
+
+def test_a_gpu_that_fails_counts_as_full_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    def free(number: int) -> tuple[int, int]:
+        if number == 1:
+            raise RuntimeError("CUDA error: uncorrectable ECC error\nmore of it")
+        return 40 * GB, 80 * GB
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", free)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("wikidx.base.machine.devices._SIGNS_OF_A_GPU", ("/",))
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [devices.free_memory(number, is_named=False) for number in range(2)])
+    assert choose_placement(WIKI16, "auto").devices == ("cuda:0",)
+    assert choose_placement(WIKI16, "cuda:0").devices == ("cuda:0",)
+    with pytest.raises(IdxError, match=r"cuda:1 does not report its free memory \(CUDA error: uncorrectable ECC error\): name another"):
+        choose_placement(WIKI16, "cuda:1")
+    assert choose_placement(VectorsSize(1000, 100, "float32"), "cpu").reason.endswith("400.0 kB of float32 vectors (1,000 × 100)")
