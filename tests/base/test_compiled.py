@@ -17,12 +17,12 @@ import pytest
 import wikidx.base.compiled
 from tests.conftest import ROOT
 from wikidx.base import compiled
-from wikidx.base.compiled import compile_always, interpreted, kernel
+from wikidx.made.compiled import compile_always, interpreted, kernel
 
-CALLED = "from wikidx.base.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
+CALLED = "from wikidx.made.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
 CALLER = """
 from wikidx.made.called import inner
-from wikidx.base.compiled import kernel
+from wikidx.made.compiled import kernel
 
 
 @kernel
