@@ -17,7 +17,7 @@ import pytest
 import wikidx.base.compiled
 from tests.conftest import ROOT
 from wikidx.base import compiled
-from wikidx.made.compiled import compile_always, interpreted, kernel
+from wikidx.base.compiled import compile_always, interpreted, kernel
 
 CALLED = "from wikidx.made.compiled import kernel\n\n\n@kernel\ndef inner(x):\n    return x + {}\n"
 CALLER = """
