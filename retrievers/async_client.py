@@ -68,7 +68,7 @@ class AsyncRemoteSearcher(Reopened):
         return repr(self._searcher).replace("RemoteSearcher", "AsyncRemoteSearcher")
 
     async def close(self) -> None:
-        """Cancel all searches without waiting, as ``httpx.AsyncClient.aclose`` does; later searches raise ``RuntimeError``.
+        """Cancel all searches without waiting, as ``httpx.AsyncClient.aclose`` does; later searches raise ``ClosedError``.
 
         Those who await a search get ``asyncio.CancelledError``. Requests that have begun continue to their end in their threads.
         """

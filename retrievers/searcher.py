@@ -20,9 +20,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from wikidx.base.compiled import interpreted
-from wikidx.base.errors import InputError, UnknownNameError
-from wikidx.base.net.request_threads import RequestThreads
-from wikidx.base.registry import unknown_name_error
+from wikidx.base.errors import ClosedError, InputError, UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
@@ -102,7 +100,7 @@ class LocalSearcher(Reopened, Searcher):
         return str(self._pipeline or "+".join(self._retrievers)) if self._retrievers else "closed"
 
     def close(self) -> None:
-        """Release the indexes and encoders, and call the functions of ``call_when_closed``; later searches raise ``ValueError``."""
+        """Release the indexes and encoders, and call the functions of ``call_when_closed``; later searches raise ``ClosedError``."""
         self._retrievers.clear()
         self._rerankers.clear()
         self._reranker = self.reopen = None
@@ -132,7 +130,7 @@ class LocalSearcher(Reopened, Searcher):
         Raises:
             UnknownNameError: no passage has one of the ids.
             ArgumentError: the ids are not a list of strings.
-            ValueError: the searcher is closed.
+            ClosedError: the searcher is closed.
             ArtifactCorrupt: a passage is corrupt.
         """
         self._check_open()
@@ -159,7 +157,7 @@ class LocalSearcher(Reopened, Searcher):
 
         Raises:
             ArgumentError: no group is a sequence of strings without lone surrogates, or ``options`` are no ``SearchOptions``.
-            ValueError: the searcher is closed.
+            ClosedError: the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
             IdxError: a retriever fails, or an artifact cannot be used.
@@ -200,7 +198,7 @@ class LocalSearcher(Reopened, Searcher):
 
     def _check_open(self) -> None:
         if not self._retrievers:
-            raise ValueError("the searcher is closed: open it again")
+            raise ClosedError("the searcher is closed: open it again")
 
     def _check(self, options: SearchOptions) -> None:
         self._check_open()

@@ -213,11 +213,11 @@ def main() -> None:
         return
     except BrokenPipeError:
         sys.exit(_ENDED_BY_SIGPIPE)
+    except IdxError as error:  # some are also errors of a class below
+        fail(str(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and NO_THREAD not in str(error):
             raise
-    except IdxError as error:
-        fail(str(error))
     except OSError as error:
         fail(explain_os_error(error))
     try:

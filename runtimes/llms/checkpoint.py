@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
+from wikidx.corpora.errors import ClosedError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import Call, Capabilities, Chat, Deliver, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
@@ -66,7 +67,7 @@ class CheckpointLLM:
         thinking: Thinking = "off",
     ) -> None:
         self.name, self._tokenizer = name, tokenizer
-        self._thinking, self._thinks = thinking, False  # as set; although switched off
+        self._thinking, self._thinks, self._is_closed = thinking, False, False  # as set; although switched off
         self._known_answer_ids: dict[tuple[str, ...], list[int]] = {}
         self.capabilities = Capabilities(
             chat=bool(tokenizer.chat_template),
@@ -86,6 +87,7 @@ class CheckpointLLM:
         A call whose prompt does not fit the context has an error in place of a reply.
 
         Raises:
+            ClosedError: the model is closed.
             IdxError: no call can be answered, for instance because the device runs out of memory.
         """
 
@@ -94,16 +96,17 @@ class CheckpointLLM:
             if deliver is not None and final:
                 deliver(final)
 
+        if self._is_closed:
+            raise ClosedError(f"{self.name} is closed: open it again")
         replies = self._run(calls, deliver_final)
         if self._thinks:
             return replies
         short = [number for number, reply in enumerate(replies) if isinstance(reply, Reply) and lacks_room(reply)]
         unexpected = [number for number in short if self._mode(calls[number]) == "off"]
         self._thinks = bool(unexpected)
-        for number, again in zip(
-            unexpected, self._run([calls[number] for number in unexpected], _ignore) if unexpected else (), strict=True
-        ):
-            replies[number] = again
+        again = self._run([calls[number] for number in unexpected], _ignore) if unexpected else []
+        for number, reply in zip(unexpected, again, strict=True):
+            replies[number] = reply
         return replies
 
     def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:

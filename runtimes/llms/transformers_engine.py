@@ -90,7 +90,8 @@ class TransformersEngine(CheckpointLLM):
 
     def close(self) -> None:
         """Release the model."""
-        del self._model
+        self._is_closed = True
+        self.__dict__.pop("_model", None)
 
     @staticmethod
     def _of_kind(kind: type[Call], prepared_calls: Sequence[PreparedCall | PromptTooLong]) -> dict[int, PreparedCall]:

@@ -102,8 +102,10 @@ class VllmEngine(CheckpointLLM):
 
     def close(self) -> None:
         """Stop the engine's process, which frees the GPU's memory at once."""
-        self._engine.llm_engine.engine_core.shutdown()
-        del self._engine
+        if not self._is_closed:
+            self._engine.llm_engine.engine_core.shutdown()
+            del self._engine
+        self._is_closed = True
 
     def _sampling(self, call: Call) -> Any:  # noqa: ANN401 - vLLM's SamplingParams
         if isinstance(call, AskYesNo):

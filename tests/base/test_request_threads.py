@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Future, as_completed
 
 import pytest
 
+from wikidx.base.errors import ClosedError
 from wikidx.base.net.request_threads import RequestThreads
 
 
@@ -17,7 +18,7 @@ def test_results_and_errors_come_back() -> None:
         assert list(threads.map(abs, range(-5, 5))) == [abs(n) for n in range(-5, 5)]
         with pytest.raises(ZeroDivisionError):
             threads.submit(divmod, 1, 0).result()
-    with pytest.raises(RuntimeError, match="no further calls"):
+    with pytest.raises(ClosedError, match="the connection is closed"):
         threads.submit(abs, 1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wikidx as idx
-from wikidx.base.errors import InputError, MissingExtraError, OptionError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError, MissingExtraError, OptionError, UnknownNameError
 from wikidx.retrievers.base import Match, Rankings
 from wikidx.retrievers.options import SearchOptionValues
 from wikidx.retrievers.wire import ranking_from_json
@@ -43,8 +43,10 @@ def test_a_searcher_says_what_it_searches(searcher: idx.LocalSearcher) -> None:
     assert searcher
     searcher.close()
     assert repr(searcher) == "<LocalSearcher of 'made': 3 passages, closed>"
-    with pytest.raises(ValueError, match="the searcher is closed"):
-        searcher.passage("a")
+    for use in (searcher.passage, searcher.search, searcher.search_groups):
+        with pytest.raises(IdxError, match="the searcher is closed") as raised:
+            use(["a"])  # type: ignore[arg-type]
+        assert isinstance(raised.value, ValueError)
 
 
 def test_passages_are_read_by_id(searcher: idx.LocalSearcher) -> None:

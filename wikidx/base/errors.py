@@ -4,6 +4,7 @@
     ├── InputError             the user's data or option is wrong
     │   ├── OptionError        an option has an invalid value; also a ValueError
     │   └── ArgumentError      a query or another argument of a search in Python is wrong; also a TypeError and a ValueError
+    ├── ClosedError            a searcher, a model or another object is used after its ``close``; also a ValueError and a RuntimeError
     ├── UnknownNameError       no corpus, encoder, index or retriever has this name
     ├── MissingExtraError      an optional package is not installed
     ├── DownloadError          a file could not be downloaded completely and correctly
@@ -78,6 +79,10 @@ class OptionError(InputError, ValueError):
 
 class ArgumentError(InputError, TypeError, ValueError):
     """A query, or another argument of a search in Python, has a wrong type or value."""
+
+
+class ClosedError(IdxError, ValueError, RuntimeError):
+    """A searcher, a model or another object is used after its ``close``."""
 
 
 class UnknownNameError(IdxError):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wikidx import AsyncRemoteSearcher, RemoteSearcher, open_searcher
-from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import ClosedError, IdxError, InputError, UnknownNameError
 from wikidx.retrievers.errors import Unreachable
 
 
@@ -108,7 +108,7 @@ def test_closing_cancels_the_searches_under_way_and_waits_for_none() -> None:
             await searcher.close()
             outcomes = await asyncio.gather(*searches, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
-        with pytest.raises(RuntimeError):
+        with pytest.raises(ClosedError, match="the connection is closed: open it again"):
             await searcher.search(["late"])
         return time.monotonic() - started
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runtimes.llms.tiny import CONTEXT, save_tiny_llama
-from wikidx.base.errors import InputError
+from wikidx.base.errors import IdxError, InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 from wikidx.runtimes.llms.base import (
     AskYesNo,
@@ -294,3 +294,11 @@ def test_replies_are_delivered_as_soon_as_their_texts_are_finished(tiny: Transfo
     replies = tiny.run(calls, lambda part: parts.append(dict(part)))
     assert [set(part) for part in parts] == [{2}, {1}, {0}]
     assert {number: reply for part in parts for number, reply in part.items()} == dict(enumerate(replies))
+
+
+def test_a_closed_model_says_so(tiny_llama: Path) -> None:
+    engine = TransformersEngine(str(tiny_llama))
+    for _ in range(2):
+        engine.close()
+    with pytest.raises(IdxError, match="^hf:.* is closed: open it again"):
+        engine.run([Generate(prompt=PROMPTS[0])])

@@ -12,6 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from wikidx.corpora.errors import ClosedError
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -45,11 +47,11 @@ class RequestThreads(Executor):
         weakref.finalize(self, self._jobs.put, None)
 
     def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Result]:
-        """Call a function in a thread; raises ``RuntimeError`` after ``shutdown``."""
+        """Call a function in a thread; raises ``ClosedError`` after ``shutdown``."""
         future = Future[Result]()
         with self._lock:
             if self._is_closed:
-                raise RuntimeError("these threads take no further calls")
+                raise ClosedError("the connection is closed: open it again")
             self._jobs.put((future, partial(fn, *args, **kwargs)))
             if self._n_left:
                 self._n_left -= 1
