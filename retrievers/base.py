@@ -323,7 +323,7 @@ class Searcher(Protocol):
         """
         if isinstance(queries, str):
             raise ArgumentError("queries is one string: give a list of queries")
-        check_iterable(queries, "queries", "list(queries.values())", "frame['query'].tolist()")
+        check_iterable(queries, "queries", "list(queries.values())", "frame['query'].tolist()", "file.read().splitlines()")
         if "merge" in values:
             raise ArgumentError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking a group")
         rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values))

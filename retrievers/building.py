@@ -43,7 +43,7 @@ def build(  # noqa: PLR0913
     'Thimphu is the capital of Bhutan.'
 
     Args:
-        source: passages (see ``given_corpus``), the path of a file, or the name of a corpus.
+        source: passages (see ``given_corpus``), the path of a file (not an open one), or the name of a corpus.
         retriever: an index name, or several joined with "+"; see ``open_searcher``.
         name: name for the corpus. None: a corpus from a file is named after the file; given passages are deleted when the searcher is
             closed or the process ends.

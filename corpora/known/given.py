@@ -44,7 +44,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
         raise unknown_name_error("splitting rule", split, get_args(SplitRule))
     if name in CORPORA:
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
-    check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')")
+    check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')", "its path, or its texts")
     given, unkept = list[Passage](), dict[str, None]()
     for number, passage in enumerate(passages):
         given.append(_to_passage(passage, number))

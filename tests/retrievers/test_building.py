@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import io
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -98,6 +101,19 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
 def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         idx.build(**{"source": CAPITALS, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opened", [Path.open, lambda path: path.open("rb"), gzip.open, lambda path: io.StringIO(path.read_text())])
+def test_an_open_file_is_given_by_its_path(opened: Callable[[Path], IO[str]], tmp_path: Path, home: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "Lima"}\n')
+    for name in (None, "mine"):
+        with opened(tmp_path / "c.jsonl") as file, pytest.raises(InputError, match="the passages are an open file: give its path"):
+            idx.build(file, name=name)
+    assert names(home) == set()
+    with opened(tmp_path / "c.jsonl") as file, idx.build(tmp_path / "c.jsonl") as searcher:
+        assert searcher.passage("a").text == "Lima"
+        with pytest.raises(InputError, match=r"the queries are an open file: give file.read\(\).splitlines\(\)"):
+            searcher.search(file)  # type: ignore[arg-type]
 
 
 def test_a_data_frame_is_given_by_its_records() -> None:

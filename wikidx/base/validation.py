@@ -52,12 +52,14 @@ def _to_plain(value: object) -> object:
     return value
 
 
-def check_iterable(values: object, name: str, instead_of_dictionary: str, instead_of_frame: str) -> None:
-    """Raise ``InputError`` for what yields its keys or the names of its columns, or nothing, where values are expected."""
+def check_iterable(values: object, name: str, instead_of_dictionary: str, instead_of_frame: str, instead_of_file: str) -> None:
+    """Raise ``InputError`` for what yields its keys, the names of its columns, its lines, or nothing, where values are expected."""
     if isinstance(values, Mapping):
         raise InputError(f"the {name} are a dictionary: give {instead_of_dictionary}")
     if type(values).__name__ == "DataFrame":
         raise InputError(f"the {name} are a data frame: give {instead_of_frame}")
+    if hasattr(values, "readline"):
+        raise InputError(f"the {name} are an open file: give {instead_of_file}")
     try:
         iter(cast(Any, values))
     except TypeError as error:
