@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -35,6 +36,7 @@ BATCH_TOKENS = 8_192  # of a request, estimated
 _BATCH_TEXTS = 32  # of a request: the maximum of TEI by default
 _BYTES_PER_TOKEN = 3  # fewer than real texts have, so that the estimate is rather too large
 _TEXTS_REFUSED = (400, 413, 422)  # statuses for a text that is too long or a batch that is too large
+_WITHOUT_DIM = ": leave --dim out, or give one that the model has"
 _ADDRESS = "IDX_EMBEDDINGS_URL"  # variable of the environment with another address of the served models
 
 
@@ -156,6 +158,8 @@ class ServedEncoder:
                 if encoding and "encoding_format" in str(error):
                     self._encoding = {}
                     return self._ask(side, texts, names)
+                if self.spec.truncate_dim and re.search("(?i)matryoshka|dimension", str(error)):
+                    raise EndpointError(f"{error}{_WITHOUT_DIM}", status=error.status, is_final=True) from error
                 if error.status not in _TEXTS_REFUSED:
                     raise
                 if len(texts) == 1:
@@ -186,9 +190,9 @@ class ServedEncoder:
             raise IdxError(f"'{self._model.model}' answers something else than embeddings ({first_line(error)}): {reply!r:.80}") from error
         if indices != list(range(len(names))):
             raise IdxError(f"'{self._model.model}' answers {len(names):,} texts with the indices {str(indices)[1:-1]:.80}: none is used")
-        expected = self.dim or len(vectors[0])
+        expected, advice = self.dim or len(vectors[0]), _WITHOUT_DIM if self.spec.truncate_dim else ""
         if differing := sorted({len(vector) for vector in vectors} - {expected}):
-            raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}")
+            raise IdxError(f"'{self._model.model}' answers vectors of {differing[0]:,} components instead of {expected:,}{advice}")
         usable = [bool(np.isfinite(vector).all() and vector.any()) for vector in vectors]
         if not all(usable):
             raise IdxError(f"'{self._model.model}' answers {names[usable.index(False)]} by a vector of zeros, or one that is not finite")

@@ -140,7 +140,9 @@ def _map_npy(path: Path) -> NDArray[Any]:
             raise ValueError("its header is too long")
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (*_CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
-        raise InputError(f"{path} is cut off, or no array of numbers: {error!s:.200}") from error
+        objects = "holds Python objects: save ids by ids.astype(str), vectors by numpy.stack(vectors)"
+        reason = objects if "Python objects" in str(error) else f"is cut off, or no array of numbers: {error!s:.200}"
+        raise InputError(f"{path} {reason}") from error
     return array
 
 

@@ -73,6 +73,16 @@ def test_ids_are_as_many_as_vectors(n_ids: int, message: str, tmp_path: Path) ->
         read(tmp_path / "v.npy", id_file(tmp_path, [str(n) for n in range(n_ids)]))
 
 
+def test_ids_as_python_objects_are_refused_and_their_texts_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", VECTORS)
+    ids = np.array(IDS, dtype=object)
+    np.save(tmp_path / "ids.npy", ids)
+    with pytest.raises(InputError, match=r"ids.npy holds Python objects: save ids by ids.astype\(str\)"):
+        read(tmp_path / "v.npy", tmp_path / "ids.npy")
+    np.save(tmp_path / "ids.npy", ids.astype(str))
+    assert read(tmp_path / "v.npy", tmp_path / "ids.npy")[0] == IDS
+
+
 @pytest.mark.parametrize("dtype", ["F16", "F32", "F64", "BF16"])
 def test_a_tensor_is_read_as_safetensors_reads_it(dtype: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -156,7 +166,7 @@ def tensor(shape: list[int]) -> dict[str, object]:
     ("make", "message"),
     [
         (cut_npy, "is cut off, or no array of numbers: "),
-        (objects_npy, "is cut off, or no array of numbers: "),
+        (objects_npy, "holds Python objects: save ids by .*, vectors by numpy.stack"),
         (lambda path: np.save(path, np.arange(3.0)), r"holds float64 of shape \(3,\): vectors are floats of two dimensions"),
         (lambda path: np.save(path, np.ones((3, 2), dtype=np.int32)), r"holds int32 of shape \(3, 2\): vectors are floats"),
         (tensors(tensor([3, 2]), bytes(20)), "is cut off, or no file of safetensors: "),

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving, hashed_vectors
+from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving, hashed_vectors
 from wikidx.base.errors import IdxError, InputError
-from wikidx.base.net.endpoint import EndpointError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.encoders.checkpoints import ServedModel, parse_checkpoint
 from wikidx.indexer.encoders.recipes import RecipeOptions
@@ -210,17 +209,28 @@ def test_an_enormous_list_of_models_is_not_read() -> None:
         assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is False
 
 
-def refuse_dimensions(body: Mapping[str, Any]) -> Reply | None:
-    return (400, {"error": {"message": "this model does not support dimensions"}}) if "dimensions" in body else None
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "this model does not support dimensions"),
+        (400, 'Model "m" does not support matryoshka representation, changing output dimensions will lead to poor results.'),
+        (422, "dimensions: 'm' has vectors of 8 components, not of 4"),
+        (501, "Dimension reduction is not implemented"),
+    ],
+)
+def test_a_refused_dimension_is_not_blamed_on_the_texts(status: int, said: str) -> None:
+    fake = FakeEmbeddings(refuse=lambda body: (status, {"error": {"message": said}}) if "dimensions" in body else None)
+    with encoding(fake, truncate_dim=4) as encoder, pytest.raises(EndpointError) as raised:
+        encoder.encode_queries(["who", "what"])
+    assert str(raised.value) == f"'org/tiny' answers {status}: {said}: leave --dim out, or give one that the model has"
+    assert len(fake.bodies) == 1
 
 
 def test_options_that_a_server_does_not_have_are_refused() -> None:
-    with fake_serving(FakeEmbeddings(refuse=refuse_dimensions)) as url:
+    with fake_serving(FakeEmbeddings()) as url:
         model = f"openai:{MODEL}@{url}"
         with pytest.raises(InputError, match="--max-tokens is for a checkpoint, not for tiny: its server has its own settings"):
             recipe_of(model, RecipeOptions(max_tokens=100))
-        with pytest.raises(EndpointError, match="this model does not support dimensions"):
-            recipe_of(model, RecipeOptions(dim=4))
     for text in ("openai:tiny", "openai:@http://127.0.0.1", "openai:tiny@ftp://host"):
         with pytest.raises(InputError, match=r"names no model at an endpoint: write openai:MODEL@URL"):
             parse_checkpoint(text)
@@ -231,7 +241,7 @@ def test_a_server_that_ignores_the_dimension_is_refused() -> None:
         return [row | {"embedding": [0.5] * 8} for row in rows]
 
     with fake_serving(FakeEmbeddings(change=ignore)) as url:
-        with pytest.raises(IdxError, match="answers vectors of 8 components instead of 4"):
+        with pytest.raises(IdxError, match="answers vectors of 8 components instead of 4: leave --dim out"):
             recipe_of(f"openai:{MODEL}@{url}", RecipeOptions(dim=4))
 
 
