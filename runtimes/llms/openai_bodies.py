@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ ESSENTIAL = frozenset({"model", "messages", "prompt", "echo"})
 """Fields that a request needs. If an endpoint refuses any other field by name, later requests omit that field."""
 
 BEGINS_ANEW = "the endpoint cannot continue a given beginning of an answer: it begins a new answer"
+ESTIMATED = "the endpoint does not count tokens: their numbers are estimated"
 OWN_SAMPLING = "the endpoint applies its own sampling defaults, such as top_k: other endpoints sample differently"
 
 _STREAM: Body = {"stream": True, "stream_options": {"include_usage": True}}
@@ -136,6 +137,14 @@ class Answer(NamedTuple):
         """Numbers of tokens read and generated."""
         usage = self.data.get("usage") or {}
         return _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+
+    def with_counts(self, prompt: Prompt, estimate: Callable[[Prompt], int]) -> Answer:
+        """Return the answer to a prompt with estimates in place of the numbers of tokens that the endpoint does not give."""
+        usage = self.data.get("usage") or {}
+        texts = (text for choice in self.choices for text in (_choice_text(choice), _own_reasoning(choice)) if text)
+        estimates = {"prompt_tokens": estimate(prompt), "completion_tokens": sum(map(estimate, texts))}
+        missing = {name: n_tokens for name, n_tokens in estimates.items() if _count(usage.get(name)) != usage.get(name)}
+        return Answer({**self.data, "usage": usage | missing}, (*self.degraded, ESTIMATED) if missing else self.degraded)
 
 
 def parse_refusal(status: int, body: object) -> Refusal:
@@ -281,7 +290,9 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
     text = _choice_text(choice)
     finish = (choice.get("finish_reason") or "").casefold()
     message = choice.get("message") or {}
-    why = "refusal" if message.get("refusal") else "" if finish in _COMPLETE + _CUT else finish
+    why = "" if finish in _COMPLETE + _CUT else finish
+    if message.get("refusal"):
+        degraded = (*degraded, "the model refuses to answer")
     if text is None or (why and not text) or finish not in (*_COMPLETE, *_CUT, "tool_calls", "tool_use", "function_call"):
         degraded = (*degraded, f"the endpoint {'ends the' if text else 'gives no'} text: {why or finish or 'without a reason'}")
     if left_out := message.get("left_out"):
@@ -324,13 +335,13 @@ def strip_beginning(text: str, prompt: Prompt) -> tuple[str, bool]:
 
 
 def has_text(choice: Mapping[str, Any]) -> bool:
-    """Return True if a choice of an answer has a text that is not empty."""
-    return bool(_choice_text(choice))
+    """Return True if a choice of an answer has a text that is not empty, and no refusal, which has no logprobs."""
+    return bool(_choice_text(choice)) and not (choice.get("message") or {}).get("refusal")
 
 
 def _choice_text(choice: Mapping[str, Any]) -> str | None:
     message: Mapping[str, str | None] | None = choice.get("message")
-    return message.get("content") if message else choice.get("text")
+    return message.get("refusal") or message.get("content") if message else choice.get("text")
 
 
 def parse_yes_no(choice: Mapping[str, Any], call: AskYesNo, degraded: tuple[str, ...] = ()) -> YesNo | None:

@@ -196,7 +196,7 @@ class OpenAIHttp:
         gens = [self._parse(choice, call, asked, answer) for choice in answer.choices[: call.n]]
         if any(generated_tokens(choice.get("logprobs")) for choice in answer.choices):
             self._has_returned_logprobs = True
-        elif call.logprobs and not self._has_returned_logprobs and any(gen.text for gen in gens):
+        elif call.logprobs and not self._has_returned_logprobs and any(map(bodies.has_text, answer.choices)):
             self._has_logprobs = False
         n_read, n_written = answer.tokens
         one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
@@ -225,9 +225,8 @@ class OpenAIHttp:
             if yes_no:
                 self._has_returned_logprobs = True
                 return Reply(yes_no, n_read, n_written, answer.model)
-            if (
-                not self._has_returned_logprobs and not self._thinks and bodies.has_text(answer.choices[0])
-            ):  # an answer without text has no logprobs either
+            # An answer without text has no logprobs either.
+            if not self._has_returned_logprobs and not self._thinks and bodies.has_text(answer.choices[0]):
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         reply = self._generate(dataclasses.replace(word, decoding=dataclasses.replace(word.decoding, thinking="off")))
@@ -255,7 +254,8 @@ class OpenAIHttp:
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         try:
-            answer = bodies.Answer(self._post(bodies.build_echo_body(call, prompt, self._model)), degraded)
+            data = self._post(bodies.build_echo_body(call, prompt, self._model))
+            answer = bodies.Answer(data, degraded).with_counts(prompt + call.continuation, self._tokens.count_prompt)
         except Refused as error:
             if error.refusal.is_too_long:
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
@@ -265,7 +265,7 @@ class OpenAIHttp:
         if scored is None:
             self._has_echo = False
             return unknown
-        return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=degraded), answer.tokens[0], 0, answer.model)
+        return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=answer.degraded), answer.tokens[0], 0, answer.model)
 
     def _send(self, call: Generate | AskYesNo) -> bodies.Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""
@@ -298,11 +298,12 @@ class OpenAIHttp:
                 else:
                     folds = folds | {fold}
                 continue
+            notes = (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body))
             if "stream" in body and not data.get("usage"):
                 self._refused.add("stream")  # some servers count tokens in whole answers only
             self._folds |= folds  # learned only from an accepted request
             self._learn_context()
-            return bodies.Answer(data, (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body)))
+            return bodies.Answer(data, notes).with_counts(sent.prompt, self._tokens.count_prompt)
 
     def _post(self, body: bodies.Body) -> dict[str, Any]:
         path = "/chat/completions" if "messages" in body else "/completions"
@@ -372,10 +373,8 @@ class OpenAIHttp:
     def _switch_api(self, error: Refused, body: bodies.Body) -> None:
         if isinstance(body.get("prompt"), list):
             raise error  # token ids cannot be sent in another form
-        if "messages" in body:
-            self._has_chat = False
-        else:
-            self._has_completions = False
+        is_chat = "messages" in body
+        self._has_chat, self._has_completions = self._has_chat and not is_chat, self._has_completions and is_chat
         if not self._has_chat and not self._has_completions:
             self._has_chat = self._has_completions = True
             raise error

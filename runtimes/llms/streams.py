@@ -47,9 +47,10 @@ def find_error(answer: Mapping[str, Any]) -> object:
 
 def flatten_parts(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message with its content as one text, if it is a list of parts. ``left_out`` has the types of parts that are no text."""
+    message = {"left_out": [], **matching(message, {"left_out": [str], "refusal": str})}
     content = message.get("content")
     if not isinstance(content, list):
-        return {"left_out": [], **matching(message, {"left_out": [str]})}
+        return message
     objects = [part for part in content if isinstance(part, Mapping)]
     thoughts = _join([part["thinking"] for part in objects if "thinking" in part])
     others = [str(part.get("type")) for part in objects if not isinstance(part.get("text", part.get("thinking")), str | list)]

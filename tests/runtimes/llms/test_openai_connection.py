@@ -21,7 +21,7 @@ from wikidx.base.errors import InputError
 from wikidx.base.net import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.llms import openai_bodies
-from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.base import AskYesNo, Generate, Reply
 from wikidx.runtimes.llms.openai_bodies import parse_refusal
 from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
@@ -96,13 +96,16 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(endpoint: Endpoin
         connection.close()
 
 
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1}
+
+
 def choice(**fields: Any) -> Answer:  # noqa: ANN401 - JSON
-    return 200, {"choices": [{"finish_reason": "stop", **fields}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    return 200, {"choices": [{"finish_reason": "stop", **fields}], "usage": USAGE}
 
 
 def events(*parts: dict[str, Any], finish: str = "stop", name: str = "delta", kind: str = "text/event-stream") -> Raw:
     choices = [{name: part, "finish_reason": finish if part is parts[-1] else None} for part in parts]
-    lines = [json.dumps({"choices": [choice], "usage": {"completion_tokens": 1}}) for choice in choices]
+    lines = [json.dumps({"choices": [choice], "usage": USAGE}) for choice in choices]
     return 200, "".join(f"data: {line}\n\n" for line in lines).encode(), kind
 
 
@@ -116,6 +119,7 @@ def opened(answer: Answer | Raw) -> Iterator[tuple[OpenAIHttp, FakeServer]]:
 
 CURY, IMAGE = {"type": "text", "text": "cury"}, {"type": "image_url", "image_url": {}}
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+REFUSES = "the model refuses to answer"
 LEFT_OUT, NO_TEXT = "parts of the answer that are no text are left out: ", "the endpoint gives no text: "
 
 
@@ -134,15 +138,17 @@ LEFT_OUT, NO_TEXT = "parts of the answer that are no text are left out: ", "the 
         (events({"content": "Mer"}, finish="network_error"), "Mer", ("the endpoint ends the text: network_error",)),
         (events({"content": "Mer"}, finish="tool_calls"), "Mer", ()),
         (choice(message={"content": "Mercury"}, finish_reason="COMPLETE"), "Mercury", ()),
-        (choice(message={"content": None, "refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
-        (events({"content": ""}, {"refusal": "I cannot."}), "", (f"{NO_TEXT}refusal",)),
+        (choice(message={"content": None, "refusal": "I cannot."}), "I cannot.", (REFUSES,)),
+        (events({"content": ""}, {"refusal": "I can"}, {"refusal": "not."}), "I cannot.", (REFUSES,)),
+        (choice(message={"content": ["Mercury"], "refusal": {"why": 5}}), "Mercury", ()),
+        (choice(message={"content": None, "refusal": True}), "", (f"{NO_TEXT}stop",)),
         (choice(message=None, text="Mercury"), "Mercury", ()),
         (choice(delta={"content": "Mercury"}), "Mercury", ()),
         (events({"content": "Mer"}, {"content": "cury"}, name="message"), "Mercury", ()),
         (events({"content": "Mercury", "reasoning": {"summary": "hm"}}), "Mercury", ()),
         (events({"content": "Mercury"}, kind="application/octet-stream"), "Mercury", ()),
         ((200, json.dumps(choice(text="Mercury")[1], indent=1).encode(), "text/event-stream"), "Mercury", ()),
-        ((200, {"choices": [{"text": "Mercury", "finish_reason": {}, "logprobs": [-0.1]}], "usage": [1]}), "Mercury", ("no logprobs",)),
+        ((200, {"choices": [{"text": "Mercury", "finish_reason": {}, "logprobs": [-0.1]}], "usage": USAGE}), "Mercury", ("no logprobs",)),
     ],
 )
 def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, text: str, notes: tuple[str, ...]) -> None:
@@ -150,6 +156,34 @@ def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, t
         gen = gens(model.run([Generate(prompt=TURNS, decoding=SHORT, logprobs="no logprobs" in notes)])[0])[0]
     assert (gen.text, gen.degraded, gen.reasoning) == (text, notes, "hm" if NO_THINKING in notes else None)
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, (6, 2)),
+        ({}, (6, 2)),
+        ([1], (6, 2)),
+        ({"prompt_tokens": None, "completion_tokens": None}, (6, 2)),
+        ({"prompt_tokens": 9, "completion_tokens": None}, (9, 2)),
+        ({"prompt_tokens": -1, "completion_tokens": 0}, (6, 0)),
+        (USAGE, (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_numbers_of_tokens_that_the_endpoint_does_not_give_are_estimated(usage: Any, counted: tuple[int, int], is_streamed: bool) -> None:  # noqa: ANN401 - JSON
+    said = {"choices": [{"finish_reason": "stop", "delta" if is_streamed else "message": {"content": "Mercury"}}], "usage": usage}
+    with opened((200, f"data: {json.dumps(said)}\n\n".encode(), "text/event-stream") if is_streamed else (200, said)) as (model, _):
+        (reply,) = model.run([ASK])
+    assert isinstance(reply, Reply)
+    assert (reply.prompt_tokens, reply.completion_tokens) == counted
+    assert gens(reply)[0].degraded == (() if usage is USAGE else (openai_bodies.ESTIMATED,))
+
+
+def test_a_refusal_is_no_proof_that_the_endpoint_has_no_logprobs() -> None:
+    with opened(choice(message={"content": None, "refusal": "I cannot."})) as (model, _):
+        model.run([Generate(prompt=TURNS, decoding=SHORT, logprobs=True), AskYesNo(prompt=TURNS)])
+        assert model.capabilities.logprobs
 
 
 EVENT_OF_502 = (

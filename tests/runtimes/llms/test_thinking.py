@@ -156,7 +156,7 @@ def test_hidden_thoughts_are_seen_in_the_usage() -> None:
 
     def answer(path: str, body: dict[str, Any]) -> Answer:
         status, said = chat("", finish="length") if body["max_tokens"] < 100 else chat("Rome")
-        return status, {**said, "usage": {"completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 8}}}
+        return status, {**said, "usage": {"prompt_tokens": 3, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 8}}}
 
     (reply,), _ = run(answer, Generate(prompt=TURNS, decoding=SHORT))
     assert (gens(reply)[0].text, gens(reply)[0].degraded) == ("Rome", ())
