@@ -138,7 +138,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
             start = file.read(12)
         if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _MAX_ID_BYTES:
             raise ValueError("its header is too long")
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # which neither unpickles nor opens archives
     except (*_CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
         objects = "holds Python objects: save ids by ids.astype(str), vectors by numpy.stack(vectors)"
         reason = objects if "Python objects" in str(error) else f"is cut off, or no array of numbers: {error!s:.200}"

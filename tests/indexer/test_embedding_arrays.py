@@ -79,6 +79,10 @@ def test_ids_as_python_objects_are_refused_and_their_texts_read(tmp_path: Path) 
     np.save(tmp_path / "ids.npy", ids)
     with pytest.raises(InputError, match=r"ids.npy holds Python objects: save ids by ids.astype\(str\)"):
         read(tmp_path / "v.npy", tmp_path / "ids.npy")
+    np.savez(tmp_path / "ids.npz", ids)
+    (tmp_path / "ids.npz").rename(tmp_path / "ids.npy")
+    with pytest.raises(InputError, match=r"ids.npy is cut off, or no array of numbers: the magic string is not correct"):
+        read(tmp_path / "v.npy", tmp_path / "ids.npy")
     np.save(tmp_path / "ids.npy", ids.astype(str))
     assert read(tmp_path / "v.npy", tmp_path / "ids.npy")[0] == IDS
 
