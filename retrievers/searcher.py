@@ -21,6 +21,8 @@ import numpy as np
 
 from wikidx.base.compiled import interpreted
 from wikidx.base.errors import ClosedError, InputError, UnknownNameError
+from wikidx.base.net.request_threads import RequestThreads
+from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams

@@ -12,6 +12,7 @@ import pytest
 
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving, hashed_vectors
 from wikidx.base.errors import IdxError, InputError
+from wikidx.base.net.endpoint import EndpointError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.encoders.checkpoints import ServedModel, parse_checkpoint
 from wikidx.indexer.encoders.recipes import RecipeOptions
