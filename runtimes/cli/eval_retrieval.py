@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -119,6 +120,8 @@ def retrieval(
     depth = max([cuts[-1], *(int(name.partition("@")[2] or 1) for name in scoring.measures)])
     options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": depth, "depth": depth}, excluded=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
+    if measure and not any(question.id in task.qrels for question in task.questions):
+        raise InputError(f"no question has gold passages, such as gold_ids or positive_passages, for {measure[0]}: name qrels with --qrels")
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
     encoders = dict[str, dict[str, str]]()
@@ -153,14 +156,17 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
 def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) -> Iterator[ScoredRetriever]:
     """Yield the scores for single questions and, if groups are given, for groups; rankings are not kept in memory."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, ScoredRetriever
-    from wikidx.runtimes.evaluation.retrieval.scoring import retrieval_values
+    from wikidx.runtimes.evaluation.retrieval.scoring import leave_out_excluded, retrieval_values
 
+    n_excluded = max(len(question.gold.get("excluded", ())) for question in task.questions)
+    deeper = replace(options, k=options.k + n_excluded)
     groups_by_kind = {QUESTION: [[question.text] for question in task.questions]}
     if task.groups is not None:
         groups_by_kind[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
     for kind, groups in groups_by_kind.items():
         with show_steps() as step:
-            rankings, speed = _time_search(searcher, groups, options, step(f"{name}, {kind}", "questions"))
+            found, speed = _time_search(searcher, groups, deeper, step(f"{name}, {kind}", "questions"))
+        rankings = leave_out_excluded(found, task.questions, options.k)
         _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
         yield ScoredRetriever(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)
 

@@ -105,6 +105,8 @@ def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> t
     from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold
     from wikidx.runtimes.evaluation.retrieval.scoring import gold_passages
 
+    if any(question.gold.get("excluded") for question in questions):
+        raise InputError("the questions have excluded_ids, which idx tune cannot leave out: tune on questions without them")
     gold = gold_passages(questions) if qrels is None else qrels
     is_answer = metric.kind == "answer"
     selected = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
+from wikidx.indexer.machine.endpoint import error_message
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
 PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
@@ -59,6 +60,19 @@ def _records_by_id(path: Path, whole: _Object) -> Iterator[tuple[str, Any]]:
                 '{"id", "answer"}'
             )
         yield name, {"id": name, "answer": answer}
+
+
+def from_batch(record: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a line of OpenAI's Batch API or vLLM's run-batch as a record with an answer, or an error; any other record unchanged."""
+    if not isinstance(record, dict) or not {"custom_id", "response"} <= record.keys():
+        return record
+    response, read = record["response"], {"id": record["custom_id"]}
+    try:
+        choice = response["body"]["choices"][0]
+        return read | {"answer": choice["message"]["content"] if "message" in choice else choice["text"]}
+    except (LookupError, TypeError):
+        body = response.get("body") if isinstance(response, dict) else response
+        return read | {"error": error_message(record.get("error") or body or "no response")}
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:

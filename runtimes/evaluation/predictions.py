@@ -6,6 +6,7 @@ The form is detected from the content::
     {"id": "7", "answer": "…"} per line, or all in a list   or another field of ``ANSWERS``, such as MuSiQue's and FEVER's
     {"id": "7", "output": [{"answer": "…"}]} per line       KILT's form
     {"id": "7", "output": {"pred": "…"}} per line           FlashRAG's form
+    {"custom_id": "7", "response": {"body": …}} per line    OpenAI's Batch API, vLLM's run-batch
     {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's form, with passages in "docs"
     {"7": "…", "8": "…"}                                    SQuAD's form, id to answer
     {"answer": {"7": "…"}, "sp": {…}}                       HotpotQA's and 2WikiMultihopQA's form
@@ -23,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from wikidx.base.errors import InputError
-from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, read_prediction_records
+from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, from_batch, read_prediction_records
 from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
@@ -132,7 +133,7 @@ def load_predictions(path: Path) -> Predictions:
         ArtifactCorrupt: ``run.json`` or a line of ``predictions.jsonl`` cannot be read.
     """
     if not path.is_dir():
-        return _collect(path, read_prediction_records(path))
+        return _collect(path, ((position, from_batch(record)) for position, record in read_prediction_records(path)))
     if not (path / PREDICTIONS).is_file():
         raise InputError(f"{path} holds no {PREDICTIONS}: name the folder of 'idx run --out', or a file of predictions")
     predictions = _collect(path, read_predictions(path))

@@ -38,6 +38,7 @@ class Question(NamedTuple):
             ``supporting``       a list of [title, sentence number from 0] (HotpotQA, 2WikiMultihopQA)
             ``provenance``       a list of pages for each output (KILT)
             ``passages``         ids of the gold passages
+            ``excluded``         ids of the passages that no ranking may hold (BRIGHT)
             ``type``             the question type in the data set
             ``turns``            the number of turns of a conversation so far (KILT's Wizard of Wikipedia, BEGIN)
             ``hops``             the number of passages that an answer takes (the sample corpus, FlashRAG)

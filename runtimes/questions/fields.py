@@ -11,17 +11,19 @@ from wikidx.runtimes.llms.text import replace_surrogates
 from .records import Record
 
 _MAX_FIELD_CHARACTERS = 200  # maximum length of the field list in an error message
-ID_FIELDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id")
+ID_FIELDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id")
 
 
 def text_of(record: Record, *names: str) -> str:
     """Return the text of the first field in ``names`` that the record has.
 
     Raises:
-        InputError: the value is not a string, or is blank.
+        InputError: there is no such field, or the value is not a string, or is blank.
     """
     name = _first_present(record, names)
-    return text_from(record, record.value.get(name), name)
+    if name not in record.value:
+        raise InputError(f"{record.location}: no field {' or '.join(map(repr, names))}; it has {_list_fields(record.value)}")
+    return text_from(record, record.value[name], name)
 
 
 def text_from(record: Record, value: object, name: str) -> str:

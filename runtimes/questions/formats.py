@@ -17,9 +17,9 @@ from .kilt import parse_kilt
 from .long_form import parse_asqa, parse_begin, parse_halluqa
 from .multi_hop import add_aliases, parse_hotpotqa, parse_musique, parse_strategyqa, parse_strategyqa_bigbench, parse_twowiki
 from .open_domain import (
+    ANSWERS,
     parse_beir,
     parse_converted,
-    parse_dpr,
     parse_dpr_row,
     parse_list,
     parse_plain,
@@ -108,7 +108,7 @@ def _is_beir(record: Record) -> bool:
 def _is_kilt(record: Record) -> bool:
     if not _either(_has("input"), _has("question", "output"))(record) or "target_scores" in record.value:
         return False
-    return isinstance(record.value.get("output", []), list)
+    return isinstance(record.value.get("output", []), list) and ("output" in record.value or record.value.keys().isdisjoint(ANSWERS))
 
 
 def _is_answered_row(record: Record) -> bool:
@@ -135,12 +135,7 @@ def _is_table_with_answers(record: Record) -> bool:
 
 _ALL = (
     Format("trec", "TREC topics: <top> with <num> and <title>, or XML: <topic number> with <query>", _is_trec, parse_trec_topic),
-    Format(
-        "idx",
-        "what 'idx questions' writes: {id, question, golden_answers, gold}",
-        _has("question", "golden_answers", "gold"),
-        parse_converted,
-    ),
+    Format("idx", "idx questions': {id, question, golden_answers, gold}", _has("question", "golden_answers", "gold"), parse_converted),
     Format(
         "popqa",
         "PopQA, TSV or JSON: id, question, possible_answers (a JSON list in a field), prop, s_pop",
@@ -157,10 +152,7 @@ _ALL = (
         add_aliases,
     ),
     Format(
-        "hotpotqa",
-        "{_id, question, answer, type, supporting_facts: [[title, sentence]]}",
-        _has("question", "supporting_facts"),
-        parse_hotpotqa,
+        "hotpotqa", "{_id, question, answer, supporting_facts: [[title, sentence]]}", _has("question", "supporting_facts"), parse_hotpotqa
     ),
     Format(
         "musique",
@@ -188,18 +180,10 @@ _ALL = (
     Format("beir", "BEIR's queries.jsonl: {_id, text}, with an id or not; its qrels by --qrels", _is_beir, parse_beir),
     Format("kilt", "KILT, WoW among it: {id, input, output: [{answer, provenance}]}", _is_kilt, parse_kilt),
     Format("halluqa", "HalluQA: [{question_id, Question, Best Answer…, Wrong_Answer…, Category}]", _is_halluqa, parse_halluqa),
-    Format(
-        "begin",
-        "BEGIN's table of Wizard of Wikipedia: message, knowledge, response with a header",
-        _has("message", "knowledge"),
-        parse_begin,
-    ),
+    Format("begin", "BEGIN's table of Wizard of Wikipedia: a header with message, knowledge", _has("message", "knowledge"), parse_begin),
     Format("squad", "SQuAD 1.1 and 2.0: data: [{title, paragraphs: [{qas: [{id, question, answers: [{text}]}]}]}]", _is_squad, parse_squad),
     Format(
-        "dpr",
-        "DPR's JSON, NQ and TriviaQA: [{question, answers, positive_ctxs}]",
-        _has("question", "answers", "positive_ctxs"),
-        parse_dpr,
+        "dpr", "DPR's JSON of questions: [{question, answers, positive_ctxs}]", _has("question", "answers", "positive_ctxs"), parse_plain
     ),
     Format(
         "dpr-tsv",
@@ -210,15 +194,10 @@ _ALL = (
     Format("topics", "TREC topics as TSV: id, tab, question; no answers", _is_topic, parse_topic),
     Format("flashrag", "FlashRAG: {id, question, golden_answers}", _has("question", "golden_answers"), parse_plain),
     Format("fid", "FiD: {id, question, answers, ctxs}", _has("question", "answers", "ctxs"), parse_plain),
-    Format(
-        "self-reasoning",
-        "Self-Reasoning's samples: {question, answers, passages}",
-        _has("question", "answers", "passages"),
-        parse_plain,
-    ),
+    Format("self-reasoning", "Self-Reasoning's: {question, answers, passages}", _has("question", "answers", "passages"), parse_plain),
     Format("nq-open", "NQ-open: {question, answer: […]}", _is_nq_open, parse_plain),
     Format("ottqa", "OTT-QA, HybridQA: [{question_id, question, answer-text}]", _has("question", "answer-text"), parse_plain),
-    Format("questions", "any other: {question} or {query}, with id and answers or not; {id: question, …}", _is_other, parse_plain),
+    Format("questions", "any other: {question}, {query} or {input}, with id and answers or not; {id: question, …}", _is_other, parse_plain),
 )
 
 FORMATS = {entry.name: entry for entry in _ALL}

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+import string
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,29 +20,75 @@ from .fields import ID_FIELDS, id_from, objects_from, objects_of, record_id, tex
 from .multi_hop import supporting_facts
 from .records import Record
 
-_ANSWERS = ("golden_answers", "answers", "answer", "answer-text")  # OTT-QA and HybridQA have the last
+# The fields that any record may have; of answers and of gold passages, the first that is there counts.
+_QUESTIONS = ("question", "query", "input")
+ANSWERS = ("golden_answers", "answers", "answer", "answer-text", "answerKey")  # the last two: OTT-QA's and HybridQA's, ARC's
+_FURTHER_ANSWERS = ("alt_ans", "answer_aliases")  # CRAG's, MuSiQue's
+_CHOICES = ("choices", "options")
+_PASSAGES = ("gold_ids", "positive_passages", "positive_ctxs")  # ids, or objects with one: BRIGHT's, Tevatron's, DPR's
+_PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id")
+_NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's
+_LOOKS_LIKE_GOLD = re.compile(r"answer|gold|target|reference|label|positive|relevant|pos$", re.IGNORECASE)
 _LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
 
 def parse_plain(record: Record) -> Question:
-    """Parse a question with one of the usual answer fields, and optionally with FlashRAG's ``metadata`` and with ``gold_ids``."""
-    text = text_of(record, "question", "query")
-    answers = _answers(record)
-    metadata = record.value.get("metadata")
-    return Question(record_id(record), text, answers, _plain_gold(record, answers, metadata if isinstance(metadata, dict) else {}))
+    """Parse a question with the usual fields of answers and gold passages, and optionally with FlashRAG's ``metadata``."""
+    metadata = record.value.get("metadata") if isinstance(record.value, dict) else None
+    return _parse(record, _QUESTIONS, metadata if isinstance(metadata, dict) else {})
+
+
+def parse_beir(record: Record) -> Question:
+    """Parse a query of BEIR's ``queries.jsonl``. BEIR's own files have no answers."""
+    return _parse(record, ("text",), {})
+
+
+def _parse(record: Record, names: tuple[str, ...], metadata: Mapping[str, Any]) -> Question:
+    text, answers = text_of(record, *names), _answers(record)
+    return Question(record_id(record), text, answers, _plain_gold(record, answers, metadata))
+
+
+def unread_gold(record: Record, question: Question) -> list[str]:
+    """Return the fields of a record that look like gold data, if ``parse_plain`` or ``parse_beir`` has read no answers from it."""
+    known = () if question.golden_answers else {*ANSWERS, *_FURTHER_ANSWERS, *_PASSAGES}
+    return [name for name, value in record.value.items() if known and name not in known and value and _LOOKS_LIKE_GOLD.search(name)]
 
 
 def _answers(record: Record) -> tuple[str, ...]:
-    """Return the answers: a list or a single one, of texts and numbers."""
+    """Return the answers: a list or a single one, of texts, of numbers, or of letters or numbers of choices."""
     name, given = _given_answers(record)
-    return texts_from(record, [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in given if one == one], name)
+    choices = _choices(record.value)
+    texts = [choices.get(one, one) if type(one) in (int, str) and one not in choices.values() else one for one in given if one == one]
+    answers = [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in texts if one not in _NO_ANSWERS]
+    return texts_from(record, answers, name)
 
 
 def _given_answers(record: Record) -> tuple[str, list[Any]]:
     """Return the field of the answers, and the answers; NaN in place of null."""
-    name = next((name for name in _ANSWERS if name in record.value), _ANSWERS[0])
-    value = record.value.get(name, [])
-    return name, [math.nan if answer is None else answer for answer in (value if isinstance(value, list) else [value])]
+    name = next((name for name in ANSWERS if name in record.value), ANSWERS[0])
+    values = [record.value.get(name, []), *(record.value.get(further) or [] for further in _FURTHER_ANSWERS)]
+    given = [answer for value in values for answer in (value if isinstance(value, list) else [value])]
+    return name, [math.nan if answer is None else answer for answer in given]
+
+
+def _choices(value: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return number from 0, and letter or label -> text of each choice of a record."""
+    texts: Any = next((value[name] for name in _CHOICES if name in value), None)
+    labels: Any = list(string.ascii_uppercase)
+    if isinstance(texts, dict):  # ARC's {"text": […], "label": […]}, MedQA's {"A": …}
+        labels, texts = texts.get("label", list(texts)), texts.get("text", list(texts.values()))
+    if not isinstance(texts, list) or not isinstance(labels, list):
+        return {}
+    return {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
+
+
+def _passage_ids(record: Record) -> list[str]:
+    """Return the ids of the gold passages; objects without one are left out."""
+    given = next((_list(record, name) for name in _PASSAGES if name in record.value), [])
+    named = [one if isinstance(one, dict) else {_PASSAGE_IDS[0]: one} for one in given]
+    return list(
+        unique(id_from(record, next(one[name] for name in _PASSAGE_IDS if name in one)) for one in named if {*_PASSAGE_IDS} & {*one})
+    )
 
 
 def count_nulls(record: Record) -> int:
@@ -51,13 +98,15 @@ def count_nulls(record: Record) -> int:
 
 def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     supporting = supporting_facts(record, metadata.get("supporting_facts"))
+    contexts = [text_from(record, one["title"], "title") for one in objects_of(record, "positive_ctxs") if one.get("title")]
     kind, hops = (record.value.get(name, metadata.get(name)) for name in ("type", "hops"))
     views = metadata.get("s_pop")
     return gold(
         label=answers[0] if len(answers) == 1 and answers[0] in FEVER_LABELS else None,
-        titles=list(unique(fact[0] for fact in supporting)),
+        titles=list(unique([*(fact[0] for fact in supporting), *contexts])),
         supporting=supporting,
-        passages=[id_from(record, value) for value in _list(record, "gold_ids")],
+        passages=_passage_ids(record),
+        excluded=[id_from(record, value) for value in _list(record, "excluded_ids") if value != "N/A"],
         type=kind if isinstance(kind, str) else None,
         popularity=views if type(views) is int else None,
         hops=hops if type(hops) is int else None,
@@ -73,25 +122,11 @@ def parse_converted(record: Record) -> Question:
     return Question(record_id(record), text_of(record, "question"), texts_of(record, "golden_answers"), gold(**gold_data))
 
 
-def parse_beir(record: Record) -> Question:
-    """Parse a query of BEIR's ``queries.jsonl``. The file has no answers."""
-    return Question(record_id(record), text_of(record, "text"))
-
-
 def parse_trec_topic(record: Record) -> Question:
     """Parse a topic of TREC. The question is what is searched for: the query or title, else the description or the topic's own text."""
     names = ("num", "number", "identifier", *ID_FIELDS), ("query", "title", "question", "desc", "description", "topic")
     number, text = (" ".join(_LABEL.sub("", text_of(record, *of), count=1).split()) for of in names)
     return Question(id_from(record, number), text_from(record, text, "title"))
-
-
-def parse_dpr(record: Record) -> Question:
-    """Parse a question of DPR's training files. The gold passages are the record's ``positive_ctxs``."""
-    positive = objects_of(record, "positive_ctxs")
-    ids = [passage[name] for passage in positive for name in ("passage_id", "psg_id") if name in passage]
-    titles = unique(text_from(record, passage["title"], "title") for passage in positive if passage.get("title"))
-    gold_data = gold(titles=list(titles), passages=list(unique(id_from(record, passage) for passage in ids)))
-    return Question(record_id(record), text_of(record, "question"), texts_of(record, "answers"), gold_data)
 
 
 def parse_dpr_row(record: Record) -> Question:

@@ -165,6 +165,8 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
                 text.peek()
                 line = text.line
                 yield Record(text.parse_value(), name, f"record {number} of '{key}' (line {line})", number, (key, inner))
+    if others and text.peek():
+        raise InputError(f"{name}, line 1: {', '.join(others):.200} are no fields of a question: 'question' or 'query' is one")
     text.check_end()
     if _has_text_of_each_id(others) and not has_records:
         for number, (key, value) in enumerate(others.items(), 1):

@@ -208,6 +208,30 @@ def test_a_mistake_is_one_line(idx: Command, arguments: tuple[str, ...], message
     assert message in idx(*SAMPLE, *arguments, status=2)
 
 
+def test_excluded_passages_are_left_out_of_searches_and_runs(idx: Command, tmp_path: Path) -> None:
+    """As by BRIGHT's evaluation: all before the second best passage, which is gold, are excluded, and others fill the ranking up."""
+    one = sample.questions()[0]
+    first, second = open_searcher("sample").search([one.question], k=2)[0].ids
+    (tmp_path / "run").write_text(f"0 Q0 {first} 1 2 t\n0 Q0 {second} 2 1 t\n")
+    (tmp_path / "questions").write_text(
+        json.dumps({"id": "0", "query": one.question, "gold_ids": [second], "excluded_ids": [first]}) + "\n"
+    )
+    files = ("--corpus", "sample", "--questions", tmp_path / "questions")
+    printed = idx("eval", "retrieval", *files, "-r", "bm25", "--run", tmp_path / "run", "-k", 10, "--json", "--run-out", tmp_path)
+    for number in (0, 1):
+        assert figures_of(printed, number)["nDCG@10"]["mean"] == figures_of(printed, number)["RR"]["mean"] == 1
+    ranked = [line.split()[2] for line in (tmp_path / "bm25.run").read_text().splitlines()]
+    assert (len(ranked), ranked[0], first in ranked) == (20, second, False)
+    assert "excluded_ids, which idx tune cannot leave out" in idx("tune", "sample", "--retriever", "bm25", *files[2:], status=2)
+
+
+def test_a_measure_on_gold_passages_needs_some(idx: Command, tmp_path: Path) -> None:
+    files = ("--corpus", "sample", "--questions", tmp_path / "questions", "--measure", "RR")
+    (tmp_path / "questions").write_text('{"id": "1", "question": "who", "answers": ["I"]}\n')
+    error = idx("eval", "retrieval", *files, status=2)
+    assert "no question has gold passages, such as gold_ids or positive_passages, for RR: name qrels with --qrels" in error
+
+
 def test_questions_without_gold_are_refused(idx: Command, tmp_path: Path) -> None:
     (tmp_path / "questions").write_text('{"id": "1", "question": "who"}\n')
     error = idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "questions", status=2)

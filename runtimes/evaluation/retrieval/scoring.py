@@ -60,7 +60,14 @@ def rankings_of_run(run: Run, questions: Sequence[Question], store: PassageStore
     found = iter(store.get_many(rows[rows >= 0]))
     passages = {name: (next(found) if row >= 0 else Passage(name, "", ""), row) for name, row in zip(distinct, rows.tolist(), strict=True)}
     scores = [run.get(question.id, {}) for question in questions]
-    return [Ranking(ScoredPassage(*passages[name], by_passage[name], ()) for name in trec_order(by_passage)) for by_passage in scores]
+    hits = [[ScoredPassage(*passages[name], by_passage[name], ()) for name in trec_order(by_passage)] for by_passage in scores]
+    return leave_out_excluded(list(map(Ranking, hits)), questions)
+
+
+def leave_out_excluded(rankings: Sequence[Ranking], questions: Sequence[Question], k: int | None = None) -> list[Ranking]:
+    """Return rankings of at most ``k`` passages without those that their questions exclude, as BRIGHT's own evaluation does."""
+    pairs = ((ranking, set(question.gold.get("excluded", ()))) for ranking, question in zip(rankings, questions, strict=True))
+    return [Ranking([hit for hit in hits if hit.passage.id not in excluded][:k], hits.queries, hits.error) for hits, excluded in pairs]
 
 
 def gold_passages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:

@@ -5,6 +5,7 @@
     qrels       question  0   passage  relevance               a whole number; above 0 is relevant
     BEIR's      question  passage  relevance                   tabs, or the header ``query-id corpus-id score``
     ranx's      {question: {passage: number}}                  JSON, of runs and of qrels
+    Pyserini's  {question: {contexts: [{docid, score}]}}       JSON; a record for each question too, as DPR's retriever and rank_llm have
 
 Columns are separated by tabs, which leaves ids and tags their blanks, or by any white space. A line that begins with ``#`` and is none of
 these is a comment. trec_eval sorts by descending float32 score, breaks ties by descending id as text, and ignores the ranks in the file.
@@ -26,7 +27,9 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.retrievers.rendering import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
+from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
 from wikidx.runtimes.questions.json_text import JsonText
+from wikidx.runtimes.questions.records import Record, read_records
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
@@ -39,6 +42,8 @@ _PLACES = {_RUN: (0, 2, 4), _QRELS: (0, 2, 3), _SHORT: (0, 1, 2)}  # of question
 _BEIR_HEADER = [b"query-id", b"corpus-id", b"score"]
 _NUMBER = re.compile(rb"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)  # its beginning
 _BEGINS_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("|\}|$)')
+_BEGINS_RECORDS = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*(\{|$)|\{\s*"\w+"\s*:\s*(["\d]|\{\s*"(text|qid)"\s*:))')
+_LISTS = ("ctxs", "contexts", "candidates", "hits")  # DPR's retriever, Pyserini's conversion for it, rank_llm
 
 
 _Entry = tuple[str, str, str, str]  # location, question, passage, and the score or relevance as text
@@ -106,7 +111,9 @@ def _entries(path: Path, n_columns: int) -> Iterator[_Entry]:
     """Yield the entries of a file of JSON, or of ``n_columns`` or three columns."""
     with open_decompressed(path) as file:
         start = file.readline(64)  # which tells JSON
-        if _BEGINS_JSON.match(start):
+        if _BEGINS_RECORDS.match(start):
+            yield from _record_entries(path)
+        elif _BEGINS_JSON.match(start):
             yield from _json_entries(JsonText(file.read, str(path), start), path)
         else:
             yield from _line_entries(read_lines(file, str(path), start), path, n_columns)
@@ -115,13 +122,30 @@ def _entries(path: Path, n_columns: int) -> Iterator[_Entry]:
 def _json_entries(text: JsonText, path: Path) -> Iterator[_Entry]:
     for question in text.keys():
         text.peek()
-        location = f"{path}, line {text.line}"
-        values = text.parse_value()
-        if not isinstance(values, dict):
-            raise InputError(f"{location}: {values!r:.40} for '{question:.80}': an object of a number for each passage is needed")
-        for passage, value in values.items():
-            yield location, replace_surrogates(question), replace_surrogates(passage), str(value)
+        position = f"line {text.line}"
+        yield from _scores(Record(text.parse_value(), str(path), position, 1), question)
     text.check_end()
+
+
+def _record_entries(path: Path) -> Iterator[_Entry]:
+    for record in read_records(path):
+        value = record.value if isinstance(record.value, dict) else {}
+        question = given_id(value["query"] if isinstance(value.get("query"), dict) else value)
+        if question is None or value.keys().isdisjoint(_LISTS):
+            needed = f"the question's 'id', which DPR's retriever leaves out, and a list in {', '.join(_LISTS)}"
+            raise InputError(f"{record.location}: of a run in JSON, each record needs {needed}; it has {', '.join(value):.200}")
+        yield from _scores(record, id_from(record, question))
+
+
+def _scores(record: Record, question: str) -> Iterator[_Entry]:
+    """Yield the entries of a question's object of passage to number, or of a list of passages in it."""
+    if not isinstance(record.value, dict):
+        message = f"{record.value!r:.40} for '{question:.80}': an object of a number for each passage is needed"
+        raise InputError(f"{record.location}: {message}")
+    name = next((name for name in _LISTS if isinstance(record.value.get(name), list)), None)
+    hits = [(id_from(record, hit.get("docid", given_id(hit))), hit.get("score")) for hit in objects_of(record, name)] if name else []
+    for passage, score in hits if name else record.value.items():
+        yield record.location, replace_surrogates(question), replace_surrogates(passage), str(score)
 
 
 def _line_entries(lines: Iterator[bytes], path: Path, n_columns: int) -> Iterator[_Entry]:

@@ -87,6 +87,22 @@ def test_every_form_says_the_same(content: str | bytes, tmp_path: Path) -> None:
     assert found.run_json == {}
 
 
+BATCH = [
+    {"id": "r", "custom_id": "a", "response": {"body": {"choices": [{"message": {"content": "Paris"}}]}}, "error": None},
+    {"id": "r", "custom_id": 7, "response": {"body": {"choices": [{"text": "42"}]}}},
+    {"id": "r", "custom_id": "b", "response": {"status_code": 400, "body": {"error": {"message": "too long"}}}, "error": None},
+    {"id": "r", "custom_id": "c", "response": None, "error": {"code": "batch_expired", "message": "expired"}},
+    {"id": "r", "custom_id": "d", "response": "?"},
+]
+
+
+@pytest.mark.parametrize("n", [1, len(BATCH)])
+def test_batches_of_requests_have_answers_and_errors(n: int, tmp_path: Path) -> None:
+    found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in BATCH[:n])))
+    expected = {"a": ("Paris", None), "7": ("42", None), "b": (None, "too long"), "c": (None, "expired"), "d": (None, "?")}
+    assert {name: (row.answer, row.error) for name, row in found.rows.items()} == dict(list(expected.items())[:n])
+
+
 def test_a_single_line_is_a_prediction_and_not_an_object_of_answers(tmp_path: Path) -> None:
     assert answers(load_predictions(written(tmp_path, '{"id": "a", "answer": "x"}'))) == {"a": "x"}
 
@@ -171,7 +187,7 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
         ('{"id": null, "answer": "x"}', "has no predictions.* its first record has id, answer"),
         ("5", "holds 5, no predictions"),
         ('{"data": [], "version": "1.1"}', "has no predictions"),
-        ('{"data": [{"question": "q", "output": "y"}]}', "one of id, .*, sample_id is needed, its first record has question, output"),
+        ('{"data": [{"question": "q", "output": "y"}]}', "one of id, .*, interaction_id is needed, its first record has question, output"),
         ('{"id": "a", "final": "x"}\n{"id": "b", "final": "y"}', "one of prediction, .*, answer is needed, its first record has id, final"),
         ('{"data": [{"title": "T", "paragraphs": []}], "version": "1.1"}', "has no predictions"),
         ('{"a": "x", "b": ["y"]}', r"has \['y'\] for an answer under 'b'"),

@@ -89,6 +89,13 @@ def test_qrels_of_others_are_read(
         ("q 1\tQ0\td 2\t1\t3.5\tmy tag\n", {"q 1": {"d 2": 3.5}}),
         ("q\td 2\t1\nq\tb\t2\nr\tb\t1\n", {"q": {"d 2": -1.0, "b": -2.0}, "r": {"b": -1.0}}),  # MS MARCO's
         (json.dumps({"q": {"a": 1, "b b": -0.5}, "r": {}}), {"q": {"a": 1.0, "b b": -0.5}}),
+        (
+            json.dumps({"0": {"question": "x", "contexts": [{"docid": "a", "score": "2"}, {"docid": 7, "score": 1}]}}),
+            {"0": {"a": 2.0, "7": 1.0}},
+        ),
+        ('{"query": {"text": "x", "qid": 1}, "candidates": [{"docid": "a", "score": 9.5}]}\n', {"1": {"a": 9.5}}),
+        ('[{"id": "q", "question": "x", "ctxs": [{"id": "a", "score": "2"}]}]', {"q": {"a": 2.0}}),
+        ('{"question": "x", "qid": "q", "ctxs": [{"id": "a", "score": 2}]}\n', {"q": {"a": 2.0}}),
     ],
 )
 def test_runs_of_others_are_read(tmp_path: Path, content: str, expected: dict[str, dict[str, float]]) -> None:
@@ -131,6 +138,11 @@ def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
         ('{"q": {"a": "high"}}', "line 1: the score is 'high', not a number"),
         ('{"q": {"a": true}}', "line 1: the score is 'True', not a number"),
         ('{\n"q": ["a"]}', r"line 2: \['a'\] for 'q': an object of a number for each passage is needed"),
+        ('[{"question": "x", "ctxs": []}]', "record 1 .*: of a run in JSON, each record needs the question's 'id', which DPR's"),
+        ('[{"id": 1, "question": "x"}]', "a list in ctxs, contexts, candidates, hits; it has id, question"),
+        ('[{"id": 1, "ctxs": []}, 2]', "record 2 .*: of a run in JSON, each record needs"),
+        ('{"q": {"contexts": [{"score": 1}]}}', "line 1: the id is None"),
+        ('{"q": {"contexts": [{"docid": "a"}]}}', "line 1: the score is 'None', not a number"),
         ('{"q": {"a": 1}} x', "line 1: 'x' after the end of the JSON"),
         ("{}", "has no lines"),
         ("q Q0 a 1 high t\n", "line 1: the score is 'high', not a number"),

@@ -157,11 +157,15 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
         (lines({"id": "1", "input": "a", "output": [{"provenance": "p"}]}), "the field 'provenance' is 'p', not a list of objects"),
         (array({"Question": "a", "Best Answer": "b"}, {"Question": "a", "question_id": 1}), "no field 'Best Answer'"),
         (json.dumps({"Data": [{"Question": "a", "QuestionId": "1", "Answer": "b"}]}), "the field 'Answer' is 'b', not an object"),
-        (lines({"id": "1", "contents": "a passage"}), "the field 'question' is None, not a text; it has the fields 'id', 'contents'"),
+        (lines({"id": "1", "contents": "a passage"}), "no field 'question' or 'query' or 'input'; it has the fields 'id', 'contents'"),
+        (
+            lines({"foo": "a", "bar": "b"}, {"foo": "c", "bar": "d"}),
+            "line 1: foo, bar are no fields of a question: 'question' or 'query' is",
+        ),
         (lines({"question": "a", "gold_ids": "7"}), "the field 'gold_ids' is '7', not a list"),
         (lines({"question": "a", "gold_ids": [None]}), "the id is None"),
         (lines({"question": "a", "answers": [True]}), "the field 'answers' is \\[True\\], not a list of texts"),
-        ("<top>\n<title> a\n</top>\n", r"topic 1 \(line 1\): the field 'num' is None"),
+        ("<top>\n<title> a\n</top>\n", r"topic 1 \(line 1\): no field 'num' or 'number' or "),
         ("<top>\n<num> 1\n<title>\n</top>\n", r"topic 1 \(line 1\): the field 'title' is '\\n', not a text"),
         ("id,question\n1,who\n", "is Parquet or CSV, which is not read here: write it as JSON Lines"),
         ("PAR1\x15\x04", "is Parquet or CSV"),
@@ -173,3 +177,19 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, mess
         read_questions(file)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "unread"),
+    [
+        ({"query": "a", "gold_ids": ["d"], "gold_answer": "b", "gold_ids_long": []}, "gold_answer"),
+        ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos"),
+        ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
+    ],
+)
+def test_gold_data_that_is_not_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, record: dict[str, object], unread: str
+) -> None:
+    file = write(tmp_path, lines(record, record | {"_id": "2", "id": "2"}))
+    read_questions(file)
+    assert caplog.messages == ([f"{file}: fields that look like gold data, and are not read: {unread}"] if unread else [])
