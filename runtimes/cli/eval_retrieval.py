@@ -120,8 +120,6 @@ def retrieval(
     depth = max([cuts[-1], *(int(name.partition("@")[2] or 1) for name in scoring.measures)])
     options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": depth, "depth": depth}, excluded=("k",))
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
-    if measure and not any(question.id in task.qrels for question in task.questions):
-        raise InputError(f"no question has gold passages, such as gold_ids or positive_passages, for {measure[0]}: name qrels with --qrels")
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []
     encoders = dict[str, dict[str, str]]()
@@ -138,17 +136,20 @@ def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Pa
     from wikidx.corpora.build import open_store
     from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold, group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
-    from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages, gold_passages
+    from wikidx.runtimes.evaluation.retrieval.scoring import MEASURES, gold_pages, gold_passages
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
 
     store = open_store(corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
     query_groups = read_groups(groups) if groups else None
-    if not any(question.golden_answers or question.id in gold or gold_pages(question) for question in questions):
-        advice = explain_no_gold(questions, gold if qrels else None)
-        raise InputError(f"none of the {len(questions):,} questions has answers or gold passages: {advice}")
+    has_others = any(question.golden_answers or gold_pages(question) for question in questions)
+    if not any(question.id in gold for question in questions) and (scoring.measures != MEASURES or not has_others):
+        needed = (
+            f"gold passages, such as gold_ids or positive_passages, for {scoring.measures[0]}" if has_others else "answers or gold passages"
+        )
+        raise InputError(f"none of the {len(questions):,} questions has {needed}: {explain_no_gold(questions, gold if qrels else None)}")
     data_issues = question_issues(questions, gold, store) + (group_issues(questions, query_groups) if query_groups else [])
-    if not any(question.golden_answers or gold_pages(question) for question in questions):
+    if not has_others:
         questions = [question for question in questions if question.id in gold]  # BEIR's queries.jsonl has all splits, its qrels one
     return _Task(questions, store, query_groups, gold, data_issues, scoring, run_out)
 

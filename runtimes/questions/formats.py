@@ -136,12 +136,7 @@ def _is_table_with_answers(record: Record) -> bool:
 _ALL = (
     Format("trec", "TREC topics: <top> with <num> and <title>, or XML: <topic number> with <query>", _is_trec, parse_trec_topic),
     Format("idx", "idx questions': {id, question, golden_answers, gold}", _has("question", "golden_answers", "gold"), parse_converted),
-    Format(
-        "popqa",
-        "PopQA, TSV or JSON: id, question, possible_answers (a JSON list in a field), prop, s_pop",
-        _has("question", "possible_answers"),
-        parse_popqa,
-    ),
+    Format("popqa", "PopQA, TSV or JSON: id, question, possible_answers, prop, s_pop", _has("question", "possible_answers"), parse_popqa),
     Format("triviaqa", "TriviaQA's own JSON: Data: [{QuestionId, Question, Answer: {Value, Aliases}}]", _is_triviaqa, parse_triviaqa),
     Format(
         "2wikimultihopqa",
@@ -161,12 +156,7 @@ _ALL = (
         parse_musique,
     ),
     Format("strategyqa", "{qid, question, answer: true or false}", _is_strategyqa, parse_strategyqa),
-    Format(
-        "strategyqa-bigbench",
-        "BIG-bench's: examples: [{input, target_scores: {Yes, No}}]",
-        _has("input", "target_scores"),
-        parse_strategyqa_bigbench,
-    ),
+    Format("strategyqa-bigbench", "BIG-bench's: {input, target_scores}", _has("input", "target_scores"), parse_strategyqa_bigbench),
     Format("fever", "{id, claim, label: SUPPORTS, REFUTES or NOT ENOUGH INFO, evidence}; question for claim", _is_claim, parse_fever),
     Format("alce", "ALCE's file of ASQA: [{question, qa_pairs, annotations, docs}]", _has("question", "qa_pairs", "docs"), parse_asqa),
     Format(

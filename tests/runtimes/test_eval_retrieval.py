@@ -209,7 +209,7 @@ def test_a_mistake_is_one_line(idx: Command, arguments: tuple[str, ...], message
 
 
 def test_excluded_passages_are_left_out_of_searches_and_runs(idx: Command, tmp_path: Path) -> None:
-    """As by BRIGHT's evaluation: all before the second best passage, which is gold, are excluded, and others fill the ranking up."""
+    """As by BRIGHT's evaluation: the best passage is excluded, the second, which is gold, is first, and another fills the ranking up."""
     one = sample.questions()[0]
     first, second = open_searcher("sample").search([one.question], k=2)[0].ids
     (tmp_path / "run").write_text(f"0 Q0 {first} 1 2 t\n0 Q0 {second} 2 1 t\n")
@@ -229,7 +229,7 @@ def test_a_measure_on_gold_passages_needs_some(idx: Command, tmp_path: Path) -> 
     files = ("--corpus", "sample", "--questions", tmp_path / "questions", "--measure", "RR")
     (tmp_path / "questions").write_text('{"id": "1", "question": "who", "answers": ["I"]}\n')
     error = idx("eval", "retrieval", *files, status=2)
-    assert "no question has gold passages, such as gold_ids or positive_passages, for RR: name qrels with --qrels" in error
+    assert "none of the 1 questions has gold passages, such as gold_ids or positive_passages, for RR: name qrels that" in error
 
 
 def test_questions_without_gold_are_refused(idx: Command, tmp_path: Path) -> None:

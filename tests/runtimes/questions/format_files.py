@@ -132,51 +132,6 @@ FORMAT_FILES = (
     ),
     FormatFile("questions", "bare", lines({"question": "Who?"}), [item("Who?")]),
     FormatFile(
-        "questions", "LongBench", lines({"input": "Who?", "answers": ["A"], "context": "…", "_id": "b1"}), [item("Who?", "A", id="b1")]
-    ),
-    FormatFile(
-        "questions",
-        "Tevatron",
-        lines({"query_id": 7, "query": "Who?", "positive_passages": [{"docid": "d#1", "title": "T", "text": "t"}, {"text": "u"}]}),
-        [item("Who?", id="7", passages=["d#1"])],
-    ),
-    FormatFile(
-        "questions",
-        "BRIGHT",
-        lines({"query": "Who?", "id": "0", "excluded_ids": ["N/A", "c"], "gold_ids": ["d"]}, {"query": "When?", "excluded_ids": ["N/A"]}),
-        [item("Who?", id="0", passages=["d"], excluded=["c"]), item("When?", id="2")],
-    ),
-    FormatFile(
-        "questions",
-        "CRAG",
-        lines(
-            {"interaction_id": "i", "query": "Who?", "answer": "A", "alt_ans": ["B"]}, {"topic_id": 9, "query": "When?", "alt_ans": None}
-        ),
-        [item("Who?", "A", "B", id="i"), item("When?", id="9")],
-    ),
-    FormatFile(
-        "questions",
-        "choices",
-        lines(
-            {"question": "Who?", "choices": ["C", "A"], "answer": 1},
-            {"question": "Who?", "choices": {"text": ["C", "A"], "label": [1, 2]}, "answerKey": "2"},
-            {"question": "Who?", "options": {"A": "C", "B": "A"}, "answer": "B"},
-            {"question": "How many?", "choices": ["2", "0"], "answer": "0"},
-            {"question": "Who?", "choices": ["C"], "golden_answers": [0, 7]},
-        ),
-        [
-            item("Who?", "A"),
-            item("Who?", "A", id="2"),
-            item("Who?", "A", id="3"),
-            item("How many?", "0", id="4"),
-            item("Who?", "C", "7", id="5"),
-        ],
-    ),
-    FormatFile(
-        "questions", "MS MARCO", lines({"answers": ["No Answer Present."], "query": "Who?", "query_id": 12}), [item("Who?", id="12")]
-    ),
-    FormatFile("beir", "answers", lines({"_id": "1", "text": "Who?", "answers": ["A"]}), [item("Who?", "A")]),
-    FormatFile(
         "dpr",
         "",
         array(

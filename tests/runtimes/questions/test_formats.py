@@ -177,19 +177,3 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, mess
         read_questions(file)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("record", "unread"),
-    [
-        ({"query": "a", "gold_ids": ["d"], "gold_answer": "b", "gold_ids_long": []}, "gold_answer"),
-        ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos"),
-        ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
-    ],
-)
-def test_gold_data_that_is_not_read_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, record: dict[str, object], unread: str
-) -> None:
-    file = write(tmp_path, lines(record, record | {"_id": "2", "id": "2"}))
-    read_questions(file)
-    assert caplog.messages == ([f"{file}: fields that look like gold data, and are not read: {unread}"] if unread else [])

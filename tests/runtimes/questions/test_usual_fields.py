@@ -1,0 +1,82 @@
+"""Fields of ids, questions, answers and gold passages that any record may have, as other data sets name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.questions.format_files import FormatFile, item, lines
+from wikidx.runtimes.questions import detect_format, read_questions
+
+FILES = (
+    FormatFile(
+        "questions", "LongBench", lines({"input": "Who?", "answers": ["A"], "context": "…", "_id": "b1"}), [item("Who?", "A", id="b1")]
+    ),
+    FormatFile(
+        "questions",
+        "Tevatron",
+        lines({"query_id": 7, "query": "Who?", "positive_passages": [{"docid": "d#1", "title": "T", "text": "t"}, {"text": "u"}]}),
+        [item("Who?", id="7", passages=["d#1"])],
+    ),
+    FormatFile(
+        "questions",
+        "BRIGHT",
+        lines({"query": "Who?", "id": "0", "excluded_ids": ["N/A", "c"], "gold_ids": ["d"]}, {"query": "When?", "excluded_ids": ["N/A"]}),
+        [item("Who?", id="0", passages=["d"], excluded=["c"]), item("When?", id="2")],
+    ),
+    FormatFile(
+        "questions",
+        "CRAG",
+        lines(
+            {"interaction_id": "i", "query": "Who?", "answer": "A", "alt_ans": ["B"]}, {"topic_id": 9, "query": "When?", "alt_ans": None}
+        ),
+        [item("Who?", "A", "B", id="i"), item("When?", id="9")],
+    ),
+    FormatFile(
+        "questions",
+        "choices",
+        lines(
+            {"question": "Who?", "choices": ["C", "A"], "answer": 1},
+            {"question": "Who?", "choices": {"text": ["C", "A"], "label": [1, 2]}, "answerKey": "2"},
+            {"question": "Who?", "options": {"A": "C", "B": "A"}, "answer": "B"},
+            {"question": "How many?", "choices": ["2", "0"], "answer": "0"},
+            {"question": "Who?", "choices": ["C"], "golden_answers": [0, 7]},
+        ),
+        [
+            item("Who?", "A"),
+            item("Who?", "A", id="2"),
+            item("Who?", "A", id="3"),
+            item("How many?", "0", id="4"),
+            item("Who?", "C", "7", id="5"),
+        ],
+    ),
+    FormatFile(
+        "questions", "MS MARCO", lines({"answers": ["No Answer Present."], "query": "Who?", "query_id": 12}), [item("Who?", id="12")]
+    ),
+    FormatFile("beir", "answers", lines({"_id": "1", "text": "Who?", "answers": ["A"]}), [item("Who?", "A")]),
+)
+
+
+@pytest.mark.parametrize("case", FILES, ids=lambda case: case.file)
+def test_the_fields_of_other_sets_are_read(tmp_path: Path, case: FormatFile) -> None:
+    (tmp_path / "file").write_text(case.content)
+    assert read_questions(tmp_path / "file") == case.questions
+    assert detect_format(tmp_path / "file") == case.format
+
+
+@pytest.mark.parametrize(
+    ("record", "unread"),
+    [
+        ({"query": "a", "gold_ids": ["d"], "gold_answer": "b", "gold_ids_long": []}, "gold_answer"),
+        ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos"),
+        ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
+    ],
+)
+def test_gold_data_that_is_not_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, record: dict[str, object], unread: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text(lines(record, record | {"_id": "2", "id": "2"}))
+    read_questions(file)
+    assert caplog.messages == ([f"{file}: fields that look like gold data, and are not read: {unread}"] if unread else [])
