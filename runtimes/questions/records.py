@@ -72,12 +72,13 @@ def read_records(path: Path, *, has_texts: bool = False) -> Generator[Record]:
         InputError: the file cannot be read, or a line or record is invalid.
     """
     with open_decompressed(path) as file:
-        yield from _detect_records(file, str(path), has_texts=has_texts)
+        yield from detect_records(file, str(path), has_texts=has_texts)
 
 
-def _detect_records(file: IO[bytes], name: str, *, has_texts: bool) -> Iterator[Record]:
+def detect_records(file: IO[bytes], name: str, read: bytes = b"", *, has_texts: bool = False) -> Iterator[Record]:
+    """Return the records of an open file as ``read_records`` does; ``read`` is the part of the first line that the caller has read."""
     n_blank = 0
-    first = file.readline(_DETECTION_BYTES)
+    first = read if read.endswith(b"\n") else read + file.readline(_DETECTION_BYTES)
     while first and not first.removeprefix(codecs.BOM_UTF8).strip():
         n_blank += first.endswith(b"\n")
         first = file.readline(_DETECTION_BYTES)

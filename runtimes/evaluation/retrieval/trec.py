@@ -29,7 +29,7 @@ from wikidx.retrievers.rendering import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
 from wikidx.runtimes.questions.json_text import JsonText
-from wikidx.runtimes.questions.records import Record, read_records
+from wikidx.runtimes.questions.records import Record, detect_records
 
 Run = Mapping[str, Mapping[str, float]]  # question -> passage -> score
 Qrels = Mapping[str, Mapping[str, int]]  # question -> passage -> relevance
@@ -112,7 +112,7 @@ def _entries(path: Path, n_columns: int) -> Iterator[_Entry]:
     with open_decompressed(path) as file:
         start = file.readline(64)  # which tells JSON
         if _BEGINS_RECORDS.match(start):
-            yield from _record_entries(path)
+            yield from _record_entries(detect_records(file, str(path), start))
         elif _BEGINS_JSON.match(start):
             yield from _json_entries(JsonText(file.read, str(path), start), path)
         else:
@@ -127,8 +127,8 @@ def _json_entries(text: JsonText, path: Path) -> Iterator[_Entry]:
     text.check_end()
 
 
-def _record_entries(path: Path) -> Iterator[_Entry]:
-    for record in read_records(path):
+def _record_entries(records: Iterator[Record]) -> Iterator[_Entry]:
+    for record in records:
         value = record.value if isinstance(record.value, dict) else {}
         question = given_id(value["query"] if isinstance(value.get("query"), dict) else value)
         if question is None or value.keys().isdisjoint(_LISTS):

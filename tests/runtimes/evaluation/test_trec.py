@@ -94,7 +94,10 @@ def test_qrels_of_others_are_read(
             {"0": {"a": 2.0, "7": 1.0}},
         ),
         ('{"query": {"text": "x", "qid": 1}, "candidates": [{"docid": "a", "score": 9.5}]}\n', {"1": {"a": 9.5}}),
-        ('[{"id": "q", "question": "x", "ctxs": [{"id": "a", "score": "2"}]}]', {"q": {"a": 2.0}}),
+        (
+            '[{"id": "q", "question": "longer than what tells the form of a file: 64 bytes", "ctxs": [{"id": "a", "score": "2"}]}]',
+            {"q": {"a": 2.0}},
+        ),
         ('{"question": "x", "qid": "q", "ctxs": [{"id": "a", "score": 2}]}\n', {"q": {"a": 2.0}}),
     ],
 )
