@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wikidx.indexer.machine.endpoint import error_message
+
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
-from wikidx.indexer.machine.endpoint import error_message
 from wikidx.runtimes.questions.fields import ID_FIELDS
 
 PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
