@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wikidx.indexer.machine.endpoint import error_message
-
 from wikidx.base.errors import InputError
+from wikidx.base.net.endpoint import error_message
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.runtimes.questions.fields import ID_FIELDS
 

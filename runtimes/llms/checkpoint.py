@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from wikidx.corpora.errors import ClosedError
-
+from wikidx.base.errors import ClosedError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import Call, Capabilities, Chat, Deliver, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds

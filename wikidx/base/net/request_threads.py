@@ -12,7 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from wikidx.corpora.errors import ClosedError
+from wikidx.base.errors import ClosedError
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
