@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.indexer.indexes.keys import Keys, encode, keep_largest, row_of, score_of
 
 MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's scores or ranks in several lists
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
-_SIGN = np.uint32(1 << 31)
 
 
 class Lists(NamedTuple):
@@ -96,7 +96,7 @@ def combine(  # noqa: PLR0913
         longest = max(longest, _count_entries(lists, targets, t))
     n_texts = longest if len(text_key) > 0 else 0
     table, texts = _Table(_new_slots(longest), np.empty(longest, np.int64)), _Table(_new_slots(n_texts), np.empty(n_texts, np.uint64))
-    values, best = np.empty(longest, np.float64), np.empty(longest, np.uint64)
+    values, keys = np.empty(longest, np.float64), np.empty(longest, np.int64)
     base, text_base = 1, 1
     for t in range(len(targets.starts) - 1):
         n = _add_up(lists, targets, t, rule, rank_constant, table, values, base)
@@ -105,8 +105,8 @@ def combine(  # noqa: PLR0913
         n_best = n_written = 0
         while n_written < end - start and n_best < n:  # a single pass, unless equal texts are dropped
             n_best = min(n, max(end - start, 4 * n_best))
-            _select(table.keys[:n], values[:n], targets.bases[t], best[:n_best])
-            n_written = _write_best(best[:n_best], text_key, texts, text_base, out.rows[start:end], out.scores[start:end])
+            _sort_best(table.keys[:n], values[:n], targets.bases[t], keys[:n], n_best)
+            n_written = _write_best(keys[:n_best], text_key, texts, text_base, out.rows[start:end], out.scores[start:end])
             text_base += n_best
         out.ends[t] = start + n_written
 
@@ -170,50 +170,18 @@ def _find_slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - row
 
 
 @kernel
-def _select(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, best: NDArray[np.uint64]) -> None:
-    """Fill ``best`` with the sort keys of the best rows, ascending."""
-    n, k = len(rows), len(best)
-    for i in range(k):
-        best[i] = _sort_key(np.float32(values[i] + base), rows[i])
-    for parent in range(k // 2 - 1 if k < n else -1, -1, -1):
-        _sift_down(best, parent)
-    threshold = _score_of(best[0])
-    for i in range(k, n):
-        score = np.float32(values[i] + base)
-        if score >= threshold and _sort_key(score, rows[i]) < best[0]:
-            best[0] = _sort_key(score, rows[i])
-            _sift_down(best, 0)
-            threshold = _score_of(best[0])
-    best.sort()
-
-
-@kernel
-def _sort_key(score: np.float32, row: np.int64) -> np.uint64:
-    """Return a key that sorts by descending score, then ascending row; -0 becomes 0."""
-    bits = np.float32(score + np.float32(0)).view(np.uint32)
-    descending = bits if bits & _SIGN else ~(bits | _SIGN)
-    number: np.uint64 = np.uint64(descending) << np.uint64(32) | np.uint64(row)
-    return number
-
-
-@kernel
-def _sift_down(heap: NDArray[np.uint64], parent: int) -> None:
-    """Move a key down the heap until all its children are lower."""
-    number = heap[parent]
-    while 2 * parent + 1 < len(heap):
-        child = 2 * parent + 1
-        if child + 1 < len(heap) and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= number:
-            break
-        heap[parent] = heap[child]
-        parent = child
-    heap[parent] = number
+def _sort_best(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, keys: Keys, n_best: int) -> None:
+    """Fill ``keys`` with the keys of all rows, of which the best come first, ascending."""
+    for i in range(len(rows)):
+        keys[i] = encode(np.float32(values[i] + base), rows[i])
+    if n_best < len(keys):
+        keep_largest(keys, n_best)
+    keys[:n_best].sort()
 
 
 @kernel
 def _write_best(  # noqa: PLR0913
-    best: NDArray[np.uint64],
+    best: Keys,
     text_key: NDArray[np.uint64],
     texts: _Table,
     base: int,
@@ -222,27 +190,18 @@ def _write_best(  # noqa: PLR0913
 ) -> int:
     """Write rows and scores until the list is full, and return their number; of rows with equal texts, only the first is written."""
     n = 0
-    for i in range(len(best)):
+    for key in best[::-1]:
         if n == len(rows):
             break
-        row = np.int64(best[i] & np.uint64(0xFFFFFFFF))
+        row = row_of(key)
         if len(text_key) > 0:
             slot = _find_slot(texts, text_key[row], base)
             if texts.slots[slot] >= base:
                 continue
             texts.slots[slot], texts.keys[n] = base + n, text_key[row]
-        rows[n], scores[n] = row, _score_of(best[i])
+        rows[n], scores[n] = row, score_of(key)
         n += 1
     return n
-
-
-@kernel
-def _score_of(number: np.uint64) -> np.float32:
-    """Return the score in a sort key."""
-    descending = np.uint32(number >> np.uint64(32))
-    bits = descending if descending & _SIGN else ~descending & ~_SIGN
-    score: np.float32 = np.uint32(bits).view(np.float32)
-    return score
 
 
 @kernel

@@ -3,4 +3,5 @@
 bm25/   BM25 with Lucene's scores, without Lucene     lucene/  Lucene itself
 exact/  exact search directly over vectors            faiss/   FAISS's kinds: ivf, ivfpq, hnsw
 quantized  int8 and binary                            approximate  search that all approximate kinds share
+keys    top-k by integer keys, on any device
 """

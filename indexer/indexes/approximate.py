@@ -25,7 +25,7 @@ from wikidx.indexer.base import (
     empty_hits,
     validate_queries,
 )
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
+from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import MISSING
 

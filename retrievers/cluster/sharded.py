@@ -14,7 +14,7 @@ import numpy as np
 from wikidx.base.machine.placement import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParams, Vectors
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
+from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import unsearched_rows
 from wikidx.retrievers.errors import ShardUnavailable

@@ -14,15 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from wikidx.indexer.indexes.exact import best_keys
-from wikidx.indexer.indexes.exact.best_keys import (
-    best_hits,
-    collect,
-    empty_candidates,
-    finalize,
-    initial_thresholds,
-    keep_largest,
-)
+from wikidx.indexer.indexes import keys as of_rows
+from wikidx.indexer.indexes.exact.collecting import collect, empty_candidates, finalize, initial_thresholds
+from wikidx.indexer.indexes.keys import best_hits, keep_largest
 from wikidx.indexer.vectors.products import PANEL, ROWS, SMALL_PANEL, Prefetch, ScoredRows, pack_panels, score_rows, widen
 
 NOWHERE = Prefetch(np.int64(0), 64)
@@ -89,16 +83,15 @@ def test_keep_largest_of_ordered_keys(order: str, n: int) -> None:
     np.testing.assert_array_equal(np.sort(keys[:2000]), np.arange(n - 2000, n))
 
 
-@given(st.lists(st.tuples(floats, st.integers(0, best_keys.LARGEST_ROW)), min_size=1, max_size=20, unique_by=lambda pair: pair[1]))
+@given(st.lists(st.tuples(floats, st.integers(0, of_rows.LARGEST_ROW)), min_size=1, max_size=20, unique_by=lambda pair: pair[1]))
 def test_keys_order_by_score_and_then_by_lower_row(pairs: list[tuple[float, int]]) -> None:
-    bits = np.array([score for score, _ in pairs], dtype=np.float32).view(np.int32)
-    keys = [int(best_keys._key(bits[i], row)) for i, (_, row) in enumerate(pairs)]
-    assert keys == [int(best_keys._key.py_func(bits[i], row)) for i, (_, row) in enumerate(pairs)]
+    keys = [int(of_rows.encode(np.float32(score), row)) for score, row in pairs]
+    assert keys == [int(of_rows.encode.py_func(np.float32(score), row)) for score, row in pairs]
     hits = best_hits(np.array([keys]), len(pairs) + 2)
     expected = sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
     assert hits.rows[0].tolist() == [row for _, row in expected] + [-1, -1]
     assert hits.scores[0].tolist() == [score for score, _ in expected] + [-np.inf, -np.inf]
-    assert [best_keys._score(key) for key in keys] == [score for score, _ in pairs]
+    assert [of_rows.score_of(key) for key in keys] == [score for score, _ in pairs]
 
 
 def slow_collect(lines: list[list[float]], k: int, missing: set[int]) -> list[list[tuple[float, int]]]:

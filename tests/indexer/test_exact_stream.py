@@ -18,10 +18,10 @@ from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
 from wikidx.indexer.base import Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu_stream  # noqa: E402
-from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, encode_keys  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu_stream import Found, StreamedTopK, find_select, room, streamed_ranges  # noqa: E402
+from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
 DIM = 24
 

@@ -19,9 +19,9 @@ from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
 from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
-from wikidx.indexer.indexes.exact.best_keys import best_hits  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK  # noqa: E402
+from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
 NONE = np.empty(0, dtype=np.int64)
 

@@ -19,7 +19,6 @@ from wikidx.base.machine.placement import Placement
 from wikidx.base.machine.threads import equal_ranges
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
 from wikidx.indexer.indexes.faiss.gpu import (
     _WITHOUT_GPUS,
     _choose_gpus,
@@ -31,6 +30,7 @@ from wikidx.indexer.indexes.faiss.gpu import (
     select_lists,
 )
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
+from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")

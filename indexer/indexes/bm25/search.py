@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.indexer.indexes.keys import encode, write_largest
 
 from .cursors import Terms
 from .files import BLOCK_ROWS, Postings
@@ -61,27 +62,12 @@ def search_query(
 def write_best(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
-    """Write the best of given rows and their scores. Scores of 0 are left out; no score is below 0. Ties keep the order of ``rows``.
-
-    The algorithm is a stable radix sort. Its keys are the inverted bits of the scores, which ascend as the scores descend.
-    """
-    keys, order = ~scores.view(np.uint32), np.arange(len(rows))
-    moved = np.empty_like(order)
-    for shift in (np.uint32(0), np.uint32(8), np.uint32(16), np.uint32(24)):
-        positions = np.zeros(257, dtype=np.int64)
-        for i in range(len(keys)):
-            positions[((keys[i] >> shift) & np.uint32(255)) + 1] += 1
-        for digit in range(256):
-            positions[digit + 1] += positions[digit]
-        for key in order:
-            digits = (keys[key] >> shift) & np.uint32(255)
-            moved[positions[digits]] = key
-            positions[digits] += 1
-        order, moved = moved, order
-    for n in range(min(len(order), len(best_rows))):
-        if scores[order[n]] == 0:
-            break
-        best_scores[n], best_rows[n] = scores[order[n]], rows[order[n]]
+    """Write the best of given rows and their scores. Scores of 0 are left out; no score is below 0. Ties go to the lower row."""
+    keys, n = np.empty(len(rows), dtype=np.int64), 0
+    for i in range(len(rows)):
+        keys[n] = encode(scores[i], rows[i])
+        n += scores[i] > 0
+    write_largest(keys[:n], best_rows, best_scores)
 
 
 @kernel

@@ -4,5 +4,5 @@ index      ExactIndex and open_exact()     placement  devices that hold the vect
 cpu        search by threads
 gpu        search by torch                 gpu_best   top-k by torch
 gpu_stream top-k that does not wait for the host, with the kernel of Triton in gpu_select
-best_keys  top-k by integer keys, on any device
+collecting candidates for the k best, by thread
 """

@@ -17,9 +17,10 @@ from wikidx.base.compiled import kernel
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.indexes.keys import Keys, best_hits
 from wikidx.indexer.vectors.products import ROWS, Prefetch, ScoredRows, pack_panels, score_rows, widen, widen_codes
 
-from .best_keys import Candidates, Keys, best_hits, collect, empty_candidates, finalize, initial_thresholds
+from .collecting import Candidates, collect, empty_candidates, finalize, initial_thresholds
 
 _TILE_ROWS = 48  # a multiple of ROWS; two tiles and the panels fit into a core's own cache
 _TILE_PANELS = 8

@@ -29,8 +29,8 @@ from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
+from wikidx.indexer.indexes.keys import Keys, best_hits
 
-from .best_keys import Keys, best_hits
 from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
 from .gpu_stream import Select, StreamedTopK, find_select, room, streamed_ranges
 from .placement import MAX_KEYS, TILE_SCORES

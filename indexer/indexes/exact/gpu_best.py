@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from .best_keys import LARGEST_ROW, NO_KEY
+from wikidx.indexer.indexes.keys import LARGEST_ROW, NO_KEY
+
 from .placement import MOST_EXAMINED
 
 BLOCK = 128  # scores per block; they are examined individually only if their maximum exceeds the threshold
@@ -15,7 +16,7 @@ _ALL_BUT_SIGN = 0x7FFFFFFF
 
 
 class TopK:
-    """The k best rows of Q queries as keys (``best_keys``).
+    """The k best rows of Q queries as keys (``keys``).
 
     Rows must be offered in ascending order. A later row with the k-th best score so far is then not among the best.
     """

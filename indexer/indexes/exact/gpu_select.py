@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .best_keys import LARGEST_ROW
+from wikidx.indexer.indexes.keys import LARGEST_ROW
 
 _COLUMNS = 2_048  # scores of a query per program: the fastest of 1,024 to 8,192 on an H100, with 4, 8 or 16 warps
 _WARPS = 4

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import torch
 
-from .best_keys import NO_KEY
+from wikidx.indexer.indexes.keys import NO_KEY
+
 from .gpu_best import BLOCK, decode_keys, encode_keys
 
 _LEAST_ROOM = 4_096  # found rows per query between two merges
@@ -40,7 +41,7 @@ Select = Callable[[torch.Tensor, torch.Tensor, Found, int], None]
 
 
 class StreamedTopK:
-    """The k best rows of Q queries as keys (``best_keys``). Rows must be offered in ascending order, in tiles of ``streamed_ranges``."""
+    """The k best rows of Q queries as keys (``keys``). Rows must be offered in ascending order, in tiles of ``streamed_ranges``."""
 
     def __init__(self, k: int, scales: torch.Tensor, select: Select) -> None:
         """Start without results; ``k`` and ``scales`` are as in ``TopK``."""

@@ -13,9 +13,9 @@ from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.machine.placement import ON_CPU, Demand, Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
+from wikidx.indexer.indexes.keys import LARGEST_ROW
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 
-from .best_keys import LARGEST_ROW
 from .cpu import CpuEngine
 from .placement import VectorsSize, choose_placement
 

@@ -26,7 +26,7 @@ from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
+from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 
 from . import cpu as faiss_cpu

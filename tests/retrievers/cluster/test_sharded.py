@@ -19,7 +19,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
 from wikidx.indexer.build import build_index, open_vector_index, open_vectors
-from wikidx.indexer.indexes.exact.best_keys import merge_hits
+from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.cluster.identity import check_identity, index_identity

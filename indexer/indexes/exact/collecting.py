@@ -1,0 +1,104 @@
+"""Exact top-k of a stream of scores by ``keys``.
+
+Scores below the threshold, the k-th best score so far, are skipped. The other scores, a small part, become unordered candidates. When a
+query's slots are full, only its k largest keys are kept. Callers validate the inputs of the kernels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.base.compiled import kernel
+from wikidx.corpora.store import Rows
+from wikidx.indexer.indexes.keys import NO_KEY, Keys, encode, keep_largest, score_of
+from wikidx.indexer.vectors.products import ScoredRows
+
+_SMALLEST_SCORE = np.finfo(np.float32).min  # excludes -inf, which is never a result
+_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # exponent n of 2^n, by 2^n modulo 19: the remainders of 2^0 … 2^17 differ
+_BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
+
+
+class Candidates(NamedTuple):
+    """One thread's candidates for the k best of Q queries.
+
+    Attributes:
+        k: number of results per query.
+        thresholds: see ``initial_thresholds``; shared by the threads.
+        keys: int64 (Q, slots), unordered, with at least k slots.
+        counts: int64 (Q,), number of used slots.
+    """
+
+    k: int
+    thresholds: NDArray[np.float32]
+    keys: Keys
+    counts: NDArray[np.int64]
+
+
+def initial_thresholds(n_queries: int, n_lines: int) -> NDArray[np.float32]:
+    """Return the initial thresholds of a search, float32 (n_lines,). A score that reaches its threshold may be among the k best.
+
+    Threads write thresholds without a lock. Every written value is valid, because at least k candidates of the writing thread reach it.
+    Padding lines, which complete a panel, have the threshold +inf.
+    """
+    thresholds = np.full(n_lines, np.inf, dtype=np.float32)
+    thresholds[:n_queries] = _SMALLEST_SCORE
+    return thresholds
+
+
+def empty_candidates(n_queries: int, k: int, n_slots: int, thresholds: NDArray[np.float32]) -> Candidates:
+    """Return candidates with all slots free."""
+    return Candidates(k, thresholds, np.full((n_queries, n_slots), NO_KEY, dtype=np.int64), np.zeros(n_queries, dtype=np.int64))
+
+
+def finalize(candidates: Candidates) -> Keys:
+    """Return the keys of the candidates. Unused slots are overwritten by NO_KEY."""
+    keys = candidates.keys
+    keys[np.arange(keys.shape[1]) >= candidates.counts[:, np.newaxis]] = NO_KEY
+    return keys
+
+
+@kernel
+def collect(scored: ScoredRows, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
+    """Offer the first ``n_rows`` of some scored rows to the candidates.
+
+    The rows are numbered from ``first_row`` on; the queries belong to the candidates' lines from ``first_line`` on. Rows in ``missing``,
+    which is ascending, are skipped. NaN and -inf never reach a threshold.
+    """
+    for number in range(n_rows):
+        reached = np.int64(scored.reached[number])
+        if reached == 0 or _contains(missing, first_row + number):
+            continue
+        while reached:
+            lowest = reached & -reached
+            query = _BIT_NUMBERS[lowest % 19]
+            reached ^= lowest
+            _offer(scored.scores[number, query], first_row + number, first_line + query, candidates)
+
+
+@kernel
+def _offer(score: np.float32, row: int, line: int, candidates: Candidates) -> None:
+    keys, n_used = candidates.keys[line], candidates.counts[line]
+    if n_used == len(keys):
+        keep_largest(keys, candidates.k)
+        n_used = candidates.k
+        candidates.thresholds[line] = max(candidates.thresholds[line], score_of(keys[:n_used].min()))
+    if score >= candidates.thresholds[line]:
+        keys[n_used] = encode(score, row)
+        n_used += 1
+    candidates.counts[line] = n_used
+
+
+@kernel
+def _contains(rows: Rows, row: int) -> bool:
+    """Return whether the ascending rows contain a row."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(rows) and rows[low] == row
