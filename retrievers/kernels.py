@@ -105,7 +105,7 @@ def combine(  # noqa: PLR0913
         n_best = n_written = 0
         while n_written < end - start and n_best < n:  # a single pass, unless equal texts are dropped
             n_best = min(n, max(end - start, 4 * n_best))
-            _sort_best(table.keys[:n], values[:n], targets.bases[t], keys[:n], n_best)
+            _sort_best(table.keys[:n], values[:n], targets.bases[t], n_best, keys)
             n_written = _write_best(keys[:n_best], text_key, texts, text_base, out.rows[start:end], out.scores[start:end])
             text_base += n_best
         out.ends[t] = start + n_written
@@ -170,12 +170,20 @@ def _find_slot(table: _Table, key: Any, base: int) -> Any:  # noqa: ANN401 - row
 
 
 @kernel
-def _sort_best(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, keys: Keys, n_best: int) -> None:
-    """Fill ``keys`` with the keys of all rows, of which the best come first, ascending."""
+def _sort_best(rows: NDArray[np.int64], values: NDArray[np.float64], base: float, n_best: int, keys: Keys) -> None:
+    """Write the keys of the best rows, ascending, to the beginning of ``keys``, which has room for all rows."""
+    n_used, threshold = 0, np.float32(-np.inf)
     for i in range(len(rows)):
-        keys[i] = encode(np.float32(values[i] + base), rows[i])
-    if n_best < len(keys):
-        keep_largest(keys, n_best)
+        score = np.float32(values[i] + base)
+        if score < threshold:
+            continue
+        if n_used == 2 * n_best:  # most of the other rows are below the threshold
+            keep_largest(keys[:n_used], n_best)
+            n_used, threshold = n_best, score_of(keys[:n_best].min())
+        keys[n_used] = encode(score, rows[i])
+        n_used += 1
+    if n_best < n_used:
+        keep_largest(keys[:n_used], n_best)
     keys[:n_best].sort()
 
 
