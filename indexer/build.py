@@ -51,7 +51,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", "bm25-1.2-0.75" (k1 and b), "lucene", ``<encoder>-<kind>``, or an encoder, whose vectors are computed on the CPU.
+        name: "bm25", "bm25-1.2-0.75" (k1 and b), ``<encoder>-<kind>``, or an encoder, whose vectors are computed on the CPU.
         store: the corpus's store.
         force: replace an existing index.
         progress: called with (rows done, total rows).

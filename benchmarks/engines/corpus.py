@@ -16,6 +16,7 @@ from benchmarks.engines.kinds import NAME, use_data_home
 from benchmarks.engines.worker import Worker
 from benchmarks.gar import gar_groups
 from benchmarks.synthetic import data_folder, real_passages, synthetic, write
+from tests.lucene.oracle import contents
 from wikidx.base.errors import InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
@@ -23,7 +24,6 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.compression import open_bytes
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers, english
-from wikidx.indexer.indexes.lucene.build import contents
 
 _OURS = "bm25"
 _COUNTS = "counts.json"

@@ -29,10 +29,10 @@ import numpy as np
 
 from benchmarks.engines.kinds import Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
+from tests.lucene.oracle import K1, B
 from wikidx.base.errors import InputError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
-from wikidx.indexer.indexes.lucene.reader import K1, B
 
 _FOLDER, _QUANTIZED_FOLDER, _LISTS = "pisa", "pisa-quantized", "pisa-lists"
 _INSTALL = "pip install --no-deps pyterrier-pisa 'tbb<=2020.3.254'"

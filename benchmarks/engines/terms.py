@@ -13,10 +13,10 @@ from pathlib import Path
 import orjson
 
 from benchmarks.engines.kinds import NAME
+from tests.lucene.oracle import contents
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.analysis import TermNumbers, TermTable
-from wikidx.indexer.indexes.lucene.build import contents
 
 PASSAGES = "passages.jsonl"  # in a corpus's folder
 _BATCH = 4096

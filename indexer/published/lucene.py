@@ -25,17 +25,20 @@ from wikidx.base.artifacts.manifest import Manifest, Recipe
 from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.progress import Progress, silent
+from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer.analysis import english
 from wikidx.indexer.base import NO_ROW
 from wikidx.indexer.catalog import PACKAGES, index_ref, reusable_index
-from wikidx.indexer.indexes.lucene.build import DIRECTORY, ROWS, contents, counts, document_rows, missing_rows
-from wikidx.indexer.indexes.lucene.index import KIND, PARAMETERS
-from wikidx.indexer.indexes.lucene.jvm import JavaError
-from wikidx.indexer.indexes.lucene.reader import CONTENTS, ID, LuceneReader
+from wikidx.indexer.indexes.bm25.similarity import length_code
+from wikidx.indexer.indexes.lucene.index import DIRECTORY, KIND, PARAMETERS, ROWS
+from wikidx.indexer.indexes.lucene.library import JavaError, LuceneReader
 
 _SHOWN = 3
 _SAMPLED = 200  # documents whose lengths are compared
+_LOCK_FILE = "write.lock"
+_IDS_PER_CALL = 1 << 14
 _TOLERATED = 20  # sampled lengths that may differ: indexes vary in quotes, and in the separator of title and text
 
 
@@ -90,49 +93,59 @@ def _segments_file(source: Path) -> Path:
 
 def _adopt(source: Path, store: PassageStore, staging: Path, progress: Progress) -> dict[str, int]:
     """Verify an index. Write it and the rows of its documents to ``staging``, and return the counts for the manifest."""
-    unchanged = Unchanged(file for file in source.iterdir() if file.is_file())
+    files = [file for file in source.iterdir() if file.is_file() and file.name != _LOCK_FILE]
+    unchanged = Unchanged(files)
     try:
         with closing(LuceneReader(source)) as reader:
             _check_fields(source, reader)
-            rows = document_rows(reader, store, progress)
+            rows = _document_rows(reader, store, progress)
             _check_coverage(source, rows, reader, store)
             _check_lengths(source, rows, reader, store)
-            files, index_counts = reader.files(), counts(reader, store)
+            counts = {"rows": len(store), "documents": reader.n_documents, "searchable": reader.n_searchable}
     except JavaError as error:
         raise InputError(f"{source} cannot be read: {error}") from error
     shutil.rmtree(staging / DIRECTORY, ignore_errors=True)  # left by an interrupted import
     (staging / DIRECTORY).mkdir()
-    for name in files:
-        _link_or_copy(source / name, staging / DIRECTORY / name)
+    for file in files:
+        _link_or_copy(file, staging / DIRECTORY / file.name)
     unchanged.check()
     (staging / ROWS).write_bytes(rows.data)
-    return index_counts
+    return counts
 
 
 def _check_fields(source: Path, reader: LuceneReader) -> None:
-    """Raise ``InputError`` unless the index has the fields for a search, and no deleted documents."""
-    fields = reader.fields()
-    if ID not in fields or "FREQS" not in fields.get(CONTENTS, ""):
-        fields_text = ", ".join(f"'{name}' ({options})" for name, options in fields.items()) or "none"
-        raise InputError(f"{source} needs the fields '{ID}' and '{CONTENTS}', the latter with frequencies; it has {fields_text}")
+    """Raise ``InputError`` unless the index has the field for a search, and no deleted documents."""
+    options = reader.contents_options()
+    if "FREQS" not in options:
+        raise InputError(f"{source} needs the field 'contents' with frequencies; it has {options or 'none'}")
     if reader.n_deleted:
         raise InputError(
             f"{source} has {reader.n_deleted:,} deleted documents, which still count in the scores: merge it (IndexCollection -optimize)"
         )
 
 
+def _document_rows(reader: LuceneReader, store: PassageStore, progress: Progress) -> NDArray[np.int32]:
+    """Return the row of each document by its stored id, int32 of shape (documents,); -1 if the store lacks the id."""
+    rows = np.empty(reader.n_documents, dtype="<i4")
+    for first in range(0, len(rows), _IDS_PER_CALL):
+        end = min(first + _IDS_PER_CALL, len(rows))
+        rows[first:end] = store.rows_of(reader.ids(first, end))
+        progress(end, len(rows))
+    return rows
+
+
 def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
     """Raise ``InputError`` unless each document matches one passage, and each passage with a term has a document."""
     unknown = np.flatnonzero(rows == NO_ROW)
     if len(unknown):
-        ids = [str(reader.ids(document, document + 1)[0]) for document in unknown[:_SHOWN].tolist()]
+        ids = [reader.ids(document, document + 1)[0] for document in unknown[:_SHOWN].tolist()]
         raise InputError(f"{source} has {len(unknown):,} documents that are not in the corpus, {_examples(ids)}")
     sorted_rows = np.sort(rows)
     repeated = np.unique(sorted_rows[1:][sorted_rows[1:] == sorted_rows[:-1]])
     if len(repeated):
         raise InputError(f"{source} has {len(repeated):,} passages more than once, {_examples(_ids(store, repeated[:_SHOWN].tolist()))}")
-    missing = missing_rows(rows, len(store))
-    rows_with_terms = (row for row in missing if reader.length_of(contents(store.get_many([row])[0])))
+    missing = np.setdiff1d(np.arange(len(store)), rows).tolist()
+    rows_with_terms = (row for row in missing if english(_contents(store.get_many([row])[0])))
     examples = list(islice(rows_with_terms, _SHOWN))
     if examples:
         raise InputError(f"{source} lacks {len(missing):,} of the corpus's {len(store):,} passages, {_examples(_ids(store, examples))}")
@@ -141,7 +154,7 @@ def _check_coverage(source: Path, rows: NDArray[np.int32], reader: LuceneReader,
 def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, store: PassageStore) -> None:
     """Raise ``InputError`` if more than a tenth of the sampled documents have another number of terms than their passages."""
     documents = np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows)), dtype=np.int64)).tolist()
-    expected = [reader.length_of(contents(passage)) for passage in store.get_many(rows[documents])]
+    expected = [length_code(len(english(_contents(passage)))) for passage in store.get_many(rows[documents])]
     differing = [
         document for document, actual, length in zip(documents, reader.lengths(documents), expected, strict=True) if actual != length
     ]
@@ -150,6 +163,10 @@ def _check_lengths(source: Path, rows: NDArray[np.int32], reader: LuceneReader, 
             f"{source} has other texts or another analysis than the corpus: of {len(documents)} documents {len(differing)} have another "
             f"number of terms, {_examples(_ids(store, rows[differing[:_SHOWN]].tolist()))}"
         )
+
+
+def _contents(passage: Passage) -> str:
+    return f"{passage.title}\n{passage.text}"
 
 
 def _ids(store: PassageStore, rows: Sequence[int]) -> list[str]:

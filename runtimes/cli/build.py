@@ -62,7 +62,6 @@ Kinds = Annotated[
 def build(
     corpus: Corpus,
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is requested.")] = False,
-    lucene: Annotated[bool, typer.Option("--lucene", help="Build BM25 with Lucene, through Pyserini.")] = False,
     encoder: Encoders = None,
     index: Kinds = None,
     recipe: RecipeOptions = RecipeOptions(),  # noqa: B008 - immutable
@@ -99,7 +98,7 @@ def build(
         raise InputError("--ray is for embedding passages: add --encoder, without --vectors published")
     embedding = EmbedOptions(device=device, dtype=dtype, batch_tokens=batch_tokens, on_ray=ray is not None, ray_cpus=ray_cpus)
     origin = VectorOptions(origin="encode" if ray is not None else vectors, allow_missing=allow_missing, verify=verify)
-    indexes = [*(["bm25"] if bm25 else []), *(["lucene"] if lucene else []), *index_names(encoder or [], index or [], recipe, force=force)]
+    indexes = [*(["bm25"] if bm25 else []), *index_names(encoder or [], index or [], recipe, force=force)]
     # With named indexes, --force rebuilds the indexes; it replaces the store only if the store differs or is corrupt.
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():

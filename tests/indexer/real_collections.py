@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import corpus_of
+from tests.lucene.oracle import Oracle, index_passages
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index, open_index
-from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
-from wikidx.indexer.indexes.lucene.index import LuceneIndex
 
 
 class Collection(NamedTuple):
@@ -31,13 +30,11 @@ class Collection(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The same passages in both indexes, and the directories of these; ``home`` is the data home."""
+    """The same passages in both indexes; ``home`` is the data home of ours."""
 
     passages: list[Passage]
     bm25: BM25Index
-    lucene: LuceneIndex
-    bm25_path: Path
-    lucene_path: Path
+    lucene: Oracle
     home: Path
 
 
@@ -92,12 +89,10 @@ def index_both(passages: Sequence[Passage], home: Path) -> Pair:
         patch.setenv("IDX_HOME", str(home))
         build_store(corpus_of(passages, "made"), StoreOptions())
         store = open_store("made")
-        for name in ("bm25", "lucene"):
-            build_index("made", name, store)
-        bm25, lucene = open_index("made", "bm25", store), open_index("made", "lucene", store)
-        assert isinstance(bm25, BM25Index)
-        assert isinstance(lucene, LuceneIndex)
-        return Pair(list(passages), bm25, lucene, index_ref("made", "bm25").path, index_ref("made", "lucene").path, home)
+        build_index("made", "bm25", store)
+        bm25 = open_index("made", "bm25", store)
+    assert isinstance(bm25, BM25Index)
+    return Pair(list(passages), bm25, Oracle(index_passages(passages, home / "lucene")), home)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import io
 import itertools
 import json
-import os
 import random
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +16,13 @@ import numpy as np
 import pytest
 
 from tests.indexer.test_analysis import CASES, STEMS
+from tests.lucene.jvm import java_class, read_json, require_java
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.analysis.characters import CLASSES, class_table
-from wikidx.indexer.indexes.lucene.jvm import call_in_java, java_class
 
 pytestmark = pytest.mark.slow  # Java
 
-if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
-    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
+require_java()
 
 SENTINEL = "zqz"  # a line of its own between texts; its term is the word itself
 BATCH_CHARACTERS = 1_000_000
@@ -46,14 +43,10 @@ def batched(texts: Iterable[str]) -> Iterator[list[str]]:
 def lucene_terms(texts: Sequence[str], analyzer: Any = None) -> list[list[str]]:  # noqa: ANN401 - a Java object
     """Return each text's terms by Anserini's analyzer (or another), all in one call: every crossing into Java costs."""
 
-    def analyze() -> str:
-        used = analyzer or java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
-        terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, f"\n{SENTINEL}\n".join(texts))
-        answer: str = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(terms)
-        return answer
-
+    used = analyzer or java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, f"\n{SENTINEL}\n".join(texts))
     by_text: list[list[str]] = [[]]
-    for term in json.loads(call_in_java(analyze)):
+    for term in json.loads(read_json(terms)):
         if term == SENTINEL:
             by_text.append([])
         else:
@@ -222,19 +215,16 @@ def test_a_lone_surrogate_parts_words_as_in_lucene(tmp_path: Path) -> None:
     surrogates = [0xD800, 0xD83D, 0xDBFF, 0xDC00, 0xDE00, 0xDFFF]
     (tmp_path / "mapping.txt").write_text("".join(f'"\\u{0xE000 + i:04X}" => "\\u{point:04X}"\n' for i, point in enumerate(surrogates)))
 
-    def with_surrogates() -> Any:  # noqa: ANN401 - a Java object
-        options, none = java_class("java.util.HashMap")(), java_class("java.util.HashMap")
-        options.put("mapping", "mapping.txt")
-        builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder(java_class("java.io.File")(str(tmp_path)).toPath())
-        builder = builder.addCharFilter("mapping", options).withTokenizer("standard", none())
-        for name in ("englishPossessive", "lowercase", "stop", "porterStem"):
-            builder = builder.addTokenFilter(name, none())
-        return builder.build()
-
+    options, none = java_class("java.util.HashMap")(), java_class("java.util.HashMap")
+    options.put("mapping", "mapping.txt")
+    builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder(java_class("java.io.File")(str(tmp_path)).toPath())
+    builder = builder.addCharFilter("mapping", options).withTokenizer("standard", none())
+    for name in ("englishPossessive", "lowercase", "stop", "porterStem"):
+        builder = builder.addTokenFilter(name, none())
     mapped = ["{}", "a{}b", "ab{}", "{}ab", "1{}2 _{}_", "👩{}👩", "a{}ing's {}{}s x", "a" * 254 + "{}b", "a" * 255 + "{}b"]
     texts = [text.replace("{}", chr(0xE000 + i)) for text in mapped for i in range(len(surrogates))]
     lone = [text.replace("{}", chr(point)) for text in mapped for point in surrogates]
-    assert our_terms(lone) == lucene_terms(texts, call_in_java(with_surrogates))
+    assert our_terms(lone) == lucene_terms(texts, builder.build())
 
 
 def test_the_hand_written_cases_are_what_lucene_answers() -> None:

@@ -1,273 +1,143 @@
+"""An imported Lucene index, searched by Pyserini; and what is said where Pyserini or its Java is missing."""
+
 from __future__ import annotations
 
 import gc
 import gzip
-import importlib.util
 import json
-import math
 import os
 import shutil
-import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.conftest import corpus_of, with_checksum
-from wikidx.base.artifacts.manifest import Manifest, read_manifest
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
-from wikidx.corpora.build import open_store
+from tests.conftest import ROOT, corpus_of, with_checksum
+from tests.lucene.jvm import require_java
+from tests.lucene.oracle import Oracle, index_passages
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError, MissingExtraError
+from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.indexes.lucene import build as lucene_build
 from wikidx.indexer.indexes.lucene.index import LuceneIndex, lucene_errors
-from wikidx.indexer.indexes.lucene.jvm import JavaError, call_in_java, java_class
+from wikidx.indexer.indexes.lucene.library import JavaError, call_in_java
+from wikidx.indexer.published.lucene import import_lucene
 
-pytestmark = pytest.mark.slow  # Java: twenty seconds
+pytestmark = pytest.mark.slow  # Java, and Pyserini's import: a minute
 
-if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
-    pytest.skip("needs the extra 'lucene'", allow_module_level=True)
-
-Build = Callable[..., PassageStore]
+require_java()
 
 
-class Built(NamedTuple):
-    """An index over real passages, and a copy of its home to corrupt."""
+class Imported(NamedTuple):
+    """An index over real passages, its source, what Lucene itself finds, and its home."""
 
     passages: list[Passage]
     lucene: LuceneIndex
+    oracle: Oracle
+    source: Path
     home: Path
 
 
-def opened(store: PassageStore, name: str = "made") -> LuceneIndex:
-    index = open_index(name, "lucene", store)
+def opened(store: PassageStore) -> LuceneIndex:
+    index = open_index("made", "lucene", store)
     assert isinstance(index, LuceneIndex)
     return index
 
 
-def built(store: PassageStore, *, force: bool = False) -> LuceneIndex:
-    build_index("made", "lucene", store, force=force)
-    return opened(store)
-
-
-def manifest() -> Manifest:
-    return read_manifest(index_ref("made", "lucene").path, "lucene", 1, "")
-
-
 @pytest.fixture(scope="module")
-def union(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The first 2,000 passages of dpr_union and their index, which is built once."""
-    from wikidx.corpora.build import StoreOptions, build_store
-
+def union(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """The first 2,000 passages of dpr_union, every tenth of them a second time under another id."""
     with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line, _ in zip(file, range(2000), strict=False)]
     passages = [Passage(record["id"], record["title"], record["text"]) for record in records]
+    passages += [passage._replace(id=f"copy of {passage.id}") for passage in passages[::10]]
     folder = tmp_path_factory.mktemp("union")
+    source = index_passages(passages, folder / "source", own_ids=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(folder))
+        patch.setenv("IDX_HOME", str(folder / "home"))
         build_store(corpus_of(passages, "made"), StoreOptions())
-        return Built(passages, built(open_store("made")), folder)
+        import_lucene("made", source, open_store("made"))
+        oracle = Oracle(index_passages(passages, folder / "oracle"))
+        return Imported(passages, opened(open_store("made")), oracle, source, folder / "home")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def questions(shared_data: Path) -> list[str]:
     with gzip.open(shared_data / "dpr_union" / "queries.nq_oracle.jsonl.gz", "rt", encoding="utf-8") as file:
         return [json.loads(line)["question"] for line in file]
 
 
 @pytest.fixture
-def copied(union: Built, home: Path) -> PassageStore:
+def copied(union: Imported, home: Path) -> PassageStore:
     """The corpus and index of ``union`` in the home of this test."""
     shutil.copytree(union.home, home)
     return open_store("made")
 
 
-def analyzed(texts: Sequence[str]) -> list[list[str]]:
-    """Return the terms of each text; the analyzer is Lucene's and not under test here."""
-
-    def analyze() -> Iterator[list[str]]:
-        analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newStemmingInstance("porter")
-        for text in texts:
-            terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, text).toString()
-            yield [term for term in terms[1:-1].split(", ") if term]
-
-    return call_in_java(lambda: list(analyze()))
-
-
-def float_like_code(n: int) -> int:
-    """Lucene's SmallFloat.longToInt4: three bits after the leading one."""
-    shift = n.bit_length() - 4
-    return n if shift < 0 else (n >> shift) & 7 | (shift + 1) << 3
-
-
-def remembered_length(n: int) -> int:
-    """A length after a round trip through SmallFloat.intToByte4 and byte4ToInt: exact below 40, then four leading bits."""
-    n_exact = 255 - float_like_code(2**31 - 1)
-    if n < n_exact:
-        return n
-    code = float_like_code(n - n_exact)
-    shift = (code >> 3) - 1
-    return n_exact + (code & 7 if shift < 0 else (code & 7 | 8) << shift)
+@pytest.mark.parametrize("k", [1, 10, 100, 3000])
+def test_results_are_lucenes_up_to_the_rounding_of_pyserini(union: Imported, questions: list[str], k: int) -> None:
+    queries = [*questions[::60], "river river of the rivers", "the", "", "film", "\ud800", "river\0bank", " ".join(questions * 2)]
+    found, expected = union.lucene.search(queries, k), union.oracle.search(queries, k)
+    assert found.rows.shape == found.scores.shape == (len(queries), k)
+    assert (found.scores.dtype.name, found.rows.dtype.name) == ("float32", "int64")
+    assert ((found.rows < 0) == (expected.rows < 0)).all()
+    assert np.isneginf(found.scores[found.rows < 0]).all()
+    known = expected.rows >= 0
+    np.testing.assert_allclose(found.scores[known], expected.scores[known], rtol=1e-6, atol=1e-4 + 1e-6 * k)
+    assert (np.diff(found.scores[np.isfinite(found.scores).all(axis=1)], axis=1) <= 0).all()
+    for line, mine in enumerate(found.rows):
+        inside = {row for row, score in zip(expected.rows[line], expected.scores[line], strict=True) if score > expected.scores[line, -1]}
+        assert inside <= set(mine.tolist())
+        assert len({row for row in mine.tolist() if row >= 0}) == (mine >= 0).sum()
 
 
-class SlowLucene:
-    """Lucene's BM25Similarity over dictionaries: float32 for each term, summed in float64."""
-
-    def __init__(self, passages: Sequence[Passage], k1: float = 0.9, b: float = 0.4) -> None:
-        f = np.float32
-        documents = [Counter(terms) for terms in analyzed([f"{passage.title}\n{passage.text}" for passage in passages])]
-        lengths = [document.total() for document in documents]
-        self.n = len(documents)
-        self.n_searchable = sum(length > 0 for length in lengths)
-        mean = f(sum(lengths) / self.n_searchable)
-        kept = [f(remembered_length(length)) for length in lengths]
-        self.inverse = np.array([f(1) / (f(k1) * ((f(1) - f(b)) + f(b) * length / mean)) for length in kept], dtype=f)
-        postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for row, document in enumerate(documents):
-            for term, tf in document.items():
-                postings[term].append((row, tf))
-        self.postings = {term: np.array(pairs).T for term, pairs in postings.items()}
-
-    def search(self, query: str, k: int) -> tuple[list[int], list[float]]:
-        f = np.float32
-        sums = np.zeros(self.n)
-        for term, count in Counter(analyzed([query])[0]).items():
-            if term not in self.postings:
-                continue
-            rows, tf = self.postings[term]
-            weight = f(count) * f(math.log(1 + (self.n_searchable - len(rows) + 0.5) / (len(rows) + 0.5)))
-            sums[rows] += weight - weight / (f(1) + tf.astype(f) * self.inverse[rows])
-        scores = sums.astype(f)
-        best = sorted(np.flatnonzero(scores).tolist(), key=lambda row: (-scores[row], row))[:k]
-        return best, scores[best].tolist()
-
-
-def assert_equal_to_reference(index: LuceneIndex, reference: SlowLucene, queries: Sequence[str], k: int) -> None:
-    hits = index.search(queries, k)
-    assert hits.rows.dtype == np.int64
-    assert hits.scores.dtype == np.float32
-    assert hits.rows.shape == hits.scores.shape == (len(queries), k)
-    for line, query in enumerate(queries):
-        rows, scores = reference.search(query, k)
-        assert hits.rows[line].tolist() == rows + [-1] * (k - len(rows))
-        assert hits.scores[line].tolist() == scores + [-math.inf] * (k - len(rows))
-
-
-@pytest.mark.parametrize("k", [1, 10, 100, 2500])
-def test_rows_and_scores_are_the_formulas_to_the_last_bit(union: Built, questions: list[str], k: int) -> None:
-    queries = [*questions[::60], "river river of the rivers", "the", "", "film", "born in"]
-    assert_equal_to_reference(union.lucene, SlowLucene(union.passages), queries, k)
-
-
-@pytest.mark.slow
-def test_rows_and_scores_of_all_questions_over_all_passages(shared_data: Path, questions: list[str], build: Build) -> None:
-    with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as file:
-        passages = [Passage(record["id"], record["title"], record["text"]) for record in map(json.loads, file)]
-    assert_equal_to_reference(built(build(passages)), SlowLucene(passages), questions[::2], 100)
-
-
-def test_results_do_not_depend_on_the_batch_or_on_other_threads(union: Built, questions: list[str]) -> None:
+def test_results_do_not_depend_on_the_batch(union: Imported, questions: list[str]) -> None:
     queries = questions[:600:2]  # more than one call into Java takes
     batch = union.lucene.search(queries, 20)
-    for line in range(0, len(queries), 10):
+    for line in range(0, len(queries), 30):
         alone = union.lucene.search([queries[line]], 20)
         assert (alone.rows[0] == batch.rows[line]).all()
         assert alone.scores[0].tobytes() == batch.scores[line].tobytes()
-    differing: list[int] = []
-
-    def search(first: int) -> None:
-        for line in range(first, 280, 8):
-            found = union.lucene.search(queries[line : line + 20], 20)
-            differing.extend([line] * (found.scores.tobytes() != batch.scores[line : line + 20].tobytes()))
-
-    threads = [threading.Thread(target=search, args=(first,)) for first in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not differing
-
-
-@pytest.mark.parametrize("query", ["", " \n", "the of and", "\0", "!?", "\ud800", "unknownword"], ids=ascii)
-def test_queries_without_a_known_term_find_nothing(union: Built, query: str) -> None:
-    hits = union.lucene.search([query, "river"], 3)
-    assert hits.rows[0].tolist() == [-1, -1, -1]
-    assert (hits.scores[0] == -np.inf).all()
-    assert (hits.rows[1] >= 0).all()
-
-
-def test_no_queries_give_no_lines(union: Built) -> None:
     assert union.lucene.search([], 5).rows.shape == (0, 5)
 
 
-def test_nul_and_halves_of_surrogate_pairs_end_a_word(union: Built) -> None:
-    plain, *strange = union.lucene.search(["river bank", "river\0bank", "river\ud800bank", "river \udfff bank"], 10).rows.tolist()
-    assert strange == [plain] * 3
-
-
-def test_a_query_of_a_megabyte_with_thousands_of_terms(union: Built, questions: list[str]) -> None:
-    long = " ".join(f"{question} unknown{n}" for n, question in enumerate(questions * 8))
-    assert len(long) > 1_000_000
-    (scores,) = union.lucene.search([long], 10).scores
-    assert (np.diff(scores) <= 0).all()
-    assert scores[9] > 1000  # more than 2,000 different terms of the corpus
-
-
-def test_k_beyond_the_corpus_finds_all_that_match(union: Built) -> None:
-    hits = union.lucene.search(["river"], 5000)
-    n_found = int((hits.rows[0] >= 0).sum())
-    assert 10 < n_found < 2000
-    assert len(set(hits.rows[0, :n_found].tolist())) == n_found
-
-
-def test_k_below_one_is_refused(union: Built) -> None:
+def test_what_it_cannot_do_is_refused_in_one_line(union: Imported, copied: PassageStore) -> None:
     with pytest.raises(ValueError, match="k is 0"):
         union.lucene.search(["river"], 0)
+    with pytest.raises(InputError, match="'lucene' cannot score given rows again: use 'bm25'"):
+        union.lucene.rescore(["river"], [np.array([0])])
+    for force in (False, True):
+        with pytest.raises(InputError, match="idx builds no Lucene index: 'idx import lucene PATH --corpus NAME' imports one"):
+            build_index("made", "lucene", copied, force=force)
+    assert len(opened(copied)) == 2200
 
 
-def test_equal_passages_tie_and_come_by_ascending_row(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lucene_build, "PIECE_ROWS", 23)
-    passages = [Passage(str(99 - n), "", "a red fox" if n % 3 else "a blue fox") for n in range(40)]
-    index = built(build(passages))
-    for k in (1, 5, 40):
-        assert index.search(["red"], k).rows[0].tolist() == ([n for n in range(40) if n % 3] + [-1] * 40)[:k]
-
-
-@pytest.mark.parametrize("file", ["index/_0_Lucene99_0.tim", "index/segments_1", "rows.i32"])
-def test_a_truncated_file_is_refused(copied: PassageStore, file: str) -> None:
-    path = index_ref("made", "lucene").path / file
+@pytest.mark.parametrize("suffix", [".tim", ".si", "rows.i32"])
+def test_a_truncated_file_is_refused(copied: PassageStore, suffix: str) -> None:
+    path = next(file for file in index_ref("made", "lucene").path.rglob("*") if file.name.endswith(suffix))
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ArtifactCorrupt, match=r"has [\d,]+ bytes instead of"):
         opened(copied)
 
 
-def test_flipped_bits_are_corruption_or_do_not_matter_here(copied: PassageStore, union: Built, questions: list[str]) -> None:
-    folder = index_ref("made", "lucene").path / "index"
-    expected = union.lucene.search(questions[:20], 10)
-    rng = np.random.default_rng(11)
-    n_refused = 0
-    for file in sorted(folder.iterdir()):
+def test_flipped_bits_are_corruption_or_do_not_matter_here(copied: PassageStore, union: Imported, questions: list[str]) -> None:
+    n_refused, shape = 0, union.lucene.search(questions[:20], 10).rows.shape
+    for file in sorted((index_ref("made", "lucene").path / "index").iterdir()):
         whole = file.read_bytes()
-        for place in (0, len(whole) // 2, int(rng.integers(len(whole)))):
+        for place in (0, len(whole) // 2):
             file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
             try:
-                hits = opened(copied).search(questions[:20], 10)
+                assert opened(copied).search(questions[:20], 10).rows.shape == shape
             except ArtifactCorrupt as error:
                 assert "idx check" in str(error)  # noqa: PT017 - which of the places are read is Lucene's affair
                 n_refused += 1
-            else:
-                assert hits.rows.shape == expected.rows.shape
         file.write_bytes(whole)
-    assert n_refused > 20
-    assert opened(copied).search(questions[:20], 10).scores.tobytes() == expected.scores.tobytes()
-
-
-def test_postings_that_turn_out_to_be_corrupt_in_a_search_are_named(copied: PassageStore, questions: list[str]) -> None:
+    assert n_refused > 10
     (file,) = (index_ref("made", "lucene").path / "index").glob("*.tim")
     whole = file.read_bytes()
     file.write_bytes(whole[:200] + b"\xff" * (len(whole) - 400) + whole[-200:])
@@ -276,56 +146,137 @@ def test_postings_that_turn_out_to_be_corrupt_in_a_search_are_named(copied: Pass
 
 
 def test_memory_that_runs_out_is_not_called_corruption(tmp_path: Path) -> None:
-    with pytest.raises(JavaError, match="Java heap space"), lucene_errors(tmp_path):
-        call_in_java(lambda: java_class("java.util.ArrayList")(2_000_000_000))
+    with pytest.raises(JavaError, match="OutOfMemoryError") as raised, lucene_errors(tmp_path):
+        call_in_java(lambda _: sys.modules["jnius"].autoclass("java.util.ArrayList")(2_000_000_000))
+    assert "\n" not in str(raised.value)
 
 
-def test_rows_outside_the_corpus_are_corruption(copied: PassageStore) -> None:
-    path = index_ref("made", "lucene").path / "rows.i32"
-    rows = np.fromfile(path, dtype="<i4")
-    for wrong in (-2, 2000):
-        rows[7] = wrong
-        rows.tofile(path)
+def test_rows_and_counts_that_are_not_the_corpuss_are_corruption(copied: PassageStore) -> None:
+    folder = index_ref("made", "lucene").path
+    rows = np.fromfile(folder / "rows.i32", dtype="<i4")
+    for wrong in (-2, 2200):
+        np.where(np.arange(len(rows)) == 7, wrong, rows).astype("<i4").tofile(folder / "rows.i32")
         with pytest.raises(ArtifactCorrupt, match="has rows outside the corpus"):
             opened(copied)
-
-
-def test_counts_that_are_not_the_manifests_are_corruption(copied: PassageStore) -> None:
-    path = index_ref("made", "lucene").path / "manifest.json"
-    manifest = json.loads(path.read_text())
+    rows.tofile(folder / "rows.i32")
+    manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["sha256"]
-    assert manifest["counts"]["documents"] == 2000
-    manifest["counts"]["documents"] = 1999
-    path.write_text(with_checksum(manifest))
-    with pytest.raises(ArtifactCorrupt, match="holds .*'documents': 2000.* its manifest says .*'documents': 1999"):
+    manifest["counts"]["documents"] -= 1
+    (folder / "manifest.json").write_text(with_checksum(manifest))
+    with pytest.raises(ArtifactCorrupt, match="holds 2200 documents and 2200 rows"):
         opened(copied)
 
 
-def test_an_index_of_other_passages_is_refused(build: Build, made_passages: list[Passage]) -> None:
-    built(build(made_passages[:50]))
-    other = build(made_passages[:49])
-    with pytest.raises(ArtifactMismatch, match=r"was built over other passages .*run 'idx build made --lucene --force'"):
-        opened(other)
-    assert len(built(other, force=True)) == 49
+def test_a_missing_index_and_one_of_other_passages_say_what_to_run(copied: PassageStore, union: Imported) -> None:
+    build_store(corpus_of(union.passages[:9], "made"), StoreOptions(replace=True, rebuild=True))
+    with pytest.raises(ArtifactMismatch, match="was built over other passages .*run 'idx import lucene PATH --corpus made --force'"):
+        opened(open_store("made"))
+    shutil.rmtree(index_ref("made", "lucene").path)
+    with pytest.raises(ArtifactMissing, match="run 'idx import lucene PATH --corpus made'"):
+        opened(open_store("made"))
 
 
-def test_a_missing_index_says_what_to_run(build: Build, made_passages: list[Passage]) -> None:
-    with pytest.raises(ArtifactMissing, match="run 'idx build made --lucene'"):
-        opened(build(made_passages[:10]))
-
-
-def test_an_index_that_is_no_longer_used_lets_go_of_its_files(union: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_no_longer_used_lets_go_of_its_files(union: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_HOME", str(union.home))
 
     def n_maps() -> int:
+        call_in_java(lambda _: None)  # after whatever is being closed
         return sum(str(union.home) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
-    store = open_store("made")
-    kept, counts = union.lucene, list[int]()
+    store, counts = open_store("made"), list[int]()
     for _ in range(6):
         index = opened(store)
-        assert index.search(["france"], 5).rows.tolist() == kept.search(["france"], 5).rows.tolist()
+        assert index.search(["france"], 5).rows.tolist() == union.lucene.search(["france"], 5).rows.tolist()
         del index
         gc.collect()
         counts.append(n_maps())
     assert counts[0] == counts[-1] > 0
+
+
+def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own, which has no Java yet."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("JVM_PATH", "OPENAI_API_KEY")}
+    path = os.pathsep.join([environment.pop("FIRST", ""), str(ROOT), inherited.get("PYTHONPATH", "")]).strip(os.pathsep)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**inherited, **environment, "PYTHONPATH": path},
+        check=False,
+        timeout=240,
+    )
+
+
+LOADING = """
+from wikidx.base.errors import IdxError
+from wikidx.indexer.indexes.lucene.library import call_in_java
+try:
+    call_in_java(lambda pyserini: None)
+except IdxError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("java", "message"),
+    [
+        (None, "none was found ("),
+        ("echo 'openjdk version \"17.0.15\"'", "/java is version 17: install one and set JAVA_HOME"),
+        ("echo Module jdk.incubator.vector not found; exit 1", "/java says: Module jdk.incubator.vector not found: install one"),
+    ],
+)
+def test_a_java_that_pyserini_cannot_use_is_told_in_one_line(java: str | None, message: str, tmp_path: Path) -> None:
+    if java is not None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\n{java}\n")
+        (tmp_path / "bin" / "java").chmod(0o755)
+    ran = python(LOADING, JAVA_HOME=str(tmp_path))
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith("Pyserini needs Java 21 or newer, with the module jdk.incubator.vector; ")
+    assert message in line
+    assert ran.stderr == ""
+
+
+def test_a_pyserini_that_cannot_be_imported_is_told_in_one_line(tmp_path: Path) -> None:
+    """Version 2 fetches tables when it is imported."""
+    (tmp_path / "pyserini").mkdir()
+    (tmp_path / "pyserini" / "__init__.py").write_text("raise OSError('no table at https://there:\\nit is not reached')")
+    ran = python(LOADING, FIRST=str(tmp_path))
+    assert (ran.stdout, ran.stderr) == ("Pyserini cannot be loaded: OSError: no table at https://there:\n", "")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyserini", None)
+    with pytest.raises(MissingExtraError, match=r"Lucene needs the extra 'lucene': pip install .*\[lucene\]'"):
+        call_in_java(lambda _: None)
+
+
+AFTER_LOADING = """
+import os, signal, sys, time
+before = dict(os.environ)
+from wikidx.base.errors import IdxError
+from wikidx.indexer.indexes.lucene.library import call_in_java
+call_in_java(lambda pyserini: print(pyserini.__name__, flush=True))
+print(before == dict(os.environ), flush=True)
+if os.fork() == 0:
+    try:
+        call_in_java(lambda pyserini: None)
+    except IdxError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_the_process_with_java_stays_pythons() -> None:
+    """No key is left in the environment, a forked child is told and does not wait, Ctrl-C is Python's."""
+    lines = python(AFTER_LOADING).stdout.splitlines()
+    assert [*lines[:2], lines[-1]] == ["pyserini.search.lucene", "True", "interrupted"]
+    assert "does not outlive the fork" in lines[2]
+    assert "'spawn'" in lines[2]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tests.retrievers.worded import dense_over
-from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Scores
-from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
 from wikidx.indexer.indexes.bm25.files import IndexFiles
-from wikidx.indexer.indexes.lucene.index import LuceneIndex
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.bm25 import BM25Retriever
 from wikidx.retrievers.opening import open_retriever
@@ -88,15 +85,3 @@ def test_dense_scores_are_those_of_a_search(build: Callable[..., PassageStore], 
         assert mine.tobytes() == expected[query_rows].tobytes()
     (scores,) = retriever.rescore(["passage"], [np.array([0, 1, 999, 1000, 1001, 2999])])
     assert np.isneginf(scores).tolist() == [True, False, True, True, False, True]
-
-
-@pytest.mark.slow  # Java
-def test_lucene_says_that_it_cannot(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
-    if importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"):
-        pytest.skip("needs the extra 'lucene'")
-    store = build(made_passages[:5])
-    build_index("made", "lucene", store)
-    index = open_index("made", "lucene", store)
-    assert isinstance(index, LuceneIndex)
-    with pytest.raises(InputError, match="'lucene' cannot score given rows again: use 'bm25'"):
-        index.rescore(["passage"], [np.array([0])])

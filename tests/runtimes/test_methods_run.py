@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.lucene.jvm import require_java
 from tests.runtimes.every_method import short_options
 from tests.runtimes.llms.endpoint import serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
@@ -95,16 +95,19 @@ def test_scores_of_real_tokens_and_texts_that_cannot_be_read_are_told(tiny: Tran
 
 ONE_PROCESS = """
 import os, sys
+from pathlib import Path
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.base.registry import load
-from wikidx.indexer.build import build_index
+from tests.lucene.oracle import index_passages
+from wikidx.indexer.published.lucene import import_lucene
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.llms.base import Decoding, Generate
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 
 build_store(load("corpus", "sample", CORPORA), StoreOptions())
-build_index("sample", "lucene", open_store("sample"))
+store = open_store("sample")
+import_lucene("sample", index_passages(store.read(0, len(store)), Path(sys.argv[2]), own_ids=True), store)
 print(open_searcher("sample", "lucene").search(["chemical symbol Au"])[0][0].passage.title)
 model = OpenAIHttp("tiny", sys.argv[1])
 print(model.run([Generate(prompt="x", decoding=Decoding(max_tokens=1))])[0].prompt_tokens)
@@ -113,18 +116,18 @@ print(open_searcher("sample", "lucene").search(["chemical symbol Fe"])[0][0].pas
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pyserini") is None and not os.environ.get("CI"), reason="needs the extra 'lucene'")
-@pytest.mark.slow  # Java: ten seconds
+@pytest.mark.slow  # Java: half a minute
 @pytest.mark.parametrize("key", [None, "sk-mine"])
 def test_a_model_over_http_and_lucene_live_in_one_process(tiny: TransformersEngine, tmp_path: Path, key: str | None) -> None:
     """Pyserini wants a key of OpenAI's at import; the one that the model is asked with is the user's."""
+    require_java()
     endpoint = tiny_endpoint(tiny)
-    environment = {**os.environ, "IDX_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "IDX_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     environment.pop("OPENAI_API_KEY", None)
     if key is not None:
         environment["OPENAI_API_KEY"] = key
     with serving(endpoint) as url:
-        command = [sys.executable, "-c", ONE_PROCESS, url]
+        command = [sys.executable, "-c", ONE_PROCESS, url, str(tmp_path / "index")]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=240)
     assert ran.stdout.splitlines() == ["Gold", "2", "Iron"], ran.stderr
     assert endpoint.keys == [f"Bearer {key or 'none'}"]

@@ -1,5 +1,5 @@
-"""Lucene itself, from Anserini's jar, which Pyserini installs.
+"""Search of an existing Lucene index by the user's Pyserini and Java.
 
-index   LuceneIndex and open_lucene()   build   indexing by Anserini's program
-reader  Lucene's reader                 jvm     Java in this process and others, and loops inside it
+index    LuceneIndex and open_lucene()
+library  the only module that loads Pyserini
 """
