@@ -166,7 +166,6 @@ def test_terms_of_real_texts_are_those_of_lucene(all_texts: list[str]) -> None:
     assert differences(random.Random(1).sample(all_texts, 5000)) == []
 
 
-@pytest.mark.slow
 def test_terms_of_all_real_texts_are_those_of_lucene(all_texts: list[str]) -> None:
     assert len(all_texts) == 33_888 + 178_775 + 3_204 + 3_633
     assert differences(all_texts) == []
@@ -176,7 +175,6 @@ def test_terms_of_strange_texts_are_those_of_lucene() -> None:
     assert differences(Strings(0).some(20_000)) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_terms_of_many_strange_texts_are_those_of_lucene(seed: int) -> None:
     assert differences(Strings(seed).some(200_000)) == []
@@ -188,12 +186,11 @@ def test_characters_at_the_borders_of_classes_part_and_join_as_in_lucene() -> No
     assert differences(in_contexts(code_point) for code_point in sorted(code_points) if not 0xD800 <= code_point < 0xE000) == []
 
 
-@pytest.mark.slow
 def test_every_character_parts_and_joins_as_in_lucene() -> None:
     assert differences(in_contexts(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point < 0xE000) == []
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_sequences_of_all_classes_part_and_join_as_in_lucene(length: int) -> None:
     assert differences(sequences_of_classes(length, seed=length)) == []
 

@@ -195,17 +195,10 @@ def test_an_index_that_is_no_longer_used_lets_go_of_its_files(union: Imported, m
 
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a process of its own, which has no Java yet."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("JVM_PATH", "OPENAI_API_KEY")}
-    path = os.pathsep.join([environment.pop("FIRST", ""), str(ROOT), inherited.get("PYTHONPATH", "")]).strip(os.pathsep)
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**inherited, **environment, "PYTHONPATH": path},
-        check=False,
-        timeout=240,
-    )
+    inherited = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+    path = os.pathsep.join(filter(None, [environment.pop("FIRST", ""), str(ROOT), inherited.get("PYTHONPATH", "")]))
+    command, variables = [sys.executable, "-W", "ignore", "-c", script], {**inherited, **environment, "PYTHONPATH": path}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=variables, check=False, timeout=240)
 
 
 LOADING = """
