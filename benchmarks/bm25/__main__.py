@@ -5,10 +5,10 @@
     python -m benchmarks.bm25 --synthetic 2500000 --nq       # NQ's short questions instead of HybridQA's long ones
     python -m benchmarks.bm25 --growth                           # builds and openings at three sizes
 
-Engines: ``bm25`` and ``lucene`` are the project's indexes, from strings to ``Hits``; ``pyserini`` is Pyserini's ``batch_search`` and
-``search``, from strings to docids and scores; ``bm25s`` has its numba backend. It, PISA (``pisa``, ``pisa-quantized``), Tantivy
-(``tantivy``) and SQLite's FTS5 (``sqlite``) receive the terms of this project's analysis, so that all index the same words. Tantivy and
-SQLite have fixed parameters of BM25, 1.2 and 0.75; the others' are 0.9 and 0.4.
+Engines: ``bm25`` is the project's index and ``lucene`` Lucene's ``IndexSearcher``, from strings to ``Hits``; ``pyserini`` is Pyserini's
+``batch_search`` and ``search``, from strings to docids and scores; ``bm25s`` has its numba backend. It, PISA (``pisa``, ``pisa-
+quantized``), Tantivy (``tantivy``) and SQLite's FTS5 (``sqlite``) receive the terms of this project's analysis, so that all index the same
+words. Tantivy and SQLite have fixed parameters of BM25, 1.2 and 0.75; the others' are 0.9 and 0.4.
 
 Every engine is a process pinned to as many CPUs as it may use threads, with the same number in its own option. Rounds go through
 all of them in turn, so that the noise of a shared machine affects all alike; ratios are medians of each round's ratio. Every measured

@@ -3,7 +3,8 @@
 Each process opens one engine and imports only its dependencies, so that time and memory are its own.
 
 from questions to passages
-    bm25, lucene              this project's indexes
+    bm25                      this project's index
+    lucene                    Lucene's own ``IndexSearcher``, as the tests ask it
     pyserini                  Pyserini's ``batch_search`` and ``search``
     bm25s                     bm25s, given the terms of this project's analysis ready
     bm25s-strings             bm25s with its own tokenizer, whose time counts
