@@ -39,7 +39,7 @@ class CorpusEstimate:
 def estimate_from_store(store: PassageStore) -> CorpusEstimate:
     """Return the estimate of a built store: the exact number of passages, and the mean size of a sample."""
     sample = store.get_many(range(min(len(store), _SAMPLE_PASSAGES)))
-    return CorpusEstimate(len(store), mean_bytes(sample), 0, sample)
+    return CorpusEstimate(len(store), _mean_bytes(sample), 0, sample)
 
 
 def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
@@ -63,9 +63,9 @@ def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
         )
         n_passages = round(n_all / n_sampled * len(sample))
     unkept = unkept_fields(corpus.path, str(corpus.reading["format"]), _SAMPLE_PASSAGES) if corpus.path else corpus.unkept_fields
-    return CorpusEstimate(min(n_passages, options.limit or n_passages), mean_bytes(sample), 0, sample, unkept)
+    return CorpusEstimate(min(n_passages, options.limit or n_passages), _mean_bytes(sample), 0, sample, unkept)
 
 
-def mean_bytes(passages: Sequence[Passage]) -> float:
+def _mean_bytes(passages: Sequence[Passage]) -> float:
     """Return the mean number of UTF-8 bytes of some passages."""
     return sum(len(field.encode(errors="replace")) for passage in passages for field in passage) / max(1, len(passages))

@@ -5,9 +5,8 @@ analysis/  text -> terms, equal to Lucene's                           encoders/ 
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
-planning   estimate and steps of a complete build                     estimate   disk, memory and time of each step
-card_plan  plan of a corpus on GPUs of given types, from data sheets
-recall     recall of indexes against exact search                     cards     figures of types of GPU
+planning   plan and steps of a complete build: disk and memory of each
+recall     recall of indexes against exact search
 """
 
 if __name__ != "wikidx.indexer":

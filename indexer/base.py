@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows

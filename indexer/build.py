@@ -17,7 +17,6 @@ from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, prepared_s
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactMismatch
-from wikidx.base.machine.placement import Demand
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.store import Follower, PassageStore
@@ -194,7 +193,6 @@ def open_vector_index(
     *,
     device: str = "cpu",
     rows: range | None = None,
-    networks: tuple[Demand, ...] = (),
 ) -> VectorIndex:
     """Open a built vector index.
 
@@ -205,7 +203,6 @@ def open_vector_index(
         device: search device; see ``devices.check_devices``.
         rows: search only these rows, with the row numbers and scores of the whole index; None: search all rows. The rows are copied into
             memory, except for exact search on a CPU.
-        networks: networks that will be opened beside the index, for which its GPUs are to have room.
 
     Raises:
         ArtifactMissing, ArtifactMismatch, ArtifactCorrupt: see ``IndexRef.manifest``.
@@ -215,9 +212,9 @@ def open_vector_index(
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
     if not ref.name.kind:
-        return open_exact(ref.path, manifest, device=device, rows=rows, networks=networks)
+        return open_exact(ref.path, manifest, device=device, rows=rows)
     vectors = open_vectors(corpus, name, store)
-    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows, networks=networks)
+    options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)
     index: VectorIndex = ref.kind.open(ref.path, manifest, options)
     return index
 

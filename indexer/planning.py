@@ -1,4 +1,4 @@
-"""Plan and steps of ``idx build``: passages, vectors and indexes of a corpus."""
+"""Plan (disk and memory of each step) and steps of ``idx build``: passages, vectors and indexes of a corpus."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wikidx.base.artifacts.building import staged_bytes, staging_path
+from wikidx.base.artifacts.home import free_disk_bytes, home
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.errors import ArtifactMismatch, InputError, StorageError
-from wikidx.base.progress import Step, silent_steps
+from wikidx.base.machine.memory import available_bytes
+from wikidx.base.progress import Step, format_bytes, silent_steps
 from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
+from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
 from wikidx.corpora.store import PassageStore
 
 from .build import build_index, build_vectors, follow
-from .catalog import index_ref
-from .embedding.embed import EmbedProgress
+from .catalog import IndexRef, index_ref
+from .embedding.embed import EmbedProgress, embedding_bytes, resolve_resources
 from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
-from .estimate import (
-    StepEstimate,
-    disk_shortage,
-    estimate_import,
-    estimate_index,
-    estimate_store,
-    estimate_vectors,
-    memory_note,
-    memory_shortage,
-)
+from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
 from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import PUBLISHED, PublishedVectors, fetch
@@ -40,6 +37,13 @@ from .vectors.file import finished_rows
 logger = logging.getLogger(__name__)
 
 PASSAGES = "passages"
+
+_STORE_BYTES = (0.45, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
+_FOLLOWED_ROWS, _BYTES_PER_ROW = 4 * 65_536, 300  # passages in memory while an index is prepared, and Python's bytes for each
+_FOLLOWED_BYTES = 2_048  # mean size of passages from which on nothing is prepared
+_VOCABULARY_SHARE = 0.02  # bytes of the terms in memory, per byte of text
+_CHARACTERS_PER_TOKEN = 16  # more than real texts have
+_FAR_TOO_MUCH = 2.0  # times the free memory: what takes less may fit, because estimates are upper ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +149,26 @@ class BuildSpec:
         names = (name for name in self.indexes if not parse_index_name(name).encoder and not self.is_reusable(name))
         return next((name for name in names if index_ref(self.name, name).kind.follow is not None), None)
 
-    def expected_following(self, corpus: CorpusEstimate) -> str | None:
-        """Return ``following``, or None if its follower will stop before the end of a corpus of this size."""
-        name, size = self.following, Size(corpus.n_passages, passage_bytes=corpus.passage_bytes)
-        return name if name is not None and index_ref(self.name, name).kind.follows_to_the_end(size) else None
-
     def reusable_store(self) -> Manifest | None:
         """Return the manifest of a store to keep, or None if the store must be built; raises as ``corpora.build.reusable_store`` does."""
         return reusable_store(self.source.corpus, self.source.options, compare_source=not self.source.keep_store)
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """Upper estimate of one build step.
+
+    Attributes:
+        step: name of the index, or "passages".
+        disk_bytes: size on disk.
+        memory_bytes: memory of the processes; None: it is taken elsewhere, by a server or the nodes of a cluster.
+        n_truncated: number of passages that are longer than the encoder's maximum length. Only their beginning is embedded.
+    """
+
+    step: str
+    disk_bytes: float
+    memory_bytes: float | None
+    n_truncated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +221,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
         corpus,
         download_bytes,
         estimates,
-        disk_shortage(estimates, download_bytes - n_staged) or memory_shortage(estimates),
+        _shortage(estimates, download_bytes - n_staged),
         list(_notes(spec, corpus, estimates, has_store=has_store)),
     )
 
@@ -220,7 +236,7 @@ def _notes(spec: BuildSpec, corpus: CorpusEstimate, estimates: Sequence[StepEsti
             read = f"the {encoder_spec(estimate.step).max_passage_tokens} tokens that {estimate.step} reads"
             advice = _splitting_advice(spec, has_store=has_store)
             yield f"passages longer than {read}: about {estimate.n_truncated:,} ({share}), whose rest is not searched by it{advice}"
-        if note := memory_note(estimate):
+        if note := _memory_note(estimate):
             yield note
 
 
@@ -307,24 +323,70 @@ def _build_vectors(spec: BuildSpec, name: str, store: PassageStore, step: Step) 
     return manifest
 
 
+def _shortage(estimates: Sequence[StepEstimate], download_bytes: int) -> str | None:
+    """Return a message if the disk is too small for all steps together, or the memory far too small for one; None if there is enough."""
+    free, needed = free_disk_bytes(), download_bytes + sum(estimate.disk_bytes for estimate in estimates)
+    if needed > free:
+        return f"about {format_bytes(needed)} are needed under {home()}, {format_bytes(free)} are free: set IDX_HOME to a larger disk"
+    note = next(filter(None, (_memory_note(estimate, _FAR_TOO_MUCH) for estimate in estimates)), None)
+    return note and f"{note}: raise this process's limit (ulimit, or the container's), or use a machine with more"
+
+
+def _memory_note(estimate: StepEstimate, share: float = 1.0) -> str | None:
+    """Return a message for the user if a step takes more than this share of the free memory; otherwise None."""
+    available = available_bytes()
+    if estimate.memory_bytes is None or estimate.memory_bytes <= share * available:
+        return None
+    return f"{estimate.step} takes about {format_bytes(estimate.memory_bytes)} of memory, {format_bytes(available)} are available"
+
+
 def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool) -> Iterator[StepEstimate]:
     """Yield the estimate of each unfinished step."""
-    following = None if has_store else spec.expected_following(corpus)
     if not has_store:
-        yield estimate_store(corpus.n_passages, corpus.passage_bytes, is_followed=following is not None)
+        yield _estimate_store(corpus, is_followed=spec.following is not None)
     for index in spec.indexes:
         if spec.is_reusable(index):
             continue
         ref = index_ref(spec.name, index)
-        if ref.name.kind:
-            yield estimate_index(ref, corpus.n_passages, corpus.passage_bytes, has_followed=index == following)
-        else:
-            yield _estimate_vectors(spec, encoder_spec(index), corpus)
+        yield _estimate_index(ref, corpus) if ref.name.kind else _estimate_vectors(spec, encoder_spec(index), corpus)
+
+
+def _estimate_store(corpus: CorpusEstimate, *, is_followed: bool) -> StepEstimate:
+    """Return the estimate for a store, while whose passages are stored an index may be prepared."""
+    share, array_bytes = _STORE_BYTES
+    n, memory_bytes = corpus.n_passages, 0.25e9
+    if is_followed:
+        text_bytes = min(corpus.passage_bytes, _FOLLOWED_BYTES)
+        memory_bytes += min(n, _FOLLOWED_ROWS) * (text_bytes + _BYTES_PER_ROW) + _VOCABULARY_SHARE * n * text_bytes
+    return StepEstimate(PASSAGES, n * (share * corpus.passage_bytes + array_bytes), memory_bytes)
+
+
+def _estimate_index(ref: IndexRef, corpus: CorpusEstimate) -> StepEstimate:
+    """Return the estimate for a lexical index, or an index built from an encoder's vectors."""
+    dim = encoder_spec(ref.name.encoder).dim if ref.name.encoder else 0
+    if ref.name.encoder and ref.vectors.is_built:
+        dim = ref.vectors.manifest(None).count("dim")
+    return StepEstimate(str(ref.name), *ref.kind.estimate(Size(corpus.n_passages, dim, corpus.passage_bytes)))
 
 
 def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstimate) -> StepEstimate:
+    """Return the estimate for published vectors, without the download, or for vectors to compute."""
     published = spec.published(encoder.name)
     if published is not None:
-        return estimate_import(corpus.n_passages, encoder, published, spec.import_options(encoder.name))
-    encoder.source("passage")  # download the checkpoint before timing
-    return estimate_vectors(corpus, encoder, spec.embedding)
+        dtype = spec.import_options(encoder.name).dtype
+        n_bytes = corpus.n_passages * encoder.dim * (np.dtype(dtype).itemsize if dtype else published.stored_bytes)
+        return StepEstimate(encoder.name, n_bytes, 0.5e9 + 100 * corpus.n_passages)
+    resources = resolve_resources(spec.embedding, encoder)
+    dim = encoder.truncate_dim or encoder.dim
+    disk_bytes = corpus.n_passages * dim * np.dtype(resources.precision.stored).itemsize
+    if encoder.is_served:
+        return StepEstimate(encoder.name, disk_bytes, None)
+    n_truncated = round((_n_tokens(encoder, corpus.sample) > encoder.max_passage_tokens).mean() * corpus.n_passages) if corpus.sample else 0
+    memory_bytes = None if resources.ray else embedding_bytes(encoder, resources)
+    return StepEstimate(encoder.name, disk_bytes, memory_bytes, n_truncated)
+
+
+def _n_tokens(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.int64]:
+    """Return the number of tokens of each passage before truncation. Of very long passages, only a beginning is counted."""
+    n_characters = _CHARACTERS_PER_TOKEN * spec.max_passage_tokens
+    return Tokenizer(spec, "passage").full_lengths(passage._replace(text=passage.text[:n_characters]) for passage in passages)

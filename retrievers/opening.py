@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
-from wikidx.base.machine.devices import check_devices, may_use_gpus
+from wikidx.base.machine.devices import check_devices
 from wikidx.corpora.build import open_store
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
@@ -23,11 +23,9 @@ from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
-from .rerankers.checkpoint import demand_name
-from .rerankers.opening import find_reranker, reranker_demand
+from .rerankers.opening import find_reranker
 
 if TYPE_CHECKING:
-    from wikidx.base.machine.placement import Demand
     from wikidx.indexer.base import Encoder
     from wikidx.indexer.encoders.spec import Dtype
 
@@ -74,9 +72,7 @@ class OpenCorpora:
         before_open: Callable[[str, str | None], None] = lambda corpus, index: None,
     ) -> None:
         self._device, self._cache_bytes, self._before_open = device, cache_bytes, before_open
-        self._opener, self._query_dtype = opener or self._open, query_dtype
-        self._unopened: Sequence[str] = ()  # rerankers, for which a GPU is to have room beside an index
-        self._places: dict[str, str] = {}  # devices of rerankers, by the names of their demands
+        self._opener, self._query_dtype = opener or partial(open_retriever, query_dtype=query_dtype), query_dtype
         self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
@@ -98,10 +94,8 @@ class OpenCorpora:
         name.check()
         named = (*name.rerankers, *([reranker] if reranker else ()))
         with self._lock:
-            unopened = [reranker for reranker in dict.fromkeys(named) if reranker not in self.rerankers]
-            for reranker_name in unopened:
-                find_reranker(reranker_name)  # refused before an index is opened, which may take long
-            self._unopened = unopened
+            for unopened in set(named) - self.rerankers.keys():
+                find_reranker(unopened)  # refused before an index is opened, which may take long
             store = self.store(corpus)
             retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
             rerankers = {each: self.reranker(each) for each in named}
@@ -111,25 +105,11 @@ class OpenCorpora:
         return searcher
 
     def reranker(self, name: str) -> Reranker:
-        """Return a reranker; raises as ``open_reranker`` does.
-
-        With "auto", it is where an index was placed with regard to it, else on the device of the first open encoder, if any.
-        """
+        """Return a reranker; raises as ``open_reranker`` does."""
         with self._lock:
             if name not in self.rerankers:
-                encoders = (getattr(retriever, "encoder", None) for retriever in self.retrievers.values())
-                devices = filter(None, (getattr(encoder, "device", None) for encoder in encoders))
-                default = next(devices, "auto") if self._device == "auto" else self._device
-                self.rerankers[name] = find_reranker(name)(self._places.get(demand_name(name), default))
+                self.rerankers[name] = find_reranker(name)(self._device)
             return self.rerankers[name]
-
-    def _open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        has_vectors = bool(parse_index_name(name).encoder)
-        beside = tuple(filter(None, map(reranker_demand, self._unopened if has_vectors and may_use_gpus(device) else ())))
-        opened = open_retriever(corpus, name, store, device=device, query_dtype=self._query_dtype, beside=beside)
-        if isinstance(opened, DenseRetriever):
-            self._places = dict(opened.placement.networks) | self._places
-        return opened
 
     def retriever(self, corpus: str, name: str) -> Retriever:
         """Return the retriever of an index, or a remote one; raises as ``open_searcher`` does."""
@@ -207,23 +187,16 @@ def open_retriever(
     *,
     device: str = "cpu",
     query_dtype: Dtype | None = None,
-    beside: tuple[Demand, ...] = (),
 ) -> Retriever:
-    """Open the retriever of one index over a store; raises as ``open_searcher`` does.
-
-    ``beside`` are networks that will be opened later, for which there is to be room beside a vector index and its encoder.
-    """
+    """Open the retriever of one index over a store; raises as ``open_searcher`` does."""
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
-    from wikidx.indexer.encoders.transformer import query_demand
 
     if not parse_index_name(name).encoder:
         return BM25Retriever(open_lexical_index(corpus, name, store))
-    encoding = query_demand(encoder_spec(parse_index_name(name).encoder), query_dtype) if may_use_gpus(device) else None
-    index = open_vector_index(corpus, name, store, device=device, networks=(*([encoding] if encoding else []), *beside))
+    index = open_vector_index(corpus, name, store, device=device)
     level = logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG
     logger.log(level, "%s: %s", name, index.placement.reason)
-    chosen = dict(index.placement.networks).get(encoding.name) if encoding else None
-    encoder = open_query_encoder(corpus, name, device=chosen or device, dtype=query_dtype)
+    encoder = open_query_encoder(corpus, name, device=device, dtype=query_dtype)
     if hasattr(encoder, "dtype") and hasattr(encoder, "device"):
         logger.log(level, "%s: queries are encoded in %s on %s", name, encoder.dtype, encoder.device)
     return DenseRetriever(encoder, index, open_vectors(corpus, name, store))

@@ -86,14 +86,11 @@ def build_arguments(file: Path) -> list[str]:
 
 
 def estimate(file: Path) -> Figures:
-    """Return what ``idx build --dry-run`` estimates in an empty data home: disk, memory and time of each artifact."""
+    """Return what ``idx build --dry-run`` estimates in an empty data home: disk and memory of each artifact."""
     command = [sys.executable, *build_arguments(file), "--dry-run", "--json"]
     with tempfile.TemporaryDirectory() as home:
         ran = subprocess.run(command, cwd=_ROOT, env=_environment(Path(home)), stdout=subprocess.PIPE, text=True, check=True)
-    return {
-        one["step"]: {"disk": one["disk_bytes"], "own": one["memory_bytes"], "s": one["time_s"]}
-        for one in json.loads(ran.stdout)["estimates"]
-    }
+    return {one["step"]: {"disk": one["disk_bytes"], "own": one["memory_bytes"]} for one in json.loads(ran.stdout)["estimates"]}
 
 
 def run_build(file: Path, home: Path, *, kill_at: tuple[str, float] | None = None, limit: int | None = None) -> Run:

@@ -11,6 +11,8 @@ from concurrent.futures import Future, wait
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
 from wikidx.base.machine.threads import n_threads
@@ -18,9 +20,10 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.progress import Progress, silent
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.network_size import network_demand
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.vectors.file import VectorFile
+from wikidx.indexer.vectors.file import GPU_RANGE_ROWS, VectorFile
 
 from .options import EmbedOptions, Precision, RayResources, Resources
 from .pipeline import Job, Report, embed_ranges
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from multiprocessing.queues import Queue
     from multiprocessing.sharedctypes import Synchronized
 
+_PROCESS_BYTES = 0.8e9  # memory of a process with torch, besides its network
+_TOKENIZING_BYTES = 0.4e9  # memory of each process that tokenises for a GPU
+_RANGES_HELD = 2  # ranges in memory: one range being computed, and a copy being written
 _POLL_S = 0.2
 _MAX_TOKENIZING = 12  # processes per GPU
 _CPU_BATCH_TOKENS = 1_024  # fits into the caches
@@ -205,6 +211,15 @@ def resolve_resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
     n_processors = n_threads() // len(devices) if ray is None else ray.n_cpus
     n_tokenizing = max(1, min(_MAX_TOKENIZING, n_processors - 1)) if on_gpu else 0
     return Resources(devices, _precision(options.dtype, spec, on_gpu=on_gpu), batch_tokens, n_tokenizing, ray)
+
+
+def embedding_bytes(encoder: EncoderSpec, resources: Resources) -> float:
+    """Return the memory of the processes that embed on the devices of this machine."""
+    tokens, width, dtype = resources.batch_tokens, encoder.max_passage_tokens, resources.precision.computed
+    network = network_demand(encoder.folder("passage"), encoder.name, n_tokens=tokens, width=width, dtype=dtype)
+    range_bytes = GPU_RANGE_ROWS * encoder.dim * np.dtype(np.float32).itemsize
+    each = _PROCESS_BYTES + network.n_bytes + _RANGES_HELD * range_bytes + resources.n_tokenizing * _TOKENIZING_BYTES
+    return len(resources.devices) * each
 
 
 def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:

@@ -229,15 +229,11 @@ class PassageEncoder:
     """
 
     def __init__(self, spec: EncoderSpec, resources: Resources) -> None:
-        self.name, self.n_tokenizing = spec.name, resources.n_tokenizing
+        self.name = spec.name
         self._resources = resources
         self._tokenizer = Tokenizer(spec, "passage")
         with explain_device_errors(resources.devices[0], resources):
             self._model = Model(spec, "passage", resources.devices[0], resources.precision.computed)
-
-    def count_tokens(self, passages: Sequence[Passage]) -> int:
-        """Return the number of tokens that the encoder reads of all passages."""
-        return len(self._tokenizer.passages(passages).ids)
 
     def encode(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim).

@@ -1,4 +1,4 @@
-"""Size of a transformer network by its configuration: weights, memory of a forward pass, and operations. Torch is not imported."""
+"""Size of a transformer network by its configuration: weights and memory of a forward pass. Torch is not imported."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.base.machine.placement import Demand
+from wikidx.base.machine.fit import Demand
 
-from .checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object
+from .checkpoints import CONFIG, read_json_object
 from .spec import Dtype
 
 DTYPE_BYTES: Mapping[Dtype, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -50,15 +50,11 @@ class NetworkSize(NamedTuple):
     is_pre_normalized: bool = False
 
     @property
-    def layer_weights(self) -> int:
-        """Weights of all layers' matrices."""
-        attention = self.hidden * (2 * self.queries + 2 * self.keys)
-        return self.n_layers * (attention + (3 if self.is_gated else 2) * self.hidden * self.inner)
-
-    @property
     def n_weights(self) -> int:
-        """Weights of the network without heads."""
-        return self.layer_weights + self.vocabulary * self.hidden
+        """Weights of the network without heads: of its layers' matrices, and of its embeddings."""
+        attention = self.hidden * (2 * self.queries + 2 * self.keys)
+        layers = self.n_layers * (attention + (3 if self.is_gated else 2) * self.hidden * self.inner)
+        return layers + self.vocabulary * self.hidden
 
     def forward_bytes(self, n_tokens: int, width: int, dtype: Dtype) -> int:
         """Return the peak memory of a forward pass besides the weights: that of a layer after the first.
@@ -76,10 +72,6 @@ class NetworkSize(NamedTuple):
         biases = self.n_biases * width
         attention += max(self.queries + repeated + biases, 2 * biases) + (width if self.is_gated else 0)
         return n_tokens * (max(feed_forward, attention) * size + width)  # the mask has a byte for each pair
-
-    def token_flops(self, width: float) -> float:
-        """Return the floating-point operations for a token of a text of ``width`` tokens: a multiplication and an addition are two."""
-        return 2 * self.layer_weights + 4 * width * self.queries * self.n_layers
 
     def demand(self, name: str, *, n_tokens: int, width: int, dtype: Dtype) -> Demand:
         """Return the memory of the network with a forward pass; the arguments are those of ``forward_bytes``."""
@@ -116,36 +108,3 @@ def network_demand(folder: Path, name: str, *, n_tokens: int, width: int, dtype:
     """
     size = size_of_config(read_json_object(folder / CONFIG, name))
     return Demand(name, 0) if size is None else size.demand(name, n_tokens=n_tokens, width=width, dtype=dtype)
-
-
-def published_size(name: str, checkpoint: Checkpoint) -> NetworkSize | None:
-    """Return the size of an encoder's or reranker's network by its configuration on this machine, else by its publication; None: unknown.
-
-    Raises:
-        MissingExtraError, InputError, ArtifactCorrupt: a checkpoint that is no repository cannot be read.
-    """
-    if not isinstance(checkpoint, HubCheckpoint):
-        return size_of_config(read_json_object(locate(checkpoint, name, ((CONFIG,),)) / CONFIG, name))
-    if (checkpoint.folder / CONFIG).is_file():
-        return size_of_config(read_json_object(checkpoint.folder / CONFIG, name))
-    return _PUBLISHED.get(checkpoint.repository)
-
-
-def _t5(n_layers: int, hidden: int, inner: int, keys: int, n_heads: int) -> NetworkSize:
-    return NetworkSize(n_layers, hidden, inner, keys, keys, 32_128, n_heads, is_pre_normalized=True)
-
-
-_BERT = NetworkSize(12, 768, 3072, 768, 768, 30_522 + 512)
-_PUBLISHED = {  # by repository: bert-base and its relatives; T5 (Raffel et al., 2020, table 14); the models' pages on the hub
-    **dict.fromkeys(("facebook/contriever-msmarco", "facebook/contriever", "intfloat/simlm-base-msmarco-finetuned"), _BERT),
-    **dict.fromkeys(("facebook/dpr-ctx_encoder-single-nq-base", "facebook/dpr-ctx_encoder-multiset-base"), _BERT),
-    **dict.fromkeys(("intfloat/e5-base-v2", "BAAI/bge-base-en-v1.5", "intfloat/simlm-msmarco-reranker"), _BERT),
-    "sentence-transformers/gtr-t5-base": _t5(12, 768, 3072, 768, 12),
-    "sentence-transformers/gtr-t5-large": _t5(24, 1024, 4096, 1024, 16),
-    "sentence-transformers/gtr-t5-xl": _t5(24, 1024, 16_384, 4096, 32),
-    "sentence-transformers/gtr-t5-xxl": _t5(24, 1024, 65_536, 16_384, 128),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": NetworkSize(6, 384, 1536, 384, 384, 30_522 + 512),
-    "BAAI/bge-reranker-base": NetworkSize(12, 768, 3072, 768, 768, 250_002 + 514),
-    "Qwen/Qwen3-Embedding-0.6B": NetworkSize(28, 1024, 3072, 2048, 1024, 151_669, is_gated=True, is_pre_normalized=True),
-    "Qwen/Qwen3-Reranker-0.6B": NetworkSize(28, 1024, 3072, 2048, 1024, 151_669, is_gated=True, is_pre_normalized=True),
-}

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.devices import may_use_gpus, resolve_device
 from wikidx.base.machine.failures import device_errors
-from wikidx.base.machine.placement import Demand
+from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 
@@ -53,7 +53,7 @@ class TransformerEncoder:
         self._tokenizers: dict[Side, Tokenizer] = {}
         self._models: dict[Checkpoint, Model] = {}
         self._tokenizer("query")
-        if device == "auto":  # resolved once, for both networks
+        if may_use_gpus(device):  # resolved once, for both networks
             self.device = resolve_device(device, query_demand(spec, dtype))
         model = self._model("query")
         self.dim, self.device, self.dtype = model.dim, str(model.device), model.dtype

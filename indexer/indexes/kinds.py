@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from wikidx.base.artifacts.manifest import Manifest, Parameters
-from wikidx.base.machine.placement import Demand
 from wikidx.base.progress import Progress
 from wikidx.corpora.store import Follower
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
@@ -26,11 +25,10 @@ class Size(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Estimate of a build: peak bytes on disk, peak bytes of memory, seconds on this machine's cores."""
+    """Upper estimate of a build: peak bytes on disk, and of memory."""
 
     disk_bytes: float
     memory_bytes: float
-    time_s: float
 
 
 class Number(NamedTuple):
@@ -60,7 +58,6 @@ class OpenOptions:
         vectors: the source vectors of the index; None if they no longer exist.
         rows: search only these rows, copied into memory, with the row numbers and scores of the whole index; None: search all rows,
             memory-mapped.
-        networks: networks that will be opened beside the index, on a GPU or on its GPUs.
     """
 
     name: str
@@ -68,7 +65,6 @@ class OpenOptions:
     device: str = "cpu"
     vectors: CorpusVectors | None = None
     rows: range | None = None
-    networks: tuple[Demand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +84,6 @@ class IndexKind(Generic[Source, Index_co]):
             over passages.
         follow: directory -> follower that prepares a build there while the passages are stored; None: the kind has none. Only for indexes
             over passages.
-        follows_to_the_end: size -> whether the follower will prepare all passages, by their mean size.
     """
 
     name: str
@@ -99,4 +94,3 @@ class IndexKind(Generic[Source, Index_co]):
     estimate: Callable[[Size], Estimate]
     numbers: Mapping[str, Number] = field(default_factory=dict)
     follow: Callable[[Path], Follower] | None = None
-    follows_to_the_end: Callable[[Size], bool] = lambda size: False  # noqa: E731 - a default, not a definition

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFiles, save_array
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
@@ -37,7 +37,6 @@ _PLACEMENT = Placement(("cpu",), "quantized vectors on the CPU, which alone has 
 _LARGEST_CODE, _LARGEST_SUM, _LARGEST_INT16 = 127, 2**31 - 1, 2**15 - 1
 _INT8_REFINE, _BINARY_REFINE = 4, 16  # candidates rescored for each result
 _MEMORY_BYTES = 0.6e9
-_CODED_PER_S = 150e6  # components encoded and written per second
 _SIGNS = 4  # components of one of FAISS's codes, which has 16 values
 
 
@@ -118,10 +117,9 @@ def _within(rows: range, missing: Rows) -> Rows:
     return missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
 
 
-def _estimate(size: Size, *, bits: int, n_passes: int = 1) -> Estimate:
-    """Return the estimate of a file with a code of some bits for each component, written after ``n_passes`` readings of the vectors."""
-    n_bytes = size.n_rows * -(-size.dim * bits // 8)
-    return Estimate(n_bytes, _MEMORY_BYTES, n_passes * size.n_rows * size.dim / _CODED_PER_S)
+def _estimate(size: Size, *, bits: int) -> Estimate:
+    """Return the estimate of a file with a code of some bits for each component."""
+    return Estimate(size.n_rows * -(-size.dim * bits // 8), _MEMORY_BYTES)
 
 
 def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -141,7 +139,7 @@ INT8 = IndexKind(
     parameters=lambda size: {"codec": "int8", "refine": _INT8_REFINE},
     write=_write_int8,
     open=_open_int8,
-    estimate=partial(_estimate, bits=8, n_passes=2),
+    estimate=partial(_estimate, bits=8),
 )
 BINARY = IndexKind(
     name="binary",

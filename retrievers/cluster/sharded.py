@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParams, Vectors
 from wikidx.indexer.indexes.keys import merge_hits

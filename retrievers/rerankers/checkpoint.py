@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.errors import MissingExtraError
-from wikidx.base.machine.devices import resolve_device
+from wikidx.base.machine.devices import may_use_gpus, resolve_device
 from wikidx.base.machine.failures import device_errors
-from wikidx.base.machine.placement import Demand
+from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.encoders.batching import batches
@@ -98,7 +98,7 @@ class Network:
         except ImportError as error:
             raise MissingExtraError(f"the reranker '{spec.name}'", "dense") from error
         self._spec, self.folder = spec, find_folder(spec.checkpoint, spec.name)
-        self.device = torch.device(resolve_device(device, demand(spec) if device == "auto" else None))
+        self.device = torch.device(resolve_device(device, _demand(spec) if may_use_gpus(device) else None))
         self._on_cpu = self.device.type == "cpu"
         model = load_network(model_class, self.folder, spec.name, "float32" if self._on_cpu else "float16")
         with device_errors(str(self.device), f"the reranker '{spec.name}'", _ADVICE):
@@ -210,17 +210,12 @@ class Network:
         return longest if self._on_cpu else max(longest, aligned)
 
 
-def demand(spec: RerankerSpec) -> Demand:
+def _demand(spec: RerankerSpec) -> Demand:
     """Return the memory of a reranker on a GPU, with a batch of its longest inputs; raises as ``Network`` does."""
     folder = find_folder(spec.checkpoint, spec.name)
     positions = n_positions(read_json_object(folder / CONFIG, spec.name))
     width = min(filter(None, (spec.max_tokens, positions)), default=GPU_BATCH_TOKENS)
-    return network_demand(folder, demand_name(spec.name), n_tokens=GPU_BATCH_TOKENS, width=width, dtype="float16")
-
-
-def demand_name(reranker: str) -> str:
-    """Return the name of a reranker's demand of memory."""
-    return f"the reranker '{reranker}'"
+    return network_demand(folder, f"the reranker '{spec.name}'", n_tokens=GPU_BATCH_TOKENS, width=width, dtype="float16")
 
 
 def find_folder(checkpoint: Checkpoint, name: str) -> Path:

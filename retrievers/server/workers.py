@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -20,12 +19,9 @@ from multiprocessing.queues import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from wikidx.base.errors import IdxError, InputError
-from wikidx.base.machine.devices import ask_all_gpus, may_use_gpus, resolve_gpus
-from wikidx.base.machine.placement import Card, Demand, place_processes
+from wikidx.base.errors import IdxError
+from wikidx.base.machine.devices import ask_all_gpus, gpu_numbers, may_use_gpus, resolve_gpus
 from wikidx.base.machine.threads import n_threads
-from wikidx.base.progress import format_bytes
-from wikidx.retrievers.naming import RetrieverName
 
 from .open_searchers import SharedIdentities
 from .settings import Settings
@@ -45,7 +41,7 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
     An ``answerer`` needs a single process.
 
     Raises:
-        IdxError: a corpus or retriever cannot be opened, or several processes do not fit on the GPUs that are named.
+        IdxError: a corpus or retriever cannot be opened.
     """
     if settings.workers == 1:
         _run(settings, listener, SharedIdentities(settings), answerer)
@@ -58,55 +54,18 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
 def place_workers(settings: Settings) -> list[str]:
     """Return the device of each of several processes, every one of which has all indexes, encoders and the reranker.
 
-    Processes share GPUs by the memory that they need. GPUs are asked by another process: after a use of CUDA, no process may be forked.
+    Each takes one of the GPUs that are named, in turn; "auto" is the CPU. GPUs are counted by another process: after a use of CUDA, no
+    process may be forked.
 
     Raises:
-        InputError: a GPU is named, and the processes do not fit.
-        IdxError: an index, or a checkpoint, is missing.
+        InputError: all GPUs are named, and there is none.
     """
-    device, n_processes = settings.device, settings.workers
-    if not may_use_gpus(device):
-        return ["cpu" if device == "auto" else device] * n_processes
-    vectors, networks = _demands(settings)
-    if not (vectors or networks) or (device == "auto" and any(demand.divided_bytes and demand.name != "vectors" for demand in vectors)):
-        return ["cpu"] * n_processes  # not every FAISS can use a GPU
-    free = ask_all_gpus()
-    numbers = range(len(free)) if device == "auto" else resolve_gpus(device, len(free))
-    cards = [Card(number, free[number]) for number in numbers]
-    if chosen := place_processes(n_processes, vectors, networks, cards):
-        return [f"cuda:{number}" for number in chosen]
-    each = math.fsum(demand.n_bytes + demand.divided_bytes for demand in (*vectors, *networks))
-    fitting = next((n for n in range(n_processes - 1, 0, -1) if place_processes(n, vectors, networks, cards)), 0)
-    room = ", ".join(f"cuda:{card.number} has {format_bytes(card.free)} free" for card in cards) or "there is no GPU"
-    reason = f"each of {n_processes} processes needs {format_bytes(each)} of one GPU, and {room}"
-    if device != "auto":
-        advice = f"--workers {fitting}" if fitting else "leave --workers out"
-        raise InputError(f"--workers {n_processes} with --device {device}: {reason}: {advice}, or --device cpu")
-    _LOG.info("on the CPU: %s", reason)
-    return ["cpu"] * n_processes
-
-
-def _demands(settings: Settings) -> tuple[list[Demand], list[Demand]]:
-    """Return the memory that the vector indexes, and the networks, of a process need on a GPU."""
-    from wikidx.indexer.card_plan import index_demand
-    from wikidx.indexer.catalog import index_ref
-    from wikidx.indexer.encoders.transformer import query_demand
-    from wikidx.indexer.indexes.exact.placement import VectorsSize
-    from wikidx.indexer.naming import encoder_spec
-    from wikidx.retrievers.rerankers.opening import reranker_demand
-
-    named = [(corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs]
-    refs = [index_ref(corpus, part) for corpus, part in dict.fromkeys((corpus, part) for corpus, name in named for part in name.parts)]
-    vectors, networks = list[Demand](), list[Demand | None]()
-    for ref in (ref for ref in refs if ref.name.encoder):
-        manifest = ref.manifest(None)
-        size = VectorsSize(manifest.count("rows"), manifest.count("dim"), str(manifest.recipe.parameters.get("dtype")))
-        if demand := index_demand(ref.name.kind, size):
-            vectors.append(demand)
-        networks.append(query_demand(encoder_spec(ref.name.encoder), settings.query_dtype))
-    rerankers = {*(reranker for _, name in named for reranker in name.rerankers), *filter(None, [settings.reranker])}
-    networks += [reranker_demand(reranker) for reranker in sorted(rerankers)]
-    return vectors, [network for network in networks if network is not None]
+    device = settings.device
+    if device == "auto" and may_use_gpus(device):
+        _LOG.info("%d processes on the CPU: --device cuda:0,1 gives each one of these GPUs", settings.workers)
+    numbers = resolve_gpus(device, len(ask_all_gpus())) if device == "all" else gpu_numbers(device, 0)
+    names = [f"cuda:{number}" for number in numbers] or ["cpu" if device == "auto" else device]
+    return [names[process % len(names)] for process in range(settings.workers)]
 
 
 def _run(

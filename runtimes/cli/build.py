@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wikidx.base.progress_display import format_duration, show_steps
+from wikidx.base.progress_display import show_steps
 from wikidx.indexer.encoders.recipes import RecipeOptions
 
 from . import completion
@@ -207,11 +207,10 @@ def _show_plan(spec: BuildSpec, build_plan: BuildPlan) -> None:
     if build_plan.download_bytes:
         note(f"download {format_bytes(build_plan.download_bytes)}")
     if build_plan.estimates:
-        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}{'time':>12}   (estimates)")
+        note(f"{'to build':<{_STEP_WIDTH}}{'disk':>12}{'memory':>12}   (at most)")
     for estimate in build_plan.estimates:
-        memory = "unknown" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)
-        duration = "not timed" if estimate.time_s is None else format_duration(estimate.time_s)
-        note(f"{estimate.step:<{_STEP_WIDTH}}{format_bytes(estimate.disk_bytes):>12}{memory:>12}{duration:>12}")
+        memory = "elsewhere" if estimate.memory_bytes is None else format_bytes(estimate.memory_bytes)
+        note(f"{estimate.step:<{_STEP_WIDTH}}{format_bytes(estimate.disk_bytes):>12}{memory:>12}")
 
 
 def _show_skipped(name: str, store: Manifest) -> None:

@@ -22,7 +22,6 @@ from .screen import fail, print_line
 COMMANDS = {
     "list": ("listing:list_corpora", "List corpora, their indexes and sizes."),
     "build": ("build:build", "Build a corpus and its indexes."),
-    "plan": ("plan:plan", "Print what a corpus takes on given GPUs, with the arithmetic."),
     "check": ("check:check", "Verify the files of a corpus by their checksums."),
     "remove": ("remove:remove", "Delete a corpus or some of its indexes."),
     "questions": ("questions:questions", "List and fetch published sets of questions."),
@@ -51,10 +50,6 @@ EXAMPLES = {
         "idx build sample --bm25 --encoder minilm",
         "idx build passages.jsonl.gz --name mine",
         "idx build wiki2018 --encoder contriever --index ivfpq --dry-run",
-    ),
-    "plan": (
-        "idx plan wiki2018 --encoder contriever --gpus 1xH100",
-        "idx plan wiki2018 --encoder gtr-xl --gpus 4xA10 --kind ivfpq --reranker simlm --json",
     ),
     "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt", "idx check --gpu --minutes 5 --json gpu.json"),
     "remove": ("idx remove sample --index minilm-ivfpq",),
@@ -204,8 +199,8 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    # These modules log that an encoder is timed, the device of a search, and what an earlier run left.
-    for module in ("indexer.estimate", "retrievers.opening", "runtimes.execution"):
+    # These modules log the device of a search, and what an earlier run left.
+    for module in ("retrievers.opening", "runtimes.execution"):
         logging.getLogger(f"wikidx.{module}").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     try:

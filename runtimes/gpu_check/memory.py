@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.errors import IdxError
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.indexes.exact.index import ExactIndex
 

@@ -20,7 +20,7 @@ from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, SplitQueries, TorchEngine, load_shards
 from wikidx.indexer.indexes.exact.gpu_best import TopK
 from wikidx.indexer.indexes.exact.gpu_stream import StreamedTopK
-from wikidx.indexer.indexes.exact.placement import WORK_BYTES
+from wikidx.indexer.indexes.exact.memory import WORK_BYTES
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS, VectorFile
 
 from .encoders import build_made_corpus, join

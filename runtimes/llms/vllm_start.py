@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.devices import count_gpus, free_memory
 from wikidx.base.machine.failures import first_line
-from wikidx.base.machine.placement import SMALLEST_SHARE, Card, Demand, largest_share
 from wikidx.base.registry import unknown_name_error
 from wikidx.base.validation import explain
-from wikidx.indexer.indexes.exact.placement import WORK_BYTES
+from wikidx.indexer.indexes.exact.memory import WORK_BYTES
 from wikidx.runtimes.errors import LLMError
 
+_LARGEST_SHARE, _SMALLEST_SHARE = 0.92, 0.02  # of a GPU's memory; the first is vLLM's default
 _LONGEST = 300  # characters of a message: vLLM lists all its architectures
 _NO_MEMORY = ("out of memory", "Free memory on device", "No available memory")
 
@@ -75,16 +75,29 @@ def _choose_share(name: str, options: Mapping[str, Any], later: Sequence[Mapping
     number, (total, free) = min(enumerate(sizes_of), key=lambda gpu: gpu[1][1] / gpu[1][0])  # the fullest: the share is that of each
     promised = math.fsum(float(each.get("gpu_memory_utilization", 0)) for each in later)
     n_sharing = 1 + sum(not _has_share(each) for each in later)
-    share = largest_share(Card(number, free, total), Demand("searches", WORK_BYTES), promised, n_sharing)
+    share = _largest_share(total, free, promised, n_sharing)
     others = f", {promised * total / 1e9:.1f} GB for models with a share of their own" if promised else ""
     others += f", and {n_sharing} models share the rest" if n_sharing > 1 else ""
     sizes = f"cuda:{number} has {total / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free; {WORK_BYTES / 1e9:.1f} GB are for searches"
-    if share < SMALLEST_SHARE:
+    if share < _SMALLEST_SHARE:
         raise LLMError(
             f"no memory is left for {name}: {sizes}{others}; keep the index on the CPU (--device cpu), or serve the model by 'vllm serve'"
         )
     logger.info("%s takes %s %% of the GPU's memory: %s%s (--llm-option gpu_memory_utilization)", name, round(100 * share), sizes, others)
     return share
+
+
+def _largest_share(total: int, free: int, promised: float, n_sharing: int) -> float:
+    """Return the share of a GPU's memory for one of several language models, in whole percent, which leaves room for searches.
+
+    Args:
+        total: memory of the GPU in bytes.
+        free: its free memory.
+        promised: shares of models that are started later.
+        n_sharing: number of models that divide the rest.
+    """
+    share = (free - WORK_BYTES - promised * total) / total / n_sharing
+    return math.floor(100 * min(_LARGEST_SHARE, share)) / 100
 
 
 def _total_memory(number: int) -> int:

@@ -10,38 +10,31 @@ import torch
 from wikidx.base.errors import InputError
 from wikidx.base.machine import devices
 from wikidx.base.machine.devices import count_gpus, count_search_gpus, free_memory, free_memory_of_gpus, resolve_device
-from wikidx.base.machine.placement import Demand
+from wikidx.base.machine.fit import Demand
 from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
 from wikidx.indexer.naming import encoder_spec
 
+GB = 10**9
 EMBED = "wikidx.indexer.embedding.embed"
 CONTRIEVER, GTR = encoder_spec("contriever"), encoder_spec("gtr")
 
 
 @pytest.mark.parametrize(
-    ("encoder", "device", "dtype", "computed", "stored"),
+    ("dtype", "on_cpu", "on_gpu"),
     [
-        ("contriever", "cpu", None, "float32", "float32"),
-        ("contriever", "cpu", "float32", "float32", "float32"),
-        ("contriever", "cpu", "float16", "float32", "float16"),
-        ("contriever", "cpu", "bfloat16", "bfloat16", "float16"),
-        ("contriever", "cuda", None, "float16", "float16"),
-        ("contriever", "cuda", "float32", "float32", "float32"),
-        ("contriever", "cuda", "float16", "float16", "float16"),
-        ("contriever", "cuda", "bfloat16", "bfloat16", "float16"),
-        ("gtr", "cpu", None, "float32", "float32"),
-        ("gtr", "cpu", "float16", "float32", "float16"),
-        ("gtr", "cuda", None, "bfloat16", "float16"),
-        ("gtr", "cuda", "float32", "float32", "float32"),
-        ("gtr", "cuda", "float16", "bfloat16", "float16"),
-        ("gtr", "cuda:1", "bfloat16", "bfloat16", "float16"),
+        (None, Precision("float32", "float32"), None),
+        ("float32", Precision("float32", "float32"), Precision("float32", "float32")),
+        ("float16", Precision("float32", "float16"), None),
+        ("bfloat16", Precision("bfloat16", "float16"), Precision("bfloat16", "float16")),
     ],
 )
-def test_what_is_computed_and_what_is_stored(encoder: str, device: str, dtype: str | None, computed: str, stored: str) -> None:
-    spec = {"contriever": CONTRIEVER, "gtr": GTR}[encoder]
-    assert resolve_resources(EmbedOptions(device=device, dtype=dtype), spec).precision == Precision(computed, stored)  # type: ignore[arg-type]
+def test_what_is_computed_and_what_is_stored(dtype: str | None, on_cpu: Precision, on_gpu: Precision | None) -> None:
+    """On a GPU, half precision is the encoder's."""
+    for spec, half in ((CONTRIEVER, Precision("float16", "float16")), (GTR, Precision("bfloat16", "float16"))):
+        for device, expected in (("cpu", on_cpu), ("cuda", on_gpu or half), ("cuda:1", on_gpu or half)):
+            assert resolve_resources(EmbedOptions(device=device, dtype=dtype), spec).precision == expected
 
 
 @pytest.mark.parametrize(
@@ -164,16 +157,25 @@ def test_auto_is_the_emptiest_gpu_with_room_on_cuda_and_rocm(
 ) -> None:
     monkeypatch.setattr(devices, "count_gpus", lambda: 3)
     monkeypatch.setattr(torch.version, "hip", hip)
-    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [5_000, 9_000, 7_000])
+    monkeypatch.setattr(devices, "ask_all_gpus", lambda: [5 * GB, 9 * GB, 7 * GB])
     assert resolve_device("auto") == "cuda:1"
-    assert resolve_device("auto", Demand("the encoder 'e'", 9_000)) == "cuda:1"
+    assert resolve_device("auto", Demand("the encoder 'e'", 5.8 * GB)) == "cuda:1"  # and 3.2 GB for searches
     assert not caplog.messages
-    assert resolve_device("auto", Demand("the encoder 'e'", 9_001)) == "cpu"
-    assert caplog.messages[0].startswith(
-        "the encoder 'e' is on the CPU: it would take 9.0 kB of a GPU, and 0.0 and 0.0 and 0.0 GB are free"
-    )
+    assert resolve_device("auto", Demand("the encoder 'e'", 5.8 * GB + 1)) == "cpu"
+    room = "it would take 9.0 GB of a GPU with the searches beside it, and 5.0 and 9.0 and 7.0 GB are free"
+    assert caplog.messages == [f"the encoder 'e' is on the CPU: {room} (--device names a GPU)"]
     monkeypatch.setattr(EMBED + ".count_gpus", lambda: 3)
     assert resolve_resources(EmbedOptions(), CONTRIEVER).devices == ("cuda:1",)
+
+
+def test_a_network_that_does_not_fit_on_a_named_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", lambda *arguments, **options: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda number: (number * GB, 80 * GB))
+    assert resolve_device("cuda:2", Demand("the encoder 'e'", 2 * GB)) == "cuda:2"
+    with pytest.raises(InputError) as raised:
+        resolve_device("cuda:1", Demand("the encoder 'e'", 2 * GB))
+    sizes = "it takes 2.0 GB, and 1.0 GB are free"
+    assert str(raised.value) == f"the encoder 'e' does not fit on cuda:1: {sizes}: name another GPU, or --device cpu"
 
 
 @pytest.mark.parametrize(("is_available", "hip", "expected"), [(True, None, 4), (False, None, 0), (True, "6.4", 0)])

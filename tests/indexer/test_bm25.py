@@ -332,10 +332,8 @@ def test_the_lengths_and_new_terms_of_a_piece_are_merged_once(
     assert len(opened) <= 3  # whether it is there, to write it, and to read it
 
 
-@pytest.mark.parametrize(("n_rows", "n_threads", "seconds"), [(21_000_000, 2, 379), (21_000_000, 16, 67.2), (65_536, 16, 2.31)])
-def test_an_estimate_of_time_goes_by_the_cores_that_can_be_used(
-    n_rows: int, n_threads: int, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inversion, "available_bytes", lambda: 16 << 30)
+@pytest.mark.parametrize(("n_threads", "n_bytes"), [(2, 1.496e9), (16, 2.451e9)])
+def test_the_blocks_that_are_inverted_at_a_time_take_memory(n_threads: int, n_bytes: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inversion, "available_bytes", lambda: 1 << 40)
     monkeypatch.setattr(inversion, "n_threads", lambda: n_threads)
-    assert KIND.estimate(Size(n_rows, 0, 650)).time_s == pytest.approx(seconds, rel=0.01)
+    assert KIND.estimate(Size(21_000_000, 0, 650)).memory_bytes == pytest.approx(n_bytes, rel=0.01)

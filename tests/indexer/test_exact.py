@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import ROOT
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.exact import cpu as exact_cpu

@@ -15,7 +15,7 @@ from tests.indexer.test_faiss import DIM, NOTHING, N, corpus_vectors, write
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.devices import resolve_gpus
 from wikidx.base.machine.failures import DeviceLost
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Placement
 from wikidx.base.machine.threads import equal_ranges
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex

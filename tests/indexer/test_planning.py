@@ -10,15 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from wikidx.base.artifacts.home import downloads_path
 from wikidx.base.errors import StorageError, UnknownNameError
+from wikidx.base.net.download import SourceFile
 from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.given import given_corpus
+from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
-from wikidx.indexer import estimate
+from wikidx.indexer import planning
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.planning import BuildSpec, build, plan, run_build
+from wikidx.indexer.published.addresses import PUBLISHED, PublishedVectors
 
 BUILD = """
 import re, sys
@@ -76,7 +82,7 @@ def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_t
 
 
 def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    monkeypatch.setattr(estimate, "free_disk_bytes", lambda: 1000)
+    monkeypatch.setattr(planning, "free_disk_bytes", lambda: 1000)
     with pytest.raises(StorageError, match=r"kB are needed under .*, 1\.0 kB are free: set IDX_HOME to a larger disk"):
         build(BuildSpec(resolve("sample")))
     assert not home.exists()
@@ -90,36 +96,83 @@ def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
 def test_a_plan_says_which_step_takes_more_memory_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
     spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
-    monkeypatch.setattr("wikidx.indexer.estimate.available_bytes", lambda: 220_000_000)
+    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
     assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
 
 
-def test_an_index_that_is_prepared_with_the_passages_takes_less_time_after_them(tmp_path: Path) -> None:
+def test_the_index_that_is_prepared_with_the_passages_takes_memory_meanwhile(tmp_path: Path) -> None:
+    """Passages in Python are not followed."""
     (tmp_path / "notes.jsonl").write_text("".join(f'{{"id": "{n}", "text": "Thimphu"}}\n' for n in range(1000)))
     path = str(tmp_path / "notes.jsonl")
-    together = {estimate.step: estimate for estimate in plan(BuildSpec(resolve(path))).estimates}
-    run_build(BuildSpec(resolve(path), ()))
-    (alone,) = plan(BuildSpec(resolve(path))).estimates
-    (passages,) = plan(BuildSpec(resolve(path, name="other"), ())).estimates
-    assert 0 < (together["bm25"].time_s or 0) < 0.2 * (alone.time_s or 0)
-    assert (together["passages"].time_s or 0) > (passages.time_s or 0)
-    assert (together["passages"].memory_bytes or 0) > (passages.memory_bytes or 0)
+    together, alone = (plan(BuildSpec(resolve(path), indexes)).estimates[0].memory_bytes or 0 for indexes in (("bm25",), ()))
+    n_bytes = len("Thimphu") + sum(len(str(n)) for n in range(1000)) / 1000
+    assert together - alone == pytest.approx(1000 * (1.02 * n_bytes + 300))
+    given = BuildSpec(ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions()))
+    assert given.following is None
+    assert run_build(given)["bm25"].count("rows") == 1
 
 
-def test_no_time_is_saved_where_nothing_is_prepared_to_the_end(tmp_path: Path) -> None:
-    """Passages in Python are not followed, and the follower stops at a block of 65,536 passages with over 128 Mi characters."""
-    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
-    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
-    for n_passages, passage_bytes, expected in ((70_000, 2048, "bm25"), (70_000, 2049, None), (1000, 100_000, "bm25")):
-        assert spec.expected_following(CorpusEstimate(n_passages, passage_bytes, 0, [])) == expected
-    given = ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions())
-    assert BuildSpec(given).following is None
-    assert run_build(BuildSpec(given))["bm25"].count("rows") == 1
+def corpus_of(n_passages: int, sample: list[Passage]) -> CorpusEstimate:
+    return CorpusEstimate(n_passages, 500, 0, sample)
+
+
+def test_vectors_take_their_components_and_memory_for_their_network(home: Path) -> None:
+    """By hand: 22.6 million float32 weights, 1,024 tokens of 11 times 384 components and a mask, two ranges, and a process's own."""
+    spec = BuildSpec(resolve("sample"), ("minilm",), EmbedOptions(device="cpu"))
+    estimate = planning._estimate_vectors(spec, encoder_spec("minilm"), corpus_of(1_000_000, []))
+    assert (estimate.step, estimate.disk_bytes, estimate.n_truncated) == ("minilm", 1_000_000 * 384 * 4, 0)
+    network = 4 * 22.56e6 + 1_024 * (11 * 384 * 4 + 256)
+    assert estimate.memory_bytes == pytest.approx(0.8e9 + network + 2 * 4_096 * 384 * 4, rel=0.01)
+
+
+def test_passages_beyond_the_limit_of_an_encoder_are_counted_with_their_titles() -> None:
+    passages = [Passage(str(n), "", "nile " * n) for n in (1, 254, 255, 300, 100_000)] + [Passage("t", "nile " * 200, "nile " * 60)]
+    passages += [Passage("half a character", "\ud800", "")]
+    spec = BuildSpec(resolve("sample"), ("minilm",), EmbedOptions(device="cpu"))
+    assert planning._estimate_vectors(spec, encoder_spec("minilm"), corpus_of(7_000, passages)).n_truncated == 4_000
+
+
+PUBLISHED_FILES = PublishedVectors(
+    files=(SourceFile(name="one", url="https://one"), SourceFile(name="two", url="https://two")),
+    format="dpr",
+    download_bytes=1_000,
+    stored_bytes=2,
+)
+
+
+@pytest.mark.parametrize(("dtype", "component_bytes"), [(None, 2), ("float32", 4), ("float16", 2)])
+def test_imported_vectors(dtype: str | None, component_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PUBLISHED, ("wiki2018", "contriever"), PUBLISHED_FILES)
+    spec = BuildSpec(resolve("wiki2018"), ("contriever",), EmbedOptions(dtype=dtype))
+    estimate = planning._estimate_vectors(spec, encoder_spec("contriever"), corpus_of(1_000_000, []))
+    assert (estimate.disk_bytes, estimate.memory_bytes) == (1_000_000 * 768 * component_bytes, 600_000_000)
+
+
+def put(name: str, n_bytes: int) -> None:
+    path = downloads_path("wiki2018") / "dpr" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(n_bytes))
+
+
+def test_what_is_downloaded_already_is_not_counted(home: Path) -> None:
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 1_000
+    put("one.part", 150)
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 850
+    put("one", 400)
+    (downloads_path("wiki2018") / "dpr" / "one.part").unlink()
+    put("other", 999)
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 600
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "contriever") == 1_000
+    put("two.part", 700)  # the size was only about right
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 0
+    (downloads_path("wiki2018") / "dpr" / "two.part").unlink()
+    put("two", 100)
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 0  # both are there, whatever their size
 
 
 def test_a_build_for_which_memory_is_far_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
-    monkeypatch.setattr("wikidx.indexer.estimate.available_bytes", lambda: 120_000_000)
+    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 120_000_000)
     with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, 120\.0 MB are available: raise this"):
         build(BuildSpec(resolve(str(tmp_path / "notes.jsonl"))))
     assert not home.exists()

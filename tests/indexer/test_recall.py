@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wikidx.base.machine.placement import ON_CPU
+from wikidx.base.machine.fit import ON_CPU
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams, Vectors
 from wikidx.indexer.recall import measure_settings, recall, settings
 

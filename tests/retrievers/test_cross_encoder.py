@@ -343,9 +343,10 @@ def test_batches_on_a_gpu_have_few_widths_and_the_same_scores(tmp_path: Path, mo
     assert len(set(widths)) < len(PAIRS) / 2
 
 
-def test_the_first_of_several_gpus_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_of_several_gpus_reranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr(checkpoint, "resolve_device", lambda device, demand: pytest.fail(f"on {device}"))
-    monkeypatch.setattr(checkpoint, "locate", lambda *arguments: Path())
+    monkeypatch.setattr(checkpoint, "locate", lambda *arguments: tmp_path)
     for device, expected in (("cuda:1,0", "cuda:1"), ("all", "cuda")):
         with pytest.raises(pytest.fail.Exception, match=f"^on {expected}$"):
             open_reranker("simlm", device=device)

@@ -14,12 +14,13 @@ from tests.indexer.made_vectors import brute_force, clustered
 from tests.retrievers.server.serving import ask, serving
 from wikidx.base.errors import InputError
 from wikidx.corpora.build import open_store
+from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer import planning
 from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.estimate import estimate_index
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
@@ -118,7 +119,7 @@ def test_what_does_not_match_the_passages_leaves_nothing_behind(change: Any, mes
 
 
 def test_an_index_of_them_is_estimated_by_their_dimension_and_its_recall_is_measured(corpus: Path) -> None:
-    assert estimate_index(index_ref("made", "none-int8"), N, 0).disk_bytes == N * DIM
+    assert planning._estimate_index(index_ref("made", "none-int8"), CorpusEstimate(N, 0, 0, [])).disk_bytes == N * DIM
     build_index("made", "none-binary", open_store("made"))
     report = measure_recall("made")["none-binary"]
     assert report["queries_from"] == "vectors of passages drawn at random"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wikidx.base.errors import InputError
-from wikidx.base.machine.placement import ON_CPU
+from wikidx.base.machine.fit import ON_CPU
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors

@@ -64,9 +64,9 @@ def test_a_folder_is_built_and_searched_by_its_name(idx: Command, notes: Path, f
     assert "fine-tuned" in idx("list")
 
 
-def test_what_is_not_timed_is_said_in_words(notes: Path, folder: Path) -> None:
+def test_a_dry_run_says_what_a_checkpoint_takes(notes: Path, folder: Path) -> None:
     said = test_cli.idx("build", notes, "--encoder", folder, "--dry-run").err.splitlines()
-    assert said[-1].split() == ["fine-tuned", "288", "B", "unknown", "not", "timed"]
+    assert said[-1].split() == ["fine-tuned", "288", "B", "802.1", "MB"]
 
 
 def test_options_make_another_encoder_which_needs_another_name(idx: Command, notes: Path, folder: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_query_is_not_encoded_by_another_recipe_or_checkpoint(idx: Command, no
 def test_a_served_model_is_built_and_searched_by_its_name(idx: Command, notes: Path) -> None:
     with fake_serving(FakeEmbeddings()) as url:
         dry = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--dry-run", "--json"))["estimates"]
-        assert {need["step"]: (need["disk_bytes"], need["time_s"]) for need in dry}["tiny"] == (3 * 8 * 4, None)
+        assert {need["step"]: (need["disk_bytes"], need["memory_bytes"]) for need in dry}["tiny"] == (3 * 8 * 4, None)
         built = json.loads(idx("build", notes, "--encoder", f"openai:org/Tiny@{url}", "--index", "int8", "--json"))["built"]
         assert built["tiny"] == {"rows": 3, "dim": 8}
         for retriever in ("tiny", "tiny-int8"):

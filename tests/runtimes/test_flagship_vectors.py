@@ -208,7 +208,6 @@ def test_build_where_no_vectors_are_published(mirror: Path, idx: Command, encode
     passages, vectors = json.loads(idx(*arguments, "--dry-run", "--json"))["estimates"]
     assert (passages["step"], vectors["step"]) == ("passages", encoder)
     assert vectors["disk_bytes"] == n_rows * encoder_spec(encoder).dim * 4
-    assert vectors["time_s"] is None
     said = idx(*arguments)
     assert said == f"built '{corpus}': passages ({n_rows} rows), {encoder} ({n_rows} rows)\n"
     np.testing.assert_allclose(np.linalg.norm(vectors_of(encoder, corpus, n_rows), axis=1), 1, atol=1e-5)
@@ -257,7 +256,7 @@ def test_a_checkpoint_that_cannot_be_had_is_named_with_its_files(mirror: Path, i
 
 
 def test_too_small_a_disk_is_said_by_a_dry_run_and_refused_by_a_build(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.estimate.free_disk_bytes", lambda: 10**9)
+    monkeypatch.setattr("wikidx.indexer.planning.free_disk_bytes", lambda: 10**9)
     steps = {need["step"] for need in json.loads(idx("build", "wiki2018", "--encoder", "contriever", "--dry-run", "--json"))["estimates"]}
     assert steps == {"passages", "contriever"}
     assert "GB are needed under" in idx("build", "wiki2018", "--encoder", "contriever", status=2)

@@ -20,7 +20,7 @@ from tests.runtimes.fake_gpu_parts import fake_part  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Hits  # noqa: E402
 from wikidx.indexer.encoders.model import Batch, Model  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_gpu  # noqa: E402
-from wikidx.indexer.indexes.exact.placement import WORK_BYTES  # noqa: E402
+from wikidx.indexer.indexes.exact.memory import WORK_BYTES  # noqa: E402
 from wikidx.runtimes import gpu_check  # noqa: E402
 from wikidx.runtimes.gpu_check import PARTS, Outcome, check_gpu, machine, speed  # noqa: E402
 from wikidx.runtimes.gpu_check.memory import take_memory  # noqa: E402

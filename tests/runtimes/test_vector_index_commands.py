@@ -53,8 +53,7 @@ def test_a_dry_run_says_what_each_index_needs(idx: Command, notes: str) -> None:
     assert [need["step"] for need in needs] == ["minilm", *(f"minilm-{kind}" for kind in VECTOR_INDEXES)]
     by_step = {need["step"]: need for need in needs}
     assert by_step["minilm-int8"]["disk_bytes"] == N * 384
-    assert (by_step["minilm"]["memory_bytes"], by_step["minilm"]["time_s"]) == (None, None)  # so few passages are not timed
-    assert all(need["memory_bytes"] > 0 and need["time_s"] >= 0 for need in needs[1:])
+    assert all(need["memory_bytes"] > 0 for need in needs)
 
 
 def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, indexed: str) -> None:

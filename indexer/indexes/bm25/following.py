@@ -15,7 +15,7 @@ from .files import BLOCK_ROWS
 from .inversion import Inverter
 
 _THREADS = 2  # they keep up with a store's writer
-MOST_BLOCK_CHARACTERS = 128 << 20
+_MOST_BLOCK_CHARACTERS = 128 << 20
 
 
 class FollowingInverter:
@@ -25,7 +25,7 @@ class FollowingInverter:
     the rest.
     """
 
-    def __init__(self, folder: Path, most_block_characters: int = MOST_BLOCK_CHARACTERS) -> None:
+    def __init__(self, folder: Path, most_block_characters: int = _MOST_BLOCK_CHARACTERS) -> None:
         """Read the finished blocks; delete them if they are corrupt.
 
         Args:

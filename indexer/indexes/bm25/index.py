@@ -25,7 +25,7 @@ from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number
 from .cursors import Terms
 from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .following import MOST_BLOCK_CHARACTERS, FollowingInverter
+from .following import FollowingInverter
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
@@ -34,8 +34,6 @@ from .similarity import denominators, idf, inverse_norms, mean_length
 FORMAT_VERSION = 6
 PARAMETERS: Parameters = {"analyzer": ANALYZER}
 
-_TEXT_BYTES_PER_S = 36e6  # indexing speed on two cores (2026)
-_SERIAL = 0.06  # serial fraction of the indexing time
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
 _POSTINGS_WORTH_THREADS = 4_000_000  # number of postings that takes a few milliseconds, about the time to start threads
@@ -247,8 +245,7 @@ def _estimate(size: Size) -> Estimate:
     block_bytes = min(BLOCK_ROWS, size.n_rows) * size.passage_bytes
     n_blocks = max(1, min(max_parallel_blocks(block_bytes), -(-size.n_rows // BLOCK_ROWS)))
     memory_bytes = 0.2e9 + 0.08 * n_bytes + (n_blocks + 1) * BYTES_PER_TEXT_BYTE * block_bytes
-    time_s = n_bytes / _TEXT_BYTES_PER_S * (_SERIAL + (1 - _SERIAL) * 2 / n_blocks)
-    return Estimate(_DISK_BYTES_PER_TEXT_BYTE * n_bytes, memory_bytes, time_s)
+    return Estimate(_DISK_BYTES_PER_TEXT_BYTE * n_bytes, memory_bytes)
 
 
 KIND = IndexKind(
@@ -259,6 +256,5 @@ KIND = IndexKind(
     open=open_bm25,
     estimate=_estimate,
     follow=lambda staging: FollowingInverter(staging / INTERMEDIATE),
-    follows_to_the_end=lambda size: min(size.n_rows, BLOCK_ROWS) * size.passage_bytes <= MOST_BLOCK_CHARACTERS,
     numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; far above 1000, float32 scores become imprecise
 )

@@ -33,7 +33,7 @@ from wikidx.indexer.indexes.keys import Keys, best_hits
 
 from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
 from .gpu_stream import Select, StreamedTopK, find_select, room, streamed_ranges
-from .placement import MAX_KEYS, TILE_SCORES
+from .memory import MAX_KEYS, TILE_SCORES
 
 _MAX_QUERIES = 1_024
 _MAX_KEYS = MAX_KEYS

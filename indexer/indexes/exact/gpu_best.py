@@ -6,7 +6,7 @@ import torch
 
 from wikidx.indexer.indexes.keys import LARGEST_ROW, NO_KEY
 
-from .placement import MOST_EXAMINED
+from .memory import MOST_EXAMINED
 
 BLOCK = 128  # scores per block; they are examined individually only if their maximum exceeds the threshold
 

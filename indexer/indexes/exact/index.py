@@ -10,14 +10,14 @@ import numpy as np
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import ReadableArray
-from wikidx.base.machine.placement import ON_CPU, Demand, Placement
+from wikidx.base.machine.fit import ON_CPU, Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
 from wikidx.indexer.indexes.keys import LARGEST_ROW
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 
 from .cpu import CpuEngine
-from .placement import VectorsSize, choose_placement
+from .memory import choose_devices
 
 if TYPE_CHECKING:
     from .gpu import TorchEngine
@@ -70,17 +70,14 @@ def _engine(vectors: ReadableArray, missing: Rows, placement: Placement) -> CpuE
     return TorchEngine(load_shards(vectors, missing, placement.devices))
 
 
-def open_exact(
-    path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None, networks: tuple[Demand, ...] = ()
-) -> ExactIndex:
+def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: range | None = None) -> ExactIndex:
     """Open the vectors of a corpus for exact search: memory-mapped on a CPU, copied to GPUs.
 
     Args:
         path: directory of the vectors.
         manifest: manifest of the vectors.
-        device: see ``placement.choose_placement``.
+        device: see ``devices.choose_placement``.
         rows: search only these rows; None: all.
-        networks: networks that will be opened beside the vectors.
 
     Raises:
         ArtifactCorrupt: the vectors do not match their manifest.
@@ -90,7 +87,7 @@ def open_exact(
     """
     vectors = open_corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows
-    placement = choose_placement(VectorsSize(len(rows), vectors.dim, vectors.stored), device, networks=networks)
+    placement = choose_devices(len(rows), vectors.dim, vectors.stored, device)
     low, high = np.searchsorted(vectors.missing, (rows.start, rows.stop))
     missing = vectors.missing[low:high] - rows.start
     return ExactIndex(vectors.array.row_range(rows), missing=missing, placement=placement, first_row=rows.start)

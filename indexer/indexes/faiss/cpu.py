@@ -16,8 +16,8 @@ from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFile, CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.machine.fit import Placement
 from wikidx.base.machine.memory import available_bytes
-from wikidx.base.machine.placement import Placement
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors

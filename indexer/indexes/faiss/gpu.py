@@ -21,7 +21,7 @@ from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import MissingExtraError
 from wikidx.base.machine.devices import SearchLoad, choose_placement, count_search_gpus, free_memory_of_gpus, resolve_gpus
 from wikidx.base.machine.failures import device_errors
-from wikidx.base.machine.placement import Placement
+from wikidx.base.machine.fit import Demand, Placement
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Scores, Vectors
@@ -158,8 +158,8 @@ _WITHOUT_GPUS = (
 def _choose_gpus(options: OpenOptions, n_bytes: float) -> tuple[tuple[int, ...], Placement]:
     """Return the GPUs for an index of ``n_bytes`` (none: the CPU), and the placement; see ``devices.choose_placement``."""
     n_gpus = _count_gpus(options.device)
-    size = f"{format_bytes(n_bytes)} of '{options.name}'"
-    load = SearchLoad("FAISS", size, n_bytes, WORK_BYTES, (), "this FAISS", _WITHOUT_GPUS, options.networks)
+    demand = Demand(f"{format_bytes(n_bytes)} of '{options.name}'", WORK_BYTES, n_bytes)
+    load = SearchLoad("FAISS", demand, library="this FAISS", without_gpus=_WITHOUT_GPUS)
     resolve_gpus(options.device, n_gpus, load.library, load.without_gpus)
     free = [] if options.device in ("cpu", "mps") else free_memory_of_gpus(options.device, n_gpus)
     placement = choose_placement(load, options.device, free)

@@ -5,7 +5,6 @@ The graph is saved every ten minutes. An interrupted build resumes from the last
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from wikidx.base.artifacts.durable import sync
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.artifacts.manifest import Parameters
 from wikidx.base.errors import StagingCorrupt
-from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.indexes.approximate import save_missing
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors
@@ -33,7 +31,6 @@ _GRAPH = "graph.faiss"
 _SAVE_EVERY_S = 600.0
 _LINK_BYTES = 4
 _LINKS = 2 * _M + 2  # links per vector over all layers: 2 * M + 1.03 on average, rounded up
-_COMPARISON_S = (40e-9, 0.65e-9)  # seconds per comparison of two vectors on one core: fixed, and per component
 
 
 def _parameters(size: Size) -> Parameters:
@@ -93,9 +90,7 @@ def _save(index: Any, path: Path) -> None:  # noqa: ANN401
 def _estimate(size: Size) -> Estimate:
     n, dim, _ = size
     index_bytes = n * (2 * dim + _LINK_BYTES * _LINKS + 16)
-    n_compared = n * _EF_CONSTRUCTION * math.log2(n + 2)
-    base_s, per_component_s = _COMPARISON_S
-    return Estimate(2 * index_bytes, 0.6e9 + index_bytes, n_compared * (base_s + per_component_s * dim) / n_threads())
+    return Estimate(2 * index_bytes, 0.6e9 + index_bytes)
 
 
 HNSW = IndexKind(name="hnsw", format_version=FORMAT_VERSION, parameters=_parameters, write=_write, open=open_hnsw, estimate=_estimate)

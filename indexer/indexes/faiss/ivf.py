@@ -17,7 +17,6 @@ from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.artifacts.manifest import Parameters
 from wikidx.base.errors import InputError
-from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Size
@@ -42,8 +41,6 @@ _PQ_BITS, _PQ_COMPONENTS = 4, 4  # bits of a code, and components per code
 _MAX_PQ_COMPONENTS = 8  # limit if 4 does not divide the dimension: 16 codes are too few for more components
 _PQ_REFINE = 4  # candidates rescored for each result
 _NPROBE = 128
-_PRODUCTS_PER_S = 15e9  # multiply-adds per second and core
-_ENCODED_PER_S = 40e6  # components encoded per second and core
 
 
 def n_lists(n: int) -> int:
@@ -168,13 +165,12 @@ def _encode(index: Any, vectors: Vectors) -> tuple[Lists, Codes]:  # noqa: ANN40
 
 
 def _estimate(size: Size, *, codec: Codec) -> Estimate:
-    """Return the estimate of a build. Shards and lists are on disk together; every vector is compared with every centroid."""
+    """Return the estimate of a build. Shards and lists are on disk together."""
     n, dim, _ = size
     code_bytes = 2 * dim if codec == "float16" else math.ceil(n_subquantizers(dim) * _PQ_BITS / 8)
     sample = _sample_rows(n, dim)
     memory_bytes = 0.6e9 + max(4 * dim * sample, 3 * min(_SHARD_BYTES, n * code_bytes))
-    n_products = (n + _ITERATIONS * sample) * n_lists(n) * dim
-    return Estimate(2 * n * (code_bytes + 8), memory_bytes, (n_products / _PRODUCTS_PER_S + n * dim / _ENCODED_PER_S) / n_threads())
+    return Estimate(2 * n * (code_bytes + 8), memory_bytes)
 
 
 def _kind(name: str, codec: Codec) -> IndexKind[CorpusVectors, ApproximateIndex]:

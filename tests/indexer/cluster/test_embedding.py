@@ -24,7 +24,6 @@ import pytest
 import wikidx.base.compiled
 import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster.embedding
-import wikidx.indexer.estimate
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
@@ -188,13 +187,11 @@ def test_the_command_builds_on_a_cluster(
     idx: Command,
     minilm: EncoderSpec,
     home: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wikidx.indexer.estimate, "_TIMED_CORPUS_PASSAGES", 16)
     options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
     (_, need) = json.loads(idx("build", *options, "--dry-run"))["estimates"]
     assert need["step"] == "minilm"
-    assert need["time_s"] is None  # of a cluster
+    assert need["memory_bytes"] is None  # of the cluster's nodes
     assert not (home / "sample@16").exists()
     assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
     assert np.load(index_ref("sample@16", "minilm").path / VECTORS).shape == (16, 384)

@@ -1,8 +1,7 @@
-"""Devices by name: availability, free memory, and the choice among them by ``placement``."""
+"""Devices by name: availability, free memory, and the choice among them by ``fit``."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import re
@@ -13,14 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.base.errors import IdxError, InputError
-from wikidx.base.machine.placement import Placement
 from wikidx.base.progress import format_bytes
 
 from .failures import first_line
-from .placement import Card, Demand, place
+from .fit import Demand, Placement, fit
 
 _SIGNS_OF_A_GPU = ("/dev/nvidiactl", "/dev/dxg")  # drivers of NVIDIA and WSL
 _ASKING_S = 120.0  # for another process to import torch and ask the GPUs; a sick GPU may hang
+_SEARCH_BYTES = 3_200_000_000  # that a network leaves free on a GPU: for the searches beside it
 _DEVICES = re.compile(r"auto|all|cpu|mps|cuda(:\d+(,\d+)*)?")
 
 logger = logging.getLogger(__name__)
@@ -97,11 +96,12 @@ def resolve_device(device: str, demand: Demand | None = None) -> str:
     """Return the name of an existing torch device, after ``choose_kernels``.
 
     Args:
-        device: "auto" is the emptiest GPU that has room, else the CPU.
+        device: "auto" is the emptiest GPU that has room, also for searches beside the network, else the CPU.
         demand: memory of the network for the device; None: unknown.
 
     Raises:
-        InputError: torch does not know the device, or the device does not exist.
+        InputError: torch does not know the device, or the device does not exist or has too little free memory.
+        IdxError: a named GPU does not report its free memory.
     """
     import torch
 
@@ -113,6 +113,8 @@ def resolve_device(device: str, demand: Demand | None = None) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError) as error:
         raise InputError(f"the device '{device}' cannot be used: {first_line(error)}") from error
+    if demand is not None and device.startswith("cuda"):
+        _check_room(demand, *gpu_numbers(device, 0))
     return device
 
 
@@ -122,11 +124,20 @@ def _choose_gpu(demand: Demand) -> str:
     if n_gpus == 1 and not demand.n_bytes:
         return "cuda:0"
     free = free_memory_of_gpus("auto", n_gpus)
-    allocation = place(None, [demand], [Card(number, n_bytes) for number, n_bytes in enumerate(free)])
-    if allocation is None and free:
-        room = f"{format_bytes(demand.n_bytes)} of a GPU, and {_format_sizes(free)} GB are free"
+    needed = demand._replace(n_bytes=demand.n_bytes and demand.n_bytes + _SEARCH_BYTES)
+    chosen = fit(needed, dict(enumerate(free)))
+    if free and not chosen:
+        room = f"{format_bytes(needed.n_bytes)} of a GPU with the searches beside it, and {_format_sizes(free)} GB are free"
         logger.warning("%s is on the CPU: it would take %s (--device names a GPU)", demand.name, room)
-    return "cpu" if allocation is None else f"cuda:{allocation.networks[0]}"
+    return f"cuda:{chosen[0]}" if chosen else "cpu"
+
+
+def _check_room(demand: Demand, number: int) -> None:
+    """Raise ``InputError`` if a network does not fit on a named GPU."""
+    free = free_memory(number, is_named=True)
+    if not fit(demand, {number: free}):
+        sizes = f"it takes {format_bytes(demand.n_bytes)}, and {format_bytes(free)} are free"
+        raise InputError(f"{demand.name} does not fit on cuda:{number}: {sizes}: name another GPU, or --device cpu")
 
 
 def free_memory(number: int, *, is_named: bool) -> int:
@@ -208,34 +219,23 @@ class SearchLoad(NamedTuple):
 
     Attributes:
         searcher: the search library, for messages.
-        description: kind and size of the vectors, for messages.
-        n_bytes: total size of the vectors.
-        work_bytes: working memory on each GPU.
+        vectors: memory of the vectors; its name is their kind and size.
         advice: alternatives if the vectors do not fit, for messages.
         library: the library that uses the GPUs, for messages.
         without_gpus: alternatives without a GPU, for messages.
-        networks: networks that will be opened beside the vectors.
     """
 
     searcher: str
-    description: str
-    n_bytes: float
-    work_bytes: float
+    vectors: Demand
     advice: tuple[str, ...] = ()
     library: str = "torch"
     without_gpus: str = "use cpu, or auto"
-    networks: tuple[Demand, ...] = ()
-
-    @property
-    def vectors(self) -> Demand:
-        """Memory of the vectors."""
-        return Demand(self.description, self.work_bytes, self.n_bytes)
 
     def describe_memory(self, free: Sequence[int]) -> str:
         """Return a text with the memory needed on each GPU, and the given free memory."""
-        parts = f"{math.ceil(self.n_bytes / len(free)) / 1e9:.1f} GB of vectors and {self.work_bytes / 1e9:.1f} GB to work in each"
-        beside = "".join(f", and beside them {network.name} with {format_bytes(network.n_bytes)}" for network in self.networks)
-        return f"{parts}, {self.vectors.on_each(len(free)) / 1e9:.1f} GB{beside}, where {_format_sizes(free)} GB are free"
+        _, work_bytes, n_bytes = self.vectors
+        parts = f"{math.ceil(n_bytes / len(free)) / 1e9:.1f} GB of vectors and {work_bytes / 1e9:.1f} GB to work in each"
+        return f"{parts}, {self.vectors.on_each(len(free)) / 1e9:.1f} GB, where {_format_sizes(free)} GB are free"
 
 
 def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Placement:
@@ -244,32 +244,28 @@ def choose_placement(load: SearchLoad, device: str, free: Sequence[int]) -> Plac
     Args:
         load: size of the load, and texts for messages.
         device: "auto" (the fewest of these GPUs on which the load fits, the emptiest first, else the CPU), "cpu", "mps" (means the CPU),
-            "cuda", "cuda:1", several GPUs as "cuda:0,1", or "all" GPUs. With "auto", a network that does not fit is left to the CPU.
+            "cuda", "cuda:1", several GPUs as "cuda:0,1", or "all" GPUs.
         free: free memory of each GPU.
 
     Raises:
         InputError: the device name is unknown, or the device does not exist or has too little free memory.
     """
     numbers = resolve_gpus(device, len(free), load.library, load.without_gpus)
+    size = load.vectors.name
     if reason := {"cpu": "the CPU, as requested", "mps": "the CPU, whose memory mps shares"}.get(device):
-        return Placement(("cpu",), f"{load.searcher} on {reason}: {load.description}")
-    cards = [Card(number, free[number]) for number in (range(len(free)) if device == "auto" else numbers)]
-    n_networks = range(len(load.networks), -1 if device == "auto" else len(load.networks) - 1, -1)
-    allocations = (place(load.vectors, load.networks[:n], cards, on_all=device != "auto") for n in n_networks)
-    if allocation := next(filter(None, allocations), None):
-        names = tuple(f"cuda:{number}" for number in allocation.vectors)
-        places = itertools.zip_longest(load.networks, (f"cuda:{number}" for number in allocation.networks), fillvalue="cpu")
-        room = _format_sizes([free[number] for number in allocation.vectors])
-        networks = tuple((network.name, place_) for network, place_ in places if isinstance(network, Demand))
-        return Placement(names, f"{load.searcher} on {', '.join(names)}: {load.description}, {room} GB free", networks)
-    if device == "auto":
+        return Placement(("cpu",), f"{load.searcher} on {reason}: {size}")
+    is_auto = device == "auto"
+    if chosen := fit(load.vectors, {number: free[number] for number in (range(len(free)) if is_auto else numbers)}, on_all=not is_auto):
+        names, room = tuple(f"cuda:{number}" for number in chosen), _format_sizes([free[number] for number in chosen])
+        return Placement(names, f"{load.searcher} on {', '.join(names)}: {size}, {room} GB free")
+    if is_auto:
         obstacle = f"GPUs would have to hold {load.describe_memory(free)}" if free else f"there is no GPU that {load.library} can use"
-        return Placement(("cpu",), f"{load.searcher} on the CPU, because {obstacle}: {load.description}")
-    available = [card.free for card in cards]
-    room_left = min(available) - load.work_bytes - sum(network.n_bytes for network in load.networks)
-    remedies = (f"name {math.ceil(load.n_bytes / room_left)} such GPUs (--device cuda:0,1,…)",) if room_left > 0 else ()
+        return Placement(("cpu",), f"{load.searcher} on the CPU, because {obstacle}: {size}")
+    available = [free[number] for number in numbers]
+    room_left = min(available) - load.vectors.n_bytes
+    remedies = (f"name {math.ceil(load.vectors.divided_bytes / room_left)} such GPUs (--device cuda:0,1,…)",) if room_left > 0 else ()
     raise InputError(
-        f"{load.description} do not fit on {', '.join(f'cuda:{number}' for number in numbers)}, which would have to hold "
+        f"{size} do not fit on {', '.join(f'cuda:{number}' for number in numbers)}, which would have to hold "
         f"{load.describe_memory(available)}: {', '.join([*remedies, *load.advice])}, or --device cpu"
     )
 

@@ -1,14 +1,13 @@
-"""Placement of vectors for exact search, and the memory of a search. It is decided before any vector is loaded."""
+"""Memory of an exact search, and the devices of its vectors, which are chosen before any vector is loaded."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from wikidx.base.errors import MissingExtraError
 from wikidx.base.machine import devices
-from wikidx.base.machine.placement import CUDA_BYTES, Demand, Placement
+from wikidx.base.machine.fit import CUDA_BYTES, Demand, Placement
 from wikidx.base.progress import format_bytes
 
 TILE_SCORES = 128 << 20  # scores of a tile, float32; one is computed while another is picked from
@@ -38,39 +37,25 @@ WORK_BYTES = picking_bytes(MAX_KEYS, MAX_KEYS) + CUDA_BYTES
 """Memory on each GPU besides the vectors, whatever the number of queries and results."""
 
 
-class VectorsSize(NamedTuple):
-    """Size of the vectors to hold: their number, their dimension, and "float32" or "float16"."""
-
-    n_rows: int
-    dim: int
-    dtype: str
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all vectors."""
-        return self.n_rows * self.dim * (2 if self.dtype == "float16" else 4)
-
-
-def choose_placement(
-    size: VectorsSize, device: str, free_bytes: Sequence[int] | None = None, networks: tuple[Demand, ...] = ()
-) -> Placement:
+def choose_devices(n_rows: int, dim: int, dtype: str, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
     """Return the placement of vectors.
 
     Args:
-        size: size of the vectors.
+        n_rows: number of vectors.
+        dim: components of a vector.
+        dtype: "float32" or "float16".
         device: see ``devices.choose_placement``.
         free_bytes: free memory of each GPU; None: ask torch.
-        networks: networks that will be opened beside the vectors.
 
     Raises:
         InputError: see ``devices.choose_placement``.
         IdxError: a named GPU has failed.
         MissingExtraError: GPUs are named, and torch is not installed.
     """
-    description = f"{format_bytes(size.n_bytes)} of {size.dtype} vectors ({size.n_rows:,} × {size.dim})"
-    smaller = (f"build the vectors with --dtype float16 ({size.n_bytes / 2e9:.1f} GB)",) if size.dtype == "float32" else ()
-    advice = (*smaller, "use an index of kind ivfpq")
-    load = devices.SearchLoad("exact search", description, size.n_bytes, WORK_BYTES, advice, networks=networks)
+    n_bytes = n_rows * dim * (2 if dtype == "float16" else 4)
+    description = f"{format_bytes(n_bytes)} of {dtype} vectors ({n_rows:,} × {dim})"
+    smaller = (f"build the vectors with --dtype float16 ({n_bytes / 2e9:.1f} GB)",) if dtype == "float32" else ()
+    load = devices.SearchLoad("exact search", Demand(description, WORK_BYTES, n_bytes), (*smaller, "use an index of kind ivfpq"))
     return devices.choose_placement(load, device, _free_bytes(device) if free_bytes is None else free_bytes)
 
 
