@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.base.artifacts.home import corpus_names, split_name
-from wikidx.base.artifacts.manifest import MANIFEST, Parameters, is_finished, manifest_from_json
+from wikidx.base.artifacts.manifest import Parameters, is_finished, load_manifest
 from wikidx.base.errors import ArtifactMissing, IdxError, InputError
 from wikidx.base.registry import load, unknown_name_error
 
@@ -144,7 +144,7 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
     if options.source or options.limit not in (None, limit):
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
     try:
-        manifest = manifest_from_json((store_path(name) / MANIFEST).read_bytes())
+        manifest = load_manifest(store_path(name))
         parameters = manifest.recipe.parameters
         if parameters["format"] == FORMAT:
             return _resolve_given(base, parameters, dataclasses.replace(options, limit=limit))

@@ -5,7 +5,7 @@ analysis/  text -> terms, equal to Lucene's                           encoders/ 
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
-planning   plan and steps of a complete build: disk and memory of each
+build_spec what to build, and what of it exists                       planning   plan and steps of a complete build
 recall     recall of indexes against exact search
 """
 

@@ -149,7 +149,7 @@ def build_vectors(
 
     def write(staging: Path) -> BuildResult:
         vectors = VectorFile(staging, len(store), stored, RANGE_ROWS if resources.devices[0] == "cpu" else GPU_RANGE_ROWS, spec.normalize)
-        embed(Job(spec, partial(_reopen_store, corpus, store.fingerprint), vectors.write, resources), vectors, progress)
+        embed(Job(spec, _Reopening(corpus, store), vectors.write, resources), vectors, progress)
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 
     manifest = find_existing()
@@ -164,12 +164,20 @@ def build_vectors(
     return build_checked(ref.path, work)
 
 
-def _reopen_store(corpus: str, fingerprint: str) -> PassageStore:
-    """Reopen the store of a corpus; raises ``ArtifactMismatch`` if it has been replaced."""
-    store = open_store(corpus)
-    if store.fingerprint != fingerprint:
-        raise ArtifactMismatch(f"the passages of '{corpus}' have been replaced meanwhile: run the same command again")
-    return store
+class _Reopening:
+    """A function that returns a store, and in another process opens it again; it then raises ``ArtifactMismatch`` if it was replaced."""
+
+    def __init__(self, corpus: str, store: PassageStore) -> None:
+        self._corpus, self._fingerprint, self._store = corpus, store.fingerprint, store
+
+    def __getstate__(self) -> dict[str, str]:
+        return {"_corpus": self._corpus, "_fingerprint": self._fingerprint}
+
+    def __call__(self) -> PassageStore:
+        store = getattr(self, "_store", None) or open_store(self._corpus)
+        if store.fingerprint != self._fingerprint:
+            raise ArtifactMismatch(f"the passages of '{self._corpus}' have been replaced meanwhile: run the same command again")
+        return store
 
 
 def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> AnyIndex:

@@ -32,7 +32,7 @@ class IndexRef(NamedTuple):
     @property
     def path(self) -> Path:
         """Directory of the index; for exact search, the directory of the encoder's vectors."""
-        return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / str(self.name)
+        return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / self.name
 
     @property
     def vectors(self) -> IndexRef:
@@ -42,10 +42,10 @@ class IndexRef(NamedTuple):
     @property
     def rebuild(self) -> str:
         """Command that builds the index."""
-        encoder, kind, numbers = self.name
+        encoder, kind = self.name.encoder, self.name.kind
         if kind == "lucene":
             return f"idx import lucene PATH --corpus {self.corpus}"
-        of_passages = f"--index {self.name}" if numbers else f"--{kind}"
+        of_passages = f"--index {self.name}" if self.name.numbers else f"--{kind}"
         return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else of_passages)
 
     @property

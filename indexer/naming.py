@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -48,6 +47,8 @@ def encoder_names() -> list[str]:
 
 def is_encoder(name: str) -> bool:
     """Return whether an encoder has this name."""
+    if isinstance(name, IndexName):
+        return not name.kind
     return name in ENCODERS or registered(name) is not None
 
 
@@ -83,8 +84,8 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
     return name
 
 
-class IndexName(NamedTuple):
-    """A resolved index name.
+class IndexName(str):
+    """A resolved index name: the text that names directories and retrievers, with its parts. It is parsed once.
 
     Attributes:
         encoder: the encoder's canonical name; "" for a lexical index.
@@ -94,24 +95,32 @@ class IndexName(NamedTuple):
 
     encoder: str
     kind: str
-    numbers: tuple[str, ...] = ()
+    numbers: tuple[str, ...]
 
-    def __str__(self) -> str:
-        """Return the name as used for directories and retrievers."""
-        return "-".join(filter(None, (self.encoder, self.kind, *self.numbers)))
+    def __new__(cls, encoder: str, kind: str, numbers: tuple[str, ...] = ()) -> IndexName:
+        """Make the name of its parts."""
+        name = super().__new__(cls, "-".join(filter(None, (encoder, kind, *numbers))))
+        name.encoder, name.kind, name.numbers = encoder, kind, numbers
+        return name
+
+    def __getnewargs__(self) -> tuple[str, str, tuple[str, ...]]:  # type: ignore[override]
+        """Return the parts, for pickle."""
+        return self.encoder, self.kind, self.numbers
 
 
 def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ()) -> IndexName:
     """Resolve the name of an index. Names of encoders and kinds may contain hyphens, and encoders may have aliases.
 
     Args:
-        name: the name.
+        name: the name; one that is resolved already is returned.
         label: the kind of name, for the message ("index", "retriever").
         built: names that the message lists first.
 
     Raises:
         UnknownNameError: no index can have this name.
     """
+    if isinstance(name, IndexName):
+        return name
     if name in INDEXES:
         return IndexName("", name)
     if is_encoder(name):
@@ -139,7 +148,7 @@ def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
     numbers = tuple(np.format_float_positional(np.float32(value), trim="-") for value, _ in pairs)
     is_default = [*map(float, numbers)] == [number.default for _, number in pairs]
     index_name = IndexName("", kind, () if is_default else numbers)
-    if str(index_name) != name:
+    if index_name != name:
         raise UnknownNameError(f"unknown {label} {name[:80]!r}: it is named '{index_name}'")
     return index_name
 
@@ -147,7 +156,7 @@ def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
 def canonical_name(name: str) -> str:
     """Return the canonical name of an index. A name that no index can have is returned unchanged."""
     try:
-        return str(parse_index_name(name))
+        return parse_index_name(name)
     except UnknownNameError:
         return name
 

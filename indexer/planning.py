@@ -13,30 +13,30 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import staged_bytes, staging_path
 from wikidx.base.artifacts.home import free_disk_bytes, home
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.errors import ArtifactMismatch, InputError, StorageError
+from wikidx.base.errors import InputError, StorageError
 from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import Step, format_bytes, silent_steps
-from wikidx.corpora.build import build_store, open_store, reusable_store, store_path
+from wikidx.corpora.build import build_store, open_store, store_path
 from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.resolving import ResolvedCorpus, rebuild_advice
+from wikidx.corpora.resolving import rebuild_advice
 from wikidx.corpora.store import PassageStore
 
 from .build import build_index, build_vectors, follow
+from .build_spec import PASSAGES
+from .build_spec import BuildSpec as BuildSpec
+from .build_spec import VectorOptions as VectorOptions
 from .catalog import IndexRef, index_ref
 from .embedding.embed import EmbedProgress, embedding_bytes, resolve_resources
-from .embedding.options import EmbedOptions
 from .encoders.spec import EncoderSpec
 from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
-from .naming import encoder_spec, is_encoder, parse_index_name
-from .published.addresses import PUBLISHED, PublishedVectors, fetch
-from .published.importing import ImportOptions, import_vectors, verify_vectors
+from .naming import encoder_spec, is_encoder
+from .published.addresses import fetch
+from .published.importing import import_vectors, verify_vectors
 from .vectors.file import finished_rows
 
 logger = logging.getLogger(__name__)
-
-PASSAGES = "passages"
 
 _STORE_BYTES = (0.45, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
 _FOLLOWED_ROWS, _BYTES_PER_ROW = 4 * 65_536, 300  # passages in memory while an index is prepared, and Python's bytes for each
@@ -44,114 +44,6 @@ _FOLLOWED_BYTES = 2_048  # mean size of passages from which on nothing is prepar
 _VOCABULARY_SHARE = 0.02  # bytes of the terms in memory, per byte of text
 _CHARACTERS_PER_TOKEN = 16  # more than real texts have
 _FAR_TOO_MUCH = 2.0  # times the free memory: what takes less may fit, because estimates are upper ones
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorOptions:
-    """Origin of an encoder's vectors.
-
-    Attributes:
-        origin: "published" or "encode"; None: "published" for a complete corpus with published vectors, else "encode".
-        allow_missing: accept published vectors that lack some passages.
-        verify: number of passages to encode again, for comparison with the published vectors.
-    """
-
-    origin: str | None = None
-    allow_missing: bool = False
-    verify: int = 0
-
-    def __post_init__(self) -> None:
-        if self.origin not in (None, "published", "encode"):
-            raise InputError(f"--vectors {self.origin}: use published or encode")
-        if self.origin == "encode" and (self.allow_missing or self.verify):
-            raise InputError("--allow-missing and --verify are for published vectors, not for --vectors encode")
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSpec:
-    """A corpus and the indexes to build over it.
-
-    Attributes:
-        source: the corpus and the options of its store; see ``corpora.resolving.resolve``.
-        indexes: names of the indexes to build. The encoder of each vector index is added to them.
-        embedding: options of embedding.
-        vectors: origin of the vectors.
-    """
-
-    source: ResolvedCorpus
-    indexes: tuple[str, ...] = ("bm25",)
-    embedding: EmbedOptions = EmbedOptions()
-    vectors: VectorOptions = VectorOptions()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "indexes", _add_encoders(self.indexes))
-
-    @property
-    def artifacts(self) -> tuple[str, ...]:
-        """Names of everything to build, in this order."""
-        return (PASSAGES, *self.indexes)
-
-    @property
-    def name(self) -> str:
-        """Name of the corpus on disk."""
-        return self.source.name
-
-    def published(self, encoder: str) -> PublishedVectors | None:
-        """Return the published vectors to import for an encoder; None if its vectors exist, or if the passages must be embedded.
-
-        Raises:
-            ArtifactMismatch: the encoder's vectors exist, but have another origin than requested.
-            InputError: the requested vectors are not published; or they lack passages, and ``allow_missing`` is not set.
-        """
-        if self.is_reusable(encoder):
-            origin = index_ref(self.name, encoder).manifest(None).recipe.parameters.get("origin", "encoded")
-            if origin != {"published": "imported", "encode": "encoded"}.get(self.vectors.origin or "", origin):
-                raise ArtifactMismatch(f"the vectors of '{encoder}' over '{self.name}' are there, {origin}: --force replaces them")
-            return None
-        corpus, is_subset = self.source.corpus.name, self.source.options.limit is not None
-        if self.vectors.origin == "encode" or (self.vectors.origin is None and is_subset):
-            return None
-        published = PUBLISHED.get((corpus, encoder))
-        if published is None and self.vectors.origin == "published":
-            known = ", ".join(name for of, name in PUBLISHED if of == corpus) or "no encoder"
-            raise InputError(f"of '{corpus}' the vectors of {known} are published, not of '{encoder}': use --vectors encode")
-        if published is not None and published.n_missing and not (is_subset or self.vectors.allow_missing):
-            raise InputError(
-                f"the published vectors of '{encoder}' lack {published.n_missing} passages of '{corpus}', which no search would "
-                "find: use --allow-missing to accept this, or --vectors encode"
-            )
-        return published
-
-    def import_options(self, encoder: str) -> ImportOptions:
-        """Return the options of importing published vectors; raises ``InputError`` for a dtype other than float32 and float16."""
-        return ImportOptions(
-            allow_missing=self.vectors.allow_missing,
-            verify=self.vectors.verify,
-            dtype=self.embedding.dtype,
-            device=self.embedding.device,
-            force=self.replaces(encoder),
-        )
-
-    def replaces(self, index: str) -> bool:
-        """Return whether to replace an existing index. Vectors are kept if an index built from them is requested."""
-        vector_indexes = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
-        return self.source.options.replace and all(name.encoder != index for name in vector_indexes)
-
-    def is_reusable(self, index: str) -> bool:
-        """Return whether an index exists and is kept."""
-        return index_ref(self.name, index).is_built and not self.replaces(index)
-
-    @property
-    def following(self) -> str | None:
-        """The index to prepare while the passages are stored: the first that can be; None if there is none, as for passages in Python."""
-        if not (self.source.corpus.files or self.source.corpus.path):
-            return None
-        names = (name for name in self.indexes if not parse_index_name(name).encoder and not self.is_reusable(name))
-        return next((name for name in names if index_ref(self.name, name).kind.follow is not None), None)
-
-    def reusable_store(self) -> Manifest | None:
-        """Return the manifest of a store to keep, or None if the store must be built; raises as ``corpora.build.reusable_store`` does."""
-        return reusable_store(self.source.corpus, self.source.options, compare_source=not self.source.keep_store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +73,7 @@ class BuildPlan:
         estimates: estimates of the unfinished steps.
         shortage: message about missing disk space or memory; None if there is enough.
         notes: messages about parts of the input that the build leaves out, and about a lack of memory.
+        store: the store that is kept, if any.
     """
 
     corpus: CorpusEstimate
@@ -188,15 +81,7 @@ class BuildPlan:
     estimates: list[StepEstimate]
     shortage: str | None
     notes: list[str]
-
-
-def _add_encoders(names: Sequence[str]) -> tuple[str, ...]:
-    """Return canonical names of indexes without duplicates; an encoder precedes the indexes built from its vectors."""
-    indexes = list[str]()
-    for name in names:
-        index_name = parse_index_name(name)
-        indexes += [index_name.encoder, str(index_name)]
-    return tuple(dict.fromkeys(filter(None, indexes)))
+    store: PassageStore | None = None
 
 
 def plan(spec: BuildSpec) -> BuildPlan:
@@ -205,11 +90,12 @@ def plan(spec: BuildSpec) -> BuildPlan:
     Raises:
         InputError, MissingExtraError: an input or a package is missing.
     """
-    has_store = spec.reusable_store() is not None
+    store = open_store(spec.name) if spec.reusable_store() is not None else None
+    has_store = store is not None
     source = spec.source.corpus.path
     if not has_store and spec.source.keep_store and source is not None and not source.is_file():
         raise InputError(f"'{spec.name}' was built from {source}, which is not there any more: {rebuild_advice(spec.source.corpus.name)}")
-    corpus = estimate_from_store(open_store(spec.name)) if has_store else estimate_corpus(spec.source.corpus, spec.source.options)
+    corpus = estimate_from_store(store) if store is not None else estimate_corpus(spec.source.corpus, spec.source.options)
     estimates = list(_estimate_steps(spec, corpus, has_store=has_store))
     published = {encoder: spec.published(encoder) for encoder in spec.indexes if is_encoder(encoder)}
     missing_bytes = (
@@ -223,6 +109,7 @@ def plan(spec: BuildSpec) -> BuildPlan:
         estimates,
         _shortage(estimates, download_bytes - n_staged),
         list(_notes(spec, corpus, estimates, has_store=has_store)),
+        store,
     )
 
 
@@ -251,8 +138,8 @@ def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
     return f"; {shorter}{' --force' if has_store else ''} splits them"
 
 
-def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Plan and run a build, and log the plan's notes; see ``plan`` and ``run_build``.
+def build(spec: BuildSpec, step: Step = silent_steps) -> Build:
+    """Plan and run a build, and log the plan's notes; see ``plan`` and ``Build.run``.
 
     Raises:
         StorageError: the disk or the memory is too small.
@@ -262,26 +149,59 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
         logger.warning("%s", message)
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
-    return run_build(spec, step)
+    building = Build(spec, step, build_plan.store)
+    building.run()
+    return building
 
 
 def run_build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Build all missing artifacts; return the manifests of the passages and of each index.
+    """Run a build without a plan; see ``Build.run``."""
+    return Build(spec, step).run()
 
-    Raises:
-        IdxError: the build failed; the next call resumes it.
+
+class Build:
+    """A build of one part after the other.
+
+    Args:
+        spec: what to build.
+        step: makes the progress callback of a step.
+        store: the store that is kept, if it is open already.
+
+    Attributes:
+        manifests: manifests of the finished parts.
     """
-    return {name: build_part(spec, name, step) for name in spec.artifacts}
 
+    def __init__(self, spec: BuildSpec, step: Step = silent_steps, store: PassageStore | None = None) -> None:
+        self._spec, self._step, self._store = spec, step, store
+        self.manifests = dict[str, Manifest]()
 
-def build_part(spec: BuildSpec, name: str, step: Step = silent_steps) -> Manifest:
-    """Build one of ``spec.artifacts`` after those before it, unless it exists; raises as ``run_build`` does."""
-    if name == PASSAGES:
-        return _build_store(spec, step)
-    store = open_store(spec.name)
-    if is_encoder(name):
-        return _build_vectors(spec, name, store, step)
-    return build_index(spec.name, name, store, force=spec.replaces(name), progress=step(name, "passages"))
+    @property
+    def store(self) -> PassageStore:
+        """The store of the finished passages, opened once."""
+        if self._store is None or self._store.fingerprint != self.manifests[PASSAGES].fingerprint:
+            self._store = open_store(self._spec.name)
+        return self._store
+
+    def run(self) -> dict[str, Manifest]:
+        """Build all missing artifacts; return the manifests of the passages and of each index.
+
+        Raises:
+            IdxError: the build failed; the next call resumes it.
+        """
+        for name in self._spec.artifacts:
+            self.run_part(name)
+        return self.manifests
+
+    def run_part(self, name: str) -> None:
+        """Build one of ``spec.artifacts`` after those before it, unless it exists; raises as ``run`` does."""
+        spec, step = self._spec, self._step
+        if name == PASSAGES:
+            manifest = _build_store(spec, step)
+        elif is_encoder(name):
+            manifest = _build_vectors(spec, name, self.store, step)
+        else:
+            manifest = build_index(spec.name, name, self.store, force=spec.replaces(name), progress=step(name, "passages"))
+        self.manifests[name] = manifest
 
 
 def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> str:

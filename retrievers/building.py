@@ -72,8 +72,10 @@ def build(  # noqa: PLR0913
 def _build(source: ResolvedCorpus, retriever: RetrieverName, embedding: EmbedOptions, *, show_progress: bool) -> LocalSearcher:
     """Build and open a corpus and the indexes of a retriever."""
     with show_steps() if show_progress else nullcontext(silent_steps) as step:
-        build_spec(BuildSpec(source, retriever.parts, embedding), step)
-    return OpenCorpora(device=embedding.device).searcher(source.name, retriever)
+        building = build_spec(BuildSpec(source, retriever.parts, embedding), step)
+    opened = OpenCorpora(device=embedding.device)
+    opened.stores[source.name] = building.store
+    return opened.searcher(source.name, retriever)
 
 
 def _build_unnamed(

@@ -49,15 +49,15 @@ class RetrieverName:
             return cls(tuple(map(canonical_name, text.split("+"))), typed=text, corpus=corpus)
 
         def resolve(source: Source) -> Node:
-            name = canonical_name(source.name)
+            name = str(canonical_name(source.name))
             if name not in files or is_index_name(name):
                 return replace(source, name=name)
-            node = replace_sources(read_pipeline(files[name]), lambda below: replace(below, name=canonical_name(below.name)))
+            node = replace_sources(read_pipeline(files[name]), lambda below: replace(below, name=str(canonical_name(below.name))))
             return node if source.keep is None else replace(node, keep=min(source.keep, node.keep or source.keep))
 
         pipeline = replace_sources(Source(text) if is_saved else parse_pipeline(text), resolve)
         indexes = [name for name in _sources(pipeline) if not name.startswith(REMOTE)]
-        return cls(tuple(indexes), pipeline, text if is_saved else "", text, corpus)
+        return cls(tuple(map(canonical_name, indexes)), pipeline, text if is_saved else "", text, corpus)
 
     def __str__(self) -> str:
         return self.saved or str(self.pipeline or "+".join(self.parts))

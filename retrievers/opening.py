@@ -97,7 +97,7 @@ class OpenCorpora:
             for unopened in set(named) - self.rerankers.keys():
                 find_reranker(unopened)  # refused before an index is opened, which may take long
             store = self.store(corpus)
-            retrievers = {part: self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
+            retrievers = {str(part): self.retriever(corpus, part) for part in (*name.parts, *name.remotes)}
             rerankers = {each: self.reranker(each) for each in named}
             searcher = LocalSearcher(store, retrievers, rerankers.get(reranker or ""), name.pipeline, rerankers)
         again = partial(open_searcher, corpus, str(name), device=self._device, query_dtype=self._query_dtype)

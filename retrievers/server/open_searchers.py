@@ -175,7 +175,7 @@ class OpenSearchers:
                 for part in named:
                     if part not in known:
                         raise unknown_name_error(f"{kind} of the pipeline on this server", part, known)
-            sources = {part: open_retrievers[part] for part in (*name.parts, *name.remotes)}
+            sources = {str(part): open_retrievers[part] for part in (*name.parts, *name.remotes)}
             self._composed[corpus, text] = LocalSearcher(self.corpora.store(corpus), sources, None, name.pipeline, rerankers)
             if len(self._composed) > _MAX_COMPOSED:
                 self._composed.popitem(last=False)

@@ -22,6 +22,7 @@ from .screen import coverage, note, pluralize, print_json, print_line
 
 if TYPE_CHECKING:
     from wikidx.base.artifacts.manifest import Manifest
+    from wikidx.corpora.store import PassageStore
     from wikidx.indexer.planning import BuildPlan, BuildSpec
 
 _SHOWN_SKIPPED = 3
@@ -156,7 +157,7 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
         return
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
-    manifests = _build_parts(spec)
+    manifests = _build_parts(spec, build_plan.store)
     _show_skipped(spec.name, manifests["passages"])
     if as_json:
         counts = {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}
@@ -170,21 +171,21 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
                 print_line(f"{state}: {', '.join(parts)}")
 
 
-def _build_parts(spec: BuildSpec) -> dict[str, Manifest]:
+def _build_parts(spec: BuildSpec, store: PassageStore | None) -> dict[str, Manifest]:
     """Build the passages and indexes, and return their manifests; if the user interrupts this, the last line says what is finished."""
     from wikidx.indexer.naming import is_encoder
-    from wikidx.indexer.planning import build_part, describe_interruption
+    from wikidx.indexer.planning import Build, describe_interruption
 
-    manifests: dict[str, Manifest] = {}
-    try:
-        with show_steps() as step:
+    with show_steps() as step:
+        building = Build(spec, step, store)
+        try:
             for name in spec.artifacts:
                 with _terminated_as_interrupted() if is_encoder(name) else contextlib.nullcontext():
-                    manifests[name] = build_part(spec, name, step)
-    except KeyboardInterrupt:
-        note(describe_interruption(spec, manifests))
-        raise
-    return manifests
+                    building.run_part(name)
+        except KeyboardInterrupt:
+            note(describe_interruption(spec, building.manifests))
+            raise
+    return building.manifests
 
 
 @contextlib.contextmanager

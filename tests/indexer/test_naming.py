@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from wikidx.base.errors import UnknownNameError
@@ -8,10 +10,15 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name
 
 
+def parts_of(name: str) -> tuple[str, str, tuple[str, ...]]:
+    parsed = parse_index_name(name)
+    return parsed.encoder, parsed.kind, parsed.numbers
+
+
 def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:
     for encoder in ENCODERS:
         for kind in VECTOR_INDEXES:
-            assert parse_index_name(f"{encoder}-{kind}") == (encoder_spec(encoder).name, kind, ())
+            assert parts_of(f"{encoder}-{kind}") == (encoder_spec(encoder).name, kind, ())
             assert f"{encoder}-{kind}" not in (*ENCODERS, *INDEXES)
     names = index_names()
     assert len(set(names)) == len(names)
@@ -30,8 +37,10 @@ def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:
     ],
 )
 def test_names_resolve_to_encoder_kind_and_numbers(name: str, found: tuple[str, str, tuple[str, ...]]) -> None:
-    assert parse_index_name(name) == found
-    assert parse_index_name(str(parse_index_name(name))) == found
+    parsed = parse_index_name(name)
+    assert parts_of(name) == parts_of(str(parsed)) == found
+    assert parse_index_name(parsed) is parsed
+    assert parts_of(pickle.loads(pickle.dumps(parsed))) == found
 
 
 @pytest.mark.parametrize("name", ["int8", "ivf", "nothing-ivf", "contriever-ivf-ivf", "contriever-", "bm25-int8", ""])

@@ -30,7 +30,7 @@ BUILD = """
 import re, sys
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer.planning import BuildSpec, build
-found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-int8")))
+found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-int8"))).manifests
 print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
 print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)|typer|rich", name)])
 """

@@ -19,11 +19,10 @@ from tests.runtimes.test_cli import IDX
 from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import questions
 from wikidx.base.artifacts.building import staging_path
-from wikidx.base.artifacts.manifest import Manifest
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer import planning
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.planning import BuildSpec, build_part, describe_interruption
+from wikidx.indexer.planning import Build, BuildSpec, describe_interruption
 from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.base import Call, prompt_text
@@ -151,7 +150,7 @@ def test_an_interrupted_plan_says_that_nothing_was_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
-    monkeypatch.setattr(planning, "estimate_store", lambda *size, is_followed: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(planning, "_estimate_store", lambda *size, is_followed: signal.raise_signal(signal.SIGINT))
     last = Command(monkeypatch, capsys)("build", tmp_path / "made.jsonl", status=130)
     assert last == "stopped before anything was built: the same command begins again"
 
@@ -159,16 +158,15 @@ def test_an_interrupted_plan_says_that_nothing_was_built(
 def test_what_an_interruption_left_is_described(tmp_path: Path) -> None:
     (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
     spec = BuildSpec(resolve(str(tmp_path / "made.jsonl")), ("bm25", "minilm"))
-    finished = dict[str, Manifest]()
+    building = Build(spec)
     for said in (
         "stopped: the same command resumes with passages",
         "stopped: passages finished; the same command resumes with bm25",
         "stopped: passages, bm25 finished; the same command resumes with minilm",
     ):
-        assert describe_interruption(spec, finished) == said
-        name = spec.artifacts[len(finished)]
-        finished[name] = build_part(spec, name)
-    assert describe_interruption(spec, finished) == "stopped: passages, bm25, minilm finished"
+        assert describe_interruption(spec, building.manifests) == said
+        building.run_part(spec.artifacts[len(building.manifests)])
+    assert describe_interruption(spec, building.manifests) == "stopped: passages, bm25, minilm finished"
 
 
 def test_ctrl_c_while_modules_are_imported_is_silent() -> None:

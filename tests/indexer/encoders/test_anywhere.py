@@ -244,7 +244,8 @@ def test_a_checkpoint_gets_a_short_name_that_is_kept(tmp_path: Path, monkeypatch
     folder = tiny.save_bert(tmp_path / "My Model_v1.5")
     assert name_encoder(str(folder)) == "my-model_v1.5"
     assert encoder_spec("my-model_v1.5").query_checkpoint == folder
-    assert parse_index_name("my-model_v1.5-ivfpq") == ("my-model_v1.5", "ivfpq", ())
+    index = parse_index_name("my-model_v1.5-ivfpq")
+    assert (index.encoder, index.kind) == ("my-model_v1.5", "ivfpq")
     assert {"my-model_v1.5", "my-model_v1.5-hnsw"} <= set(index_names())
     monkeypatch.chdir(tmp_path)
     assert name_encoder("mine=My Model_v1.5", RecipeOptions(pooling="cls")) == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -20,6 +21,7 @@ from .durable import file_sha256, parse_json
 MANIFEST = "manifest.json"
 
 _CHECKSUM = "sha256"
+_MOST_KEPT = 256  # manifests
 
 Parameters = Mapping[str, str | int | float | None]
 
@@ -118,7 +120,7 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
         ArtifactCorrupt: the manifest is invalid, or a file is missing or has the wrong size.
     """
     try:
-        manifest = manifest_from_json((path / MANIFEST).read_bytes())
+        manifest = load_manifest(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         reason = f"{path} has no file {MANIFEST}" if path.is_dir() else f"nothing is built at {path}"
         raise ArtifactMissing(f"{reason}: run '{rebuild}'") from None
@@ -134,6 +136,22 @@ def read_manifest(path: Path, kind: str, format_version: int, rebuild: str) -> M
     if missing:
         raise ArtifactCorrupt(f"{missing}: run '{rebuild} --force'")
     return manifest
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Return the manifest of the artifact at ``path`` without checks. It is read once, as long as the file is the same.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: see ``manifest_from_json``.
+    """
+    state = (path / MANIFEST).stat()
+    return _load(path / MANIFEST, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _load(file: Path, state: tuple[int, ...]) -> Manifest:
+    return manifest_from_json(file.read_bytes())
 
 
 def missing_file(path: Path, manifest: Manifest) -> str | None:
