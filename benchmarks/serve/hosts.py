@@ -36,8 +36,8 @@ from wikidx.corpora.build import open_store
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.opening import OpenRetriever, open_retriever, open_searcher
 from wikidx.retrievers.server.metrics import Metrics
-from wikidx.retrievers.server.models import search_model, validate_body
 from wikidx.retrievers.server.running import Service
+from wikidx.retrievers.server.schemas import search_model, validate_body
 from wikidx.retrievers.server.settings import Settings, listen, server_url
 from wikidx.retrievers.wire import SEARCH, ranking_to_json
 

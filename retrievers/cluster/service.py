@@ -319,7 +319,7 @@ def serve(settings: Settings, listener: socket.socket, address: str | None, layo
         raise InputError(f"--workers {settings.workers}: with --ray one process answers, and the shards search")
     with connect(address):
         check_versions()
-        from wikidx.retrievers.server.running import Service  # FastAPI
+        from wikidx.retrievers.server.running import Service
 
         metrics = Metrics()
         shards = ShardService(settings, layout, metrics)

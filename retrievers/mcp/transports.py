@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from wikidx.retrievers.server.api_key import ApiKey
-from wikidx.retrievers.server.front import error_response
+from wikidx.retrievers.server.gate import error_response, unauthorized_error
 from wikidx.retrievers.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,18 +23,16 @@ def run_http(server: MCPServer[Any], listener: socket.socket, settings: Settings
     """Serve ``/mcp`` on a listening socket until SIGINT or SIGTERM."""
     app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True, host=settings.host)
     if settings.api_key is not None:
-        app = _require_key(app, ApiKey(settings.api_key))
+        app = _require_key(app, settings.api_key.encode())
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_SHUTDOWN_S)
     asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
-def _require_key(app: ASGIApp, key: ApiKey) -> ASGIApp:
+def _require_key(app: ASGIApp, key: bytes) -> ASGIApp:
     """Return an application that passes on requests with the key, and refuses all others."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or key.authorizes(scope["headers"]):
-            await app(scope, receive, send)
-        else:
-            await error_response(key.unauthorized_error())(scope, receive, send)
+        refusal = unauthorized_error(scope["headers"], key) if scope["type"] == "http" else None
+        await (app if refusal is None else error_response(refusal))(scope, receive, send)
 
     return answer

@@ -2,15 +2,13 @@
 
 settings    corpora, retrievers and address of a server      limits          limits on a request and on the queue
 workers     several processes on one port                    running         one process: socket, signals, graceful shutdown
-front       checks, log and counts of all requests           pages           FastAPI's application: all paths
+protocol    heads of requests, and refusal of malformed HTTP
+gate        keys, hosts, counts and log of all requests      routes          all paths
+schemas     bodies of requests and responses                 openapi         their description, /openapi.json
 bodies      decompression of requests, compression of answers
-searching   the paths /v1/search and /retrieve               models          schemas of request and response bodies
+searching   the paths /v1/search and /retrieve               embedding       the paths /v1/embeddings and /v1/models
+answerer    interface for answers by a language model        access_log      one line for each request
 catalog     all corpora and retrievers of a server           open_searchers  open stores, retrievers and searchers
-answering   answers by a language model, as runtimes adds them
-embedding   the paths /v1/embeddings and /v1/models
 batcher     a thread that searches in batches                metrics         counts and times, summed over the processes
-api_key     check of the API key                             host_check      check of the headers Host and Origin
-protocol    refusal of malformed HTTP                        access_log      one line for each request
 page/       the search page at /
-page_headers  what browsers may do with an answer
 """

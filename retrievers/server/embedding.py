@@ -26,9 +26,9 @@ from wikidx.retrievers.options import SearchOptions
 
 from .batcher import Batcher, Groups, SearchRequest
 from .catalog import Catalog
-from .front import JSON
-from .models import NAME_CHARACTERS, validate_body
+from .gate import JSON
 from .open_searchers import TextEncoder
+from .schemas import NAME_CHARACTERS, validate_body
 from .searching import read_body, submit, wait_until_open
 from .settings import Settings
 
@@ -115,20 +115,11 @@ class EmbeddingEndpoints:
         ((vectors, n_tokens),) = await submit(request, self._batcher, search)
         return Response(await run_in_threadpool(_to_json, body, vectors, n_tokens), media_type=JSON)
 
-    def models(self) -> dict[str, Any]:
+    async def models(self, request: Request) -> Response:
         """Return the served encoders."""
-        described = [
-            {
-                "id": name,
-                "object": "model",
-                "created": self._started,
-                "owned_by": "idx",
-                "dimensions": encoder.dim,
-                "input_types": get_args(Side),
-            }
-            for name, encoder in self._catalog.encoders().items()
-        ]
-        return {"object": "list", "data": described}
+        constant = {"object": "model", "created": self._started, "owned_by": "idx", "input_types": get_args(Side)}
+        described = [{"id": name, "dimensions": encoder.dim, **constant} for name, encoder in self._catalog.encoders().items()]
+        return Response(orjson.dumps({"object": "list", "data": described}), media_type=JSON)
 
     def _find(self, model: str) -> TextEncoder:
         encoders = self._catalog.encoders()

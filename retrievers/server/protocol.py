@@ -12,8 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from wikidx.retrievers.errors import InvalidRequest
 
-from .front import GONE, error_response
-from .page_headers import add_page_headers
+from .gate import GONE, add_page_headers, error_response
 
 _MAX_HEAD_BYTES = 64 << 10
 _MAX_HEADERS = 100

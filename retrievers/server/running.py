@@ -26,12 +26,13 @@ from wikidx.base.machine.failures import DeviceLost
 from wikidx.retrievers.opening import OpenRetriever
 
 from .access_log import AccessLog
-from .answering import Answerer
+from .answerer import Answerer
 from .catalog import Catalog, Cluster
-from .front import Front
+from .gate import Gate
 from .metrics import Metrics
 from .open_searchers import SharedIdentities
 from .protocol import Protocol
+from .routes import make_routes
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
@@ -51,9 +52,9 @@ class _Server(uvicorn.Server):
     remaining requests are answered, including those that have arrived but are not read yet.
     """
 
-    def __init__(self, settings: Settings, front: Front, log: AccessLog, catalog: Catalog, answerer: Answerer | None) -> None:
-        super().__init__(_config(settings, front))
-        self._front, self._log, self._catalog, self._limits = front, log, catalog, settings.limits
+    def __init__(self, settings: Settings, gate: Gate, log: AccessLog, catalog: Catalog, answerer: Answerer | None) -> None:
+        super().__init__(_config(settings, gate))
+        self._gate, self._log, self._catalog, self._limits = gate, log, catalog, settings.limits
         self._answerer = answerer
 
     @property
@@ -84,7 +85,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the three steps of the class's docstring."""
-        self._front.is_stopping = True
+        self._gate.is_stopping = True
         self._catalog.ending = self._catalog.ending or "the server ends"
         if self._answerer is not None:
             asyncio.get_running_loop().call_later(self._limits.deadline_s, self._answerer.end)
@@ -215,9 +216,9 @@ class Service:
         settings = self._settings
         self._catalog = catalog = Catalog(settings, self._metrics, self._shared, self._source)
         log = AccessLog(is_enabled=settings.access_log)
-        front = Front(settings, self._metrics, log, catalog)
-        self._server = _Server(settings, front, log, catalog, self._answerer)
-        threading.Thread(target=self._open, args=(catalog, front, self._server), name="opening", daemon=True).start()
+        gate = Gate(settings, self._metrics, log, catalog, make_routes(settings, catalog, self._metrics, self._answerer))
+        self._server = _Server(settings, gate, log, catalog, self._answerer)
+        threading.Thread(target=self._open, args=(catalog, self._server), name="opening", daemon=True).start()
         if opens_first:
             await asyncio.wrap_future(self._opening)
         await self._server.serve([self._listener])
@@ -225,12 +226,9 @@ class Service:
         if self._opening.done():
             catalog.stop()
 
-    def _open(self, catalog: Catalog, front: Front, server: _Server) -> None:
+    def _open(self, catalog: Catalog, server: _Server) -> None:
         """Open all corpora and retrievers; runs in a separate thread."""
         try:
-            from .pages import Pages  # FastAPI
-
-            front.pages = Pages(self._settings, catalog, self._metrics, self._answerer)
             if self._answerer is not None:
                 self._answerer.open(catalog)
             catalog.open()
@@ -245,9 +243,9 @@ class Service:
             server.should_exit = server.force_exit = True
 
 
-def _config(settings: Settings, front: Front) -> uvicorn.Config:
+def _config(settings: Settings, gate: Gate) -> uvicorn.Config:
     return uvicorn.Config(
-        front,
+        gate,
         http=Protocol,
         ws="none",
         lifespan="off",

@@ -24,13 +24,14 @@ from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, errors_to_js
 from .batcher import RETRY_AFTER_S, Batcher, Groups, SearchRequest
 from .bodies import decode_body
 from .catalog import Catalog
-from .front import GONE, JSON, POLL_S
+from .gate import GONE, JSON
 from .limits import check_size
-from .models import RetrieveBody, SearchBody, retrieval_model, search_model, validate_body
+from .schemas import RetrieveBody, SearchBody, retrieval_model, search_model, validate_body
 from .settings import Settings
 
 T = TypeVar("T")
 
+_POLL_S = 0.1  # interval at which a request that waits for what is being opened looks again
 _CHUNK_BYTES = 256 << 10  # larger responses are sent in chunks of about this size
 _CHUNK_MATCHES = 2_000  # provenance entries encoded in one step
 _DEFAULT_BODY = SearchBody(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
@@ -145,7 +146,7 @@ async def wait_until_open(request: Request, find: Callable[[], T], deadline: flo
             if error.retry_after is None or time.monotonic() >= deadline or "wait=0" in request.headers.get("prefer", ""):
                 raise
         with contextlib.suppress(DeadlineExceeded):
-            await wait_for(request, asyncio.get_running_loop().create_future(), POLL_S)
+            await wait_for(request, asyncio.get_running_loop().create_future(), _POLL_S)
 
 
 async def submit(request: Request, batcher: Batcher, search: SearchRequest) -> Any:  # noqa: ANN401 - of any kind of searcher

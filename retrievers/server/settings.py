@@ -14,7 +14,6 @@ from wikidx.base.machine.devices import check_devices
 from wikidx.indexer.encoders.spec import Dtype
 from wikidx.retrievers.naming import RetrieverName
 
-from .api_key import ApiKey
 from .limits import Limits
 
 _BUSY_PORT_WAIT_S = 3.0  # time to retry a port in use, because a server that was just killed may still be ending
@@ -61,8 +60,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise ``InputError`` if the device or the API key is invalid, or if there is no encoder to serve."""
         check_devices(self.device)
-        if self.api_key is not None:
-            ApiKey(self.api_key)
+        if self.api_key is not None and not self.api_key.strip():
+            raise InputError("the API key is empty: give one, or none")
         if self.embeddings and all(RetrieverName.parse(retriever, corpus).is_lexical for corpus, retriever in self.served_pairs):
             raise InputError(f"--embeddings serves encoders, and {', '.join(self.retrievers)} has none: add --retriever minilm")
 

@@ -27,7 +27,7 @@ from .open_searchers import SharedIdentities
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .answering import Answerer
+    from .answerer import Answerer
 
 _LOG = logging.getLogger("idx.server")
 _RESTART_PAUSE_S = 1.0  # wait before an exited process is replaced
@@ -73,7 +73,7 @@ def _run(
 ) -> None:
     """Serve in this process; only the first one takes connections before its indexes are open, and only while no other is ready."""
     from .metrics import Metrics
-    from .running import Service  # imports FastAPI, which the parent process does not need
+    from .running import Service  # not in the parent process, which needs none of it
 
     metrics = Metrics()
     Service(settings, listener, metrics, shared=shared, answerer=answerer).run(opens_first=not is_first or metrics.n_ready() > 0)

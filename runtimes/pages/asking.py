@@ -27,10 +27,10 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
 from wikidx.retrievers.errors import DeadlineExceeded, NotReady, Overloaded, SearchFailed
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.server.answering import EVENTS
+from wikidx.retrievers.server.answerer import EVENTS
 from wikidx.retrievers.server.batcher import SearchRequest
 from wikidx.retrievers.server.catalog import Catalog
-from wikidx.retrievers.server.models import Name, validate_body
+from wikidx.retrievers.server.schemas import Name, validate_body
 from wikidx.retrievers.server.searching import read_body
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_json, step_to_json

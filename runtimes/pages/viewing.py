@@ -26,11 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wikidx.base.errors import IdxError, InputError
 from wikidx.retrievers.errors import InvalidRequest
-from wikidx.retrievers.server.front import error_response
-from wikidx.retrievers.server.host_check import foreign_host_error
-from wikidx.retrievers.server.page_headers import add_page_headers
-from wikidx.retrievers.server.pages import PAGE
+from wikidx.retrievers.server.gate import add_page_headers, error_response, foreign_host_error
 from wikidx.retrievers.server.protocol import Protocol
+from wikidx.retrievers.server.routes import PAGE
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
 from wikidx.runtimes.evaluation.comparing import metric_names, question_positions
 from wikidx.runtimes.evaluation.outcomes import PROBLEMS, problems
@@ -154,7 +152,7 @@ class Viewer:
 
 
 class _LocalOnly:
-    """ASGI middleware that refuses requests of foreign web pages, and adds the headers of ``page_headers``."""
+    """ASGI middleware that refuses requests of foreign web pages, and adds the headers of ``add_page_headers``."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The part of a server that answers questions by a language model. ``runtimes`` implements it; the server only gives it paths."""
+"""Interface of the part of a server that answers questions by a language model. ``runtimes`` implements it; the server gives it paths."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Models of request and response bodies, which pydantic validates and the OpenAPI document shows."""
+"""Schemas of request and response bodies, which pydantic validates and ``/openapi.json`` shows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -148,28 +147,40 @@ class ErrorBody(BaseModel):
     error_type: str = Field(description="Name of the exception that wikidx.retrievers.client raises.")
 
 
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status.value: {"model": ErrorBody, "description": description}
-    for status, description in (
-        (HTTPStatus.BAD_REQUEST, "The body is not JSON."),
-        (HTTPStatus.UNAUTHORIZED, "The API key is missing or wrong."),
-        (HTTPStatus.FORBIDDEN, "The server has no API key, and the Host or Origin of the request is not this machine."),
-        (HTTPStatus.NOT_FOUND, "The corpus or the retriever is not served."),
-        (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too long."),
-        (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is not JSON, or its Content-Encoding is neither gzip nor zstd."),
-        (HTTPStatus.UNPROCESSABLE_ENTITY, "A field is invalid, or exceeds a limit of the server."),
-        (HTTPStatus.INTERNAL_SERVER_ERROR, "The search failed."),
-        (
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "The queue is full, the index is not open yet, or one of its shards is unavailable. Retry-After gives the seconds to wait.",
-        ),
-        (HTTPStatus.GATEWAY_TIMEOUT, "The answer was not ready in time."),
-    )
+class OpenAIError(BaseModel):
+    """An error as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorBody(BaseModel):
+    """Body of the error responses of OpenAI's paths."""
+
+    error: OpenAIError
+
+
+ERRORS: dict[int, str] = {
+    HTTPStatus.BAD_REQUEST: "The body is not JSON.",
+    HTTPStatus.UNAUTHORIZED: "The API key is missing or wrong.",
+    HTTPStatus.FORBIDDEN: "The server has no API key, and the Host or Origin of the request is not this machine.",
+    HTTPStatus.NOT_FOUND: "What is named is not served, such as the corpus or the retriever.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not JSON, or its Content-Encoding is neither gzip nor zstd.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "A field is invalid, or exceeds a limit of the server.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "The search failed.",
+    HTTPStatus.SERVICE_UNAVAILABLE: (
+        "The queue is full, or what is asked for is not open yet, or a shard is unavailable. Retry-After gives the seconds to wait."
+    ),
+    HTTPStatus.GATEWAY_TIMEOUT: "The answer was not ready in time.",
 }
+"""Status -> description of the errors of searches."""
 
 
 def _list_of(kind: Any) -> Any:  # noqa: ANN401 - types
-    """Return the type of a list of any values, or None, which the OpenAPI document describes as a list of ``kind``."""
+    """Return the type of a list of any values, or None, which ``/openapi.json`` describes as a list of ``kind``."""
     return list[Annotated[Any, WithJsonSchema(TypeAdapter(kind).json_schema())]] | None
 
 
@@ -223,8 +234,3 @@ def validate_body(model: type[Body], body: bytes | dict[str, Any]) -> Body:
                 f"the body is no JSON: {problem['msg'].removeprefix('Invalid JSON: ')}", status=HTTPStatus.BAD_REQUEST
             ) from error
         raise InvalidRequest(explain(error, list(model.model_fields), whole="the body")) from error
-
-
-def describe_body(model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return the OpenAPI description of a request body, for FastAPI's ``openapi_extra``."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
