@@ -6,7 +6,7 @@ naming        "bm25+minilm" -> RetrieverName                   opening       ope
 searcher      LocalSearcher: from queries to ranked passages   fusion        fuses, merges and deduplicates ranked lists
 rerank        reranking of candidates by the primary query     kernels       numba kernels that combine ranked lists
 rerankers/    networks and endpoints that score passages       highlight     words that passages share with queries
-client        ServerClient and RemoteSearcher                  wire, errors  searches, rankings and errors as JSON
+client        RemoteSearcher                                   wire, errors  searches, rankings and errors as JSON
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 building      passages, file or name -> an open searcher       async_client  AsyncRemoteSearcher, for asyncio

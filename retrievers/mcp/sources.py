@@ -15,7 +15,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
-from wikidx.retrievers.client import ServerClient
+from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora
 from wikidx.retrievers.options import SearchOptions
@@ -105,7 +105,7 @@ class RemoteSource:
 
     can_fuse = False
 
-    def __init__(self, client: ServerClient, corpora: Sequence[str] = (), retrievers: Sequence[RetrieverName] = ()) -> None:
+    def __init__(self, client: RemoteSearcher, corpora: Sequence[str] = (), retrievers: Sequence[RetrieverName] = ()) -> None:
         self._client = client
         self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
 
@@ -125,11 +125,11 @@ class RemoteSource:
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
         """Return the ranking of one group of queries."""
-        return self._client.search([queries], options, corpus=corpus, retriever=retriever).rankings[0]
+        return self._client.search_in(corpus, retriever, [queries], options).rankings[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids, by id; unknown ids are left out."""
-        return self._client.passages(corpus, ids)
+        return self._client.find_passages(corpus, ids)
 
 
 Source = LocalSource | RemoteSource

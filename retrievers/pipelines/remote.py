@@ -26,7 +26,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
-from wikidx.retrievers.client import TIMEOUT_S, ServerClient
+from wikidx.retrievers.client import TIMEOUT_S, RemoteSearcher
 from wikidx.retrievers.errors import BadAnswer
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.vector_queries import QueriesRefused
@@ -60,7 +60,7 @@ _Search = Callable[[Sequence[str], int], list[list[_Found]]]
 def parse_remote(name: str) -> tuple[str, str | None]:
     """Return the URL and the retriever in ``remote:URL#NAME``, None for the server's first; raises ``InputError`` for an invalid URL."""
     url, _, retriever = name.removeprefix(REMOTE).partition("#")
-    ServerClient(url)
+    RemoteSearcher(url)
     return url, retriever or None
 
 
@@ -82,7 +82,7 @@ class RemoteRetriever:
     def __init__(self, name: str, store: PassageStore) -> None:
         self._name, self._store = name, store
         self._url, retriever = parse_remote(name)
-        self._client = ServerClient(self._url, api_key=os.environ.get(API_KEY) or None)
+        self._client = RemoteSearcher(self._url, api_key=os.environ.get(API_KEY) or None)
         self._has_warned = False
         self._search = self._recognize(retriever)
 
@@ -135,7 +135,7 @@ class RemoteRetriever:
 
         def search(queries: Sequence[str], depth: int) -> list[list[_Found]]:
             options = SearchOptions(k=depth, depth=depth)
-            rankings = self._client.search([[query] for query in queries], options, corpus=corpus, retriever=retriever).rankings
+            rankings = self._client.search_in(corpus, retriever, [[query] for query in queries], options).rankings
             if rankings.errors:
                 raise QueriesRefused({queries[position]: reason for position, reason in rankings.errors.items()})
             return [[_Found(hit.id, hit.text, hit.row if same else -1, hit.score) for hit in ranking] for ranking in rankings]
@@ -173,9 +173,9 @@ class RemoteRetriever:
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Read], body: object = None) -> Read | None:
         """Return what ``read`` finds in an answer; None if the answer is another. Raises ``ServiceError`` without an answer."""
-        answer = self._client.send(method, path, b"" if body is None else orjson.dumps(body), TIMEOUT_S)
+        response, answer = self._client.send(method, path, b"" if body is None else orjson.dumps(body), TIMEOUT_S)
         try:
-            return read(orjson.loads(answer.data)) if answer.status == 200 else None
+            return read(orjson.loads(answer)) if response.status == 200 else None
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 

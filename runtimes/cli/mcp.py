@@ -52,11 +52,11 @@ def mcp(
 
 def _source(corpora: list[str], names: list[str], device: str, url: str | None, api_key: str | None) -> Source:
     from wikidx.corpora.resolving import require_built_names
-    from wikidx.retrievers.client import ServerClient
+    from wikidx.retrievers.client import RemoteSearcher
     from wikidx.retrievers.mcp.sources import LocalSource, RemoteSource
     from wikidx.retrievers.naming import RetrieverName
 
     retrievers = list(dict.fromkeys(map(RetrieverName.parse, names)))
     if url is not None:
-        return RemoteSource(ServerClient(url, api_key=api_key), tuple(dict.fromkeys(corpora)), retrievers)
+        return RemoteSource(RemoteSearcher(url, api_key=api_key), tuple(dict.fromkeys(corpora)), retrievers)
     return LocalSource(require_built_names(corpora), retrievers, device)

@@ -22,7 +22,7 @@ from wikidx.runtimes.llms.gguf_files import find_gguf
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
 
 if TYPE_CHECKING:
-    from wikidx.retrievers.client import ServerClient
+    from wikidx.retrievers.client import RemoteSearcher
 
 PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm faiss-cpu faiss-gpu faiss-gpu-cuvs pyserini".split()
 
@@ -90,7 +90,7 @@ def _manifest_digest(manifest: Manifest) -> str:
     return hashlib.sha256((manifest.recipe.to_json() + json.dumps(files, sort_keys=True)).encode()).hexdigest()
 
 
-def describe_served(client: ServerClient, corpus: str, retriever: str) -> dict[str, Any]:
+def describe_served(client: RemoteSearcher, corpus: str, retriever: str) -> dict[str, Any]:
     """Return a server's URL, and its corpus and retriever with their fingerprints; an empty name stands for the server's first.
 
     Raises:

@@ -190,9 +190,9 @@ def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
 
 
 def _describe_server(target: SearchTarget) -> dict[str, Any]:
-    from wikidx.retrievers.client import ServerClient
+    from wikidx.retrievers.client import RemoteSearcher
 
-    with contextlib.closing(ServerClient(target.url or "", api_key=target.api_key)) as client:
+    with contextlib.closing(RemoteSearcher(target.url or "", api_key=target.api_key)) as client:
         return describe_served(client, target.corpus, target.retriever)
 
 

@@ -25,7 +25,7 @@ from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.base.machine.failures import first_line
 from wikidx.base.machine.threads import n_threads
-from wikidx.base.net.timed_http import disconnect
+from wikidx.base.net.transport import disconnect
 from wikidx.runtimes.errors import LLMError
 
 from .base import Call, Capabilities, Deliver, Reply

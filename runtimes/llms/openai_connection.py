@@ -1,48 +1,34 @@
 """A connection to an OpenAI-compatible endpoint, with retries.
 
-A request is retried after a connection error, an end before the last token, or a status of 408, 409, 425, 429 or 5xx except 501; at most
-``UNUSABLE_RETRIES`` times after an unusable answer: no JSON, no choices, more than 64 MB, an error without a status. An exhausted quota, a
-chat template's refusal of the turns, and all other refusals are final.
+A request is also retried after an end before the last token; an unusable answer has no JSON, no choices, more than 64 MB, or an error
+without a status. An exhausted quota, a chat template's refusal of the turns, and all other refusals are final.
 
 Time limits concern tokens, not answers: one until the first token, one from each token to the next. As long as the server sends tokens of
 any answer, the first limit does not run, because requests may wait for each other there. An answer without streaming counts as one token.
 A stream of far more parts than the request has tokens is ended, and counts as cut.
 After a time-out the connection is closed; the request is sent again, once, only to a server that then stops its work on it.
-
-The pause before a retry is ``Retry-After``, at most five minutes. Without this header, the pause is ``first_pause``, doubled for each
-further retry up to 30 seconds, and shortened at random by up to half.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
+from functools import partial
 from typing import Any
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, TimeoutError
 
 from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import first_line
-from wikidx.base.net.endpoint import (
-    MAX_PAGE_BYTES,
-    UNUSABLE_RETRIES,
-    answering,
-    is_transient,
-    locate,
-    open_pool,
-    parse_answer,
-    read_answer,
-    read_error,
-    retry_after_s,
-    retry_pause_s,
-)
-from wikidx.base.net.timed_http import limited
+from wikidx.base.net.endpoint import locate, open_pool, parse_answer, read_error
+from wikidx.base.net.retrying import FINAL, LATE, TRANSIENT, UNUSABLE, Retries, Verdict, is_transient, retry_after_s
+from wikidx.base.net.transport import MAX_PAGE_BYTES, answering, explain, limited, read_answer
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply
@@ -52,14 +38,11 @@ from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, find_error, flatten_parts
 
 _FAILED = ("error", "network_error", "insufficient_system_resource")  # finish reasons
-_LOGGED_PAUSE_S = 10.0
 _PROBE_S = 5.0
 _PAGE_GROWTH = 16  # bytes of an answer for each byte of a request: the number of a token is longer than the token
 _CONNECT_S = 60.0
 _PARTS_PER_TOKEN = 8  # of a stream, at most, on average: a proxy may send characters one by one
 _LAST_BYTES_S = 1.0  # between a stream's own end and the end of the answer, after which the connection can be used again
-
-logger = logging.getLogger(__name__)
 
 
 class Refused(LLMError):
@@ -171,21 +154,10 @@ class Connection:
             Unreachable: the endpoint accepts no connection.
             LLMError: all attempts failed.
         """
-        content, resends, spare = json.dumps(body).encode(), int(cancels), UNUSABLE_RETRIES
-        for attempt in range(self._options.retries + 1):
-            try:
-                return self._post_once(path, content, _most_parts(body))
-            except LLMError as failure:
-                pause = failure.retry_after_s if isinstance(failure, Overloaded) else None
-                resends, spare = resends - isinstance(failure, TimedOut), spare - isinstance(failure, Unusable)
-                is_last = attempt == self._options.retries or isinstance(failure, Refused) or min(resends, spare) < 0
-                if not is_last and pause is not None and pause >= _LOGGED_PAUSE_S:
-                    logger.warning("retry in %.0f s: %s", pause, failure)
-                if is_last or self._closed.wait(retry_pause_s(attempt, self._options.first_pause) if pause is None else pause):
-                    if attempt:
-                        failure.args = (f"{failure} ({attempt + 1} tries)",)
-                    raise
-        raise LLMError(f"{self._name} was not asked: retries is {self._options.retries}")
+        content, n_parts = json.dumps(body).encode(), _most_parts(body)
+        judge = partial(_judge, cancels=cancels)
+        retries = Retries(self._options.retries, self._options.first_pause, judge, self._closed.wait)
+        return retries.send(lambda: self._post_once(path, content, n_parts))
 
     def page(self, path: str, body: Body | None = None, *, beside: str = "/v1") -> dict[str, Any] | None:
         """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried.
@@ -223,17 +195,19 @@ class Connection:
                     return _validate(_read_texts(parts, clock, url, most_parts))
                 answer = b"".join(parts)
         except (NewConnectionError, ConnectTimeoutError) as error:
-            cause = first_line(error.__cause__ or error)
-            raise Unreachable(f"nobody listens at {self._url} ({cause}): start the server, or correct the address after @") from error
+            raise Unreachable(
+                f"nobody listens at {self._url} ({explain(error)[1]}): start the server, or correct the address after @"
+            ) from error
         except TimeoutError as error:
             raise TimedOut(f"{self._name} {clock.describe()}") from error
         except (HTTPError, EOFError) as error:
-            raise LLMError(f"the connection to {self._name} broke: {first_line(error.__cause__ or error)}") from error
+            cause = explain(error)[1] if isinstance(error, HTTPError) else first_line(error)
+            raise LLMError(f"the connection to {self._name} broke: {cause}") from error
         except ReportedError as error:
             raise self._failure(parse_reported_error(error.body), None) from error
         except ValueError as error:
             raise Unusable(f"{self._name} gives no usable answer: {first_line(error)}") from error
-        raise self._failure(parse_refusal(response.status, read_error(response, answer, url)), retry_after_s(response))
+        raise self._failure(parse_refusal(response.status, read_error(response, answer, url)), retry_after_s(response.headers))
 
     def _failure(self, refusal: Refusal, pause: float | None) -> LLMError:
         """Return the error for a refusal; ``pause`` is the pause in seconds that the endpoint requests, or None."""
@@ -244,6 +218,15 @@ class Connection:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
         advice = ": set OPENAI_API_KEY if it is about the key" if refusal.status in (401, 403) else ""
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message}){advice}", refusal)
+
+
+def _judge(failure: IdxError, *, cancels: bool) -> Verdict:
+    """Return how a failure is retried; a request in time-out is sent again only to a server that has stopped its work on the other."""
+    if isinstance(failure, Refused):
+        return Verdict(FINAL)
+    if isinstance(failure, TimedOut):
+        return Verdict(LATE if cancels else FINAL)
+    return Verdict(UNUSABLE if isinstance(failure, Unusable) else TRANSIENT, getattr(failure, "retry_after_s", None))
 
 
 def _most_parts(body: Body) -> float:

@@ -18,7 +18,8 @@ import urllib3
 
 from tests.fuzz.mutating import check_refusal, in_memory_of
 from wikidx.base.errors import IdxError
-from wikidx.base.net.endpoint import parse_answer, read_error, retry_after_s
+from wikidx.base.net.endpoint import parse_answer, read_error
+from wikidx.base.net.retrying import retry_after_s
 from wikidx.corpora.reading.compression import read_toml
 from wikidx.corpora.reading.readers import detect_format, read
 from wikidx.indexer.published.formats import find_embeddings
@@ -84,7 +85,7 @@ def test_no_answer_ends_a_client(text: str) -> None:
     "value", ["9" * 5_000, "1e400", "-1", "Mon, 1 Jan 99999999999999999999 00:00:00 GMT", f"Mon, {'1' * 5_000} Jan 2000"]
 )
 def test_a_pause_of_any_length_is_none_or_short(value: str) -> None:
-    assert 0 <= (retry_after_s(answered(value)) or 0) <= 300
+    assert 0 <= (retry_after_s(answered(value).headers) or 0) <= 300
 
 
 def npy(header: str) -> bytes:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.server.serving import ask, serving
-from wikidx.retrievers.client import RemoteSearcher, ServerClient
+from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.mcp.sources import RemoteSource
 from wikidx.retrievers.server.settings import Settings
 from wikidx.runtimes.execution.identity import describe_served
@@ -132,7 +132,7 @@ def test_any_answer(head: bytes, body: bytes, corruption: bytes, is_corrupt: boo
         with RemoteSearcher(where, timeout=5, retries=0) as searcher:
             found = read_or_refuse(lambda: searcher.search(["q"]))
             assert found is None or len(found) == 1
-        with closing(ServerClient(where, timeout=5, retries=0)) as client:
+        with closing(RemoteSearcher(where, timeout=5, retries=0)) as client:
             source = RemoteSource(client)
             for read in (source.list_corpora, lambda: source.passages("made", ["1"]), lambda: describe_served(client, "made", "bm25")):
                 read_or_refuse(read)

@@ -15,7 +15,7 @@ import pytest
 
 from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError, MissingExtraError, UnknownNameError
 from wikidx.retrievers import SearchOptions
-from wikidx.retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex, ServerClient
+from wikidx.retrievers.client import RemoteSearcher, ServedCorpus, ServedIndex
 from wikidx.retrievers.errors import (
     BadAnswer,
     DeadlineExceeded,
@@ -163,9 +163,9 @@ def test_a_server_that_is_being_started_is_asked_again_and_named_not_ready() -> 
         "indexes": [{"index": "bm25", "rows": 3, "bytes": 5, "created": "today"}],
     }
     served = answer("200 OK", json.dumps({"corpora": [corpus]}).encode())
-    with scripted([starting, served]) as server, closing(ServerClient(server.url)) as client:
+    with scripted([starting, served]) as server, closing(RemoteSearcher(server.url)) as client:
         assert client.corpora() == {"made": ServedCorpus("made", "f", 3, {"bm25": True}, {"bm25": ServedIndex(3, 5, "today")})}
-    with scripted([starting]) as server, closing(ServerClient(server.url, retries=0)) as client:
+    with scripted([starting]) as server, closing(RemoteSearcher(server.url, retries=0)) as client:
         with pytest.raises(NotReady, match="has just been started"):
             client.corpora()
 

@@ -1,8 +1,4 @@
-"""Requests to a model's HTTP endpoint: connections with time limits, keys, proxies, and retries.
-
-A request is retried after a connection error, a time-out, or a status of 408, 409, 425, 429 or 5xx except 501; at most
-``UNUSABLE_RETRIES`` times after an answer that is no JSON. The pause before a retry is ``Retry-After``, at most five minutes. Without this
-header, the pause is ``first_pause_s``, doubled for each further retry up to 30 seconds, and shortened at random by up to half.
+"""Requests to a model's HTTP endpoint: connections with time limits, keys, proxies, and retries after a failed connection, too.
 
 A redirect of status 307 or 308 to the same scheme, host and port is followed. All others are refused: they would take the key elsewhere, or
 lose the request's body.
@@ -10,16 +6,12 @@ lose the request's body.
 
 from __future__ import annotations
 
-import email.utils
 import html
 import json
 import os
-import random
 import re
 import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -27,34 +19,20 @@ from urllib.request import getproxies, proxy_bypass
 
 import orjson
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.exceptions import HTTPError
 from urllib3.util import parse_url
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.failures import first_line
-from wikidx.base.progress import format_bytes
 
-from .timed_http import TIMED_POOLS, PerProcess
-
-Pool = PerProcess[urllib3.PoolManager]
+from .retrying import FINAL, TRANSIENT, UNUSABLE, Retries, Verdict, is_transient, retry_after_s
+from .transport import TIMED_POOLS, PerProcess, Trouble, explain, read_answer
 
 N_CONNECTIONS = 16  # connections of an ``Endpoint`` that are kept open
-UNUSABLE_RETRIES = 2
-"""Maximum number of retries after answers that are complete and of status 200, but something else than was asked for. Some pass, such as a
-proxy's page while its server starts; most are the fault of an address or a setting, which no retry mends."""
-
-MAX_PAGE_BYTES = 4_000_000
-"""Maximum size of a description, such as a list of models: that of a large cloud has almost 1 MB."""
-
-_RETRIED_STATUSES = frozenset({408, 409, 425, 429})
-_LONGEST_PAUSE_S = 30.0
-_LONGEST_RETRY_AFTER_S = 300.0
 _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere cannot reach them
-_MAX_ANSWER_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
 _MAX_MESSAGE = 500
-_MAX_REDIRECTS = 3
 _HTML = "HTML, not JSON: "
 _PAGE = re.compile(r"\s*<(?:!doctype html|html|head|body)\b(?:.*?<title[^>]*>\s*(\S[^<]*))?", re.IGNORECASE | re.DOTALL)
 
@@ -102,8 +80,9 @@ class Endpoint:
         first_pause_s: float = 0.5,
     ) -> None:
         self._name, self.url = name, url.rstrip("/")
-        self._timeout_s, self._retries, self._first_pause_s = timeout_s, retries, first_pause_s
+        self._timeout_s = timeout_s
         self._pool, self._closed = open_pool(url, key, N_CONNECTIONS), threading.Event()
+        self._retries = Retries(retries, first_pause_s, _judge, self._closed.wait)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         """Send JSON to a path below the address, with retries, and return the JSON of the answer.
@@ -123,29 +102,15 @@ class Endpoint:
         self._pool.get().clear()
 
     def _send(self, method: str, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
-        attempt, spare = 0, UNUSABLE_RETRIES
-        while True:
-            try:
-                return self._send_once(method, locate(self.url, path), content)
-            except EndpointError as error:
-                pause_s = retry_pause_s(attempt, self._first_pause_s) if error.retry_after_s is None else error.retry_after_s
-                spare -= error.status == 200
-                if error.is_final or attempt >= self._retries or spare < 0 or self._closed.wait(pause_s):
-                    error.args = (f"{error} ({attempt + 1} tries)" if attempt else str(error),)
-                    raise
-            attempt += 1
+        return self._retries.send(lambda: self._send_once(method, locate(self.url, path), content))
 
     def _send_once(self, method: str, url: str, content: bytes | None) -> Any:  # noqa: ANN401 - any JSON
         try:
             response, answer = read_answer(self._pool, method, url, self._timeout_s, content)
             if response.status < 300:
                 return parse_answer(answer, url)
-        except NewConnectionError as error:
-            raise EndpointError(f"nobody listens at {self.url} ({_cause(error)}): start the server, or correct the address") from error
-        except TimeoutError as error:
-            raise EndpointError(f"{self._name} has not answered within {self._timeout_s:g} s") from error
         except HTTPError as error:
-            raise EndpointError(f"the connection to {self._name} broke: {_cause(error)}") from error
+            raise EndpointError(self._describe(*explain(error))) from error
         except ValueError as error:
             raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}", status=200) from error
         advice = ": set OPENAI_API_KEY" if response.status in (401, 403) else ""
@@ -153,8 +118,23 @@ class Endpoint:
             f"{self._name} answers {response.status}: {error_message(read_error(response, answer, url))}{advice}",
             status=response.status,
             is_final=not is_transient(response.status),
-            retry_after_s=retry_after_s(response),
+            retry_after_s=retry_after_s(response.headers),
         )
+
+    def _describe(self, trouble: Trouble, cause: str) -> str:
+        if trouble is Trouble.UNREACHABLE:
+            return f"nobody listens at {self.url} ({cause}): start the server, or correct the address"
+        return (
+            f"{self._name} has not answered within {self._timeout_s:g} s"
+            if trouble is Trouble.LATE
+            else f"the connection to {self._name} broke: {cause}"
+        )
+
+
+def _judge(error: IdxError) -> Verdict:
+    if not isinstance(error, EndpointError) or error.is_final:
+        return Verdict(FINAL)
+    return Verdict(UNUSABLE if error.status == 200 else TRANSIENT, error.retry_after_s)
 
 
 def locate(url: str, path: str, *, beside: str = "") -> str:
@@ -162,7 +142,15 @@ def locate(url: str, path: str, *, beside: str = "") -> str:
     return urlsplit(url)._replace(path=urlsplit(url).path.rstrip("/").removesuffix(beside) + path).geturl()
 
 
-def open_pool(url: str, key: str | None, n_connections: int) -> Pool:
+def check_key(key: str) -> None:
+    """Raise ``InputError`` for an API key that is empty, or that no header can carry."""
+    if not key.strip():
+        raise InputError("the API key is empty: give one, or none")
+    if not (key.isascii() and key.isprintable()):
+        raise InputError("an API key has printable ASCII characters only")
+
+
+def open_pool(url: str, key: str | None, n_connections: int) -> PerProcess[urllib3.PoolManager]:
     """Return the connections to an endpoint, through the environment's proxy; raises ``InputError`` as ``Endpoint`` does."""
     try:
         scheme, _, host, *_ = parse_url(url)
@@ -171,8 +159,7 @@ def open_pool(url: str, key: str | None, n_connections: int) -> Pool:
     if scheme not in ("http", "https") or not host:
         raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
     key = key or os.environ.get("OPENAI_API_KEY") or "none"
-    if not (key.isascii() and key.isprintable()):
-        raise InputError("an API key has printable ASCII characters only")
+    check_key(key)
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
     is_direct = host in _OWN_HOSTS or proxy_bypass(host)
     manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
@@ -183,44 +170,6 @@ def open_pool(url: str, key: str | None, n_connections: int) -> Pool:
         return pool
 
     return PerProcess(make)
-
-
-@contextmanager
-def answering(
-    pool: Pool, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None, max_bytes: int | None = None
-) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
-    """Send a request, following redirects on its server, and yield the answer, and its content in parts as they arrive.
-
-    The connection is closed unless all are read.
-
-    Raises:
-        HTTPError: the connection fails, or the time limit is reached.
-        ValueError: the answer is larger than ``max_bytes``; by default 64 MB, and 4 MB without a ``body``.
-    """
-    for n_left in reversed(range(_MAX_REDIRECTS + 1)):
-        with closing(pool.get().request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)) as response:
-            target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
-            if urlsplit(target)[:2] != urlsplit(url)[:2]:
-                yield response, _read_parts(response, max_bytes or (_MAX_ANSWER_BYTES if body else MAX_PAGE_BYTES))
-                return
-        url = target
-
-
-def _read_parts(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Iterator[bytes]:
-    n_bytes = 0
-    while part := response.read1(_READ_BYTES):
-        n_bytes += len(part)
-        if n_bytes > max_bytes:
-            raise ValueError(f"it has more than {format_bytes(max_bytes)}")
-        yield part
-
-
-def read_answer(
-    pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None, max_bytes: int | None = None
-) -> tuple[urllib3.BaseHTTPResponse, bytes]:
-    """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
-    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body, max_bytes) as (response, parts):
-        return response, b"".join(parts)
 
 
 def parse_answer(content: bytes, url: str) -> Any:  # noqa: ANN401 - JSON
@@ -243,31 +192,6 @@ def read_error(response: urllib3.BaseHTTPResponse, content: bytes, url: str) -> 
         return _plain_text(content) or response.reason
 
 
-def is_transient(status: int) -> bool:
-    """Return whether a request that is answered with this status may succeed later."""
-    return status in _RETRIED_STATUSES or (status >= 500 and status != 501)
-
-
-def retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the pause that the header ``Retry-After`` requests, in seconds, at most five minutes; None without the header."""
-    value = response.headers.get("Retry-After")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S) if seconds == seconds else None
-
-
-def retry_pause_s(attempt: int, first_pause_s: float) -> float:
-    """Return the pause before the retry after attempt 0, 1, …, in seconds."""
-    return min(first_pause_s * 2.0**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
-
-
 def error_message(body: object) -> str:
     """Return the message of an error as JSON on one line: of OpenAI, FastAPI and their like, or the whole error."""
     for _ in range(3):  # {"error": {"error": {"message": …}}}
@@ -283,7 +207,3 @@ def _plain_text(content: bytes) -> str:
     if page := _PAGE.match(text):
         text = f"{_HTML}{html.unescape((page[1] or re.sub('<[^>]*>', ' ', text))[: 2 * _MAX_MESSAGE])}"
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_MAX_MESSAGE]
-
-
-def _cause(error: HTTPError) -> str:
-    return first_line(error.__cause__ or error)

@@ -1,4 +1,4 @@
-"""urllib3's connection pools, with a read time-out that limits the whole answer, headers and body.
+"""Requests by urllib3: its connection pools, with a read time-out that limits the whole answer, headers and body.
 
 urllib3's own read time-out limits each wait for more bytes, and never ends an answer that arrives byte by byte. ``limited`` replaces the
 time-out by a limit that may move while the answer is read. ``PerProcess`` keeps connections from being shared with a forked process, which
@@ -16,12 +16,27 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from enum import Enum, auto
 from typing import Generic, TypeVar
+from urllib.parse import urljoin, urlsplit
 
+import urllib3
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError, ProtocolError
+from urllib3.exceptions import TimeoutError as UrllibTimeoutError
+
+from wikidx.base.machine.failures import first_line
+from wikidx.base.progress import format_bytes
 
 Made = TypeVar("Made")
+
+MAX_PAGE_BYTES = 4_000_000
+"""Maximum size of a description, such as a list of models: that of a large cloud has almost 1 MB."""
+
+_MAX_ANSWER_BYTES = 64_000_000
+_READ_BYTES = 1 << 16
+_MAX_REDIRECTS = 3
 
 _left_s: ContextVar[Callable[[], float] | None] = ContextVar("left_s", default=None)
 
@@ -122,3 +137,75 @@ class PerProcess(Generic[Made]):
         if self._pid != os.getpid():
             self.renew()
         return self._made
+
+
+Pool = PerProcess[urllib3.PoolManager] | PerProcess[urllib3.HTTPConnectionPool]
+
+
+@contextlib.contextmanager
+def answering(
+    pool: Pool, method: str, url: str, timeout: urllib3.Timeout, body: bytes | None = None, max_bytes: float | None = None
+) -> Iterator[tuple[urllib3.BaseHTTPResponse, Iterator[bytes]]]:
+    """Send a request, following redirects on its server, and yield the answer, and its content in parts as they arrive.
+
+    The connection is closed unless all are read.
+
+    Raises:
+        HTTPError: the connection fails, or the time limit is reached.
+        ValueError: the answer is larger than ``max_bytes``; by default 64 MB, and 4 MB without a ``body``.
+    """
+    for n_left in reversed(range(_MAX_REDIRECTS + 1)):
+        with contextlib.closing(
+            pool.get().request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)
+        ) as response:
+            target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
+            if not target or urlsplit(target)[:2] != urlsplit(url)[:2]:
+                yield response, _read_parts(response, max_bytes or (_MAX_ANSWER_BYTES if body else MAX_PAGE_BYTES))
+                return
+        url = target
+
+
+def _read_parts(response: urllib3.BaseHTTPResponse, max_bytes: float) -> Iterator[bytes]:
+    n_bytes = 0
+    while part := response.read1(_READ_BYTES):
+        n_bytes += len(part)
+        if n_bytes > max_bytes:
+            raise ValueError(f"it has more than {format_bytes(int(max_bytes))}")
+        yield part
+
+
+def read_answer(
+    pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None, max_bytes: float | None = None
+) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+    """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
+    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body, max_bytes) as (response, parts):
+        return response, b"".join(parts)
+
+
+class Trouble(Enum):
+    """Kinds of failures of a request without a whole answer."""
+
+    UNREACHABLE = auto()
+    LATE = auto()
+    BROKEN = auto()
+    NOT_HTTP = auto()
+
+
+def explain(error: HTTPError) -> tuple[Trouble, str]:
+    """Return what kind of failure an error of ``answering`` is, and its cause in words."""
+    cause = error.args[-1] if isinstance(error, ProtocolError) else error.__cause__ or error
+    if isinstance(error, UrllibTimeoutError) and not isinstance(error, NewConnectionError):
+        return Trouble.LATE, first_line(cause)
+    if isinstance(error, IncompleteRead) or isinstance(cause, http.client.IncompleteRead):
+        return Trouble.BROKEN, "the server closed it before its answer was whole"
+    if is_closed(error):
+        return Trouble.BROKEN, "the server closed it without an answer"
+    if isinstance(cause, http.client.HTTPException):
+        return Trouble.NOT_HTTP, first_line(cause)
+    said = cause.strerror if isinstance(cause, OSError) and cause.strerror else first_line(cause)
+    return Trouble.UNREACHABLE if isinstance(error, NewConnectionError) else Trouble.BROKEN, said
+
+
+def is_closed(error: HTTPError) -> bool:
+    """Return whether the server closed the connection before the first byte of its answer."""
+    return isinstance(error, ProtocolError) and isinstance(error.args[-1], http.client.RemoteDisconnected | ConnectionError)
