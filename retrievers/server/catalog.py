@@ -16,7 +16,7 @@ from wikidx.retrievers.opening import OpenRetriever
 
 from .batcher import Batcher, QueueMemory
 from .metrics import Metrics
-from .open_searchers import Name, OpenSearchers, SharedIdentities, TextEncoder
+from .open_searchers import Name, OpenSearchers, SharedIdentities
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Catalog:
         cluster: the cluster; None without one.
         ending: why nothing more will be opened; None: it may.
         embedding: thread that embeds texts; None unless the settings ask for it.
+        served: what is open; exchanged as a whole when the indexes are opened again.
         memory: memory of what waits for any of the threads, or until its index is open.
     """
 
@@ -80,7 +81,7 @@ class Catalog:
         self.ending: str | None = None
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
-        self._served = OpenSearchers(settings, shared, self._open_retriever)
+        self.served = OpenSearchers(settings, shared, self._open_retriever)
         self.memory = QueueMemory(settings.limits.max_queued_bytes)
         owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
@@ -112,11 +113,11 @@ class Catalog:
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
             shared = SharedIdentities(self._settings) if self.cluster else self._shared
             searchers = OpenSearchers(self._settings, shared, open_retriever)
-            searchers.corpora.rerankers.update(self._served.corpora.rerankers)
-            if not self._served.searchers:
-                self._served = searchers  # each searcher serves once it is open
+            searchers.corpora.rerankers.update(self.served.corpora.rerankers)
+            if not self.served.searchers:
+                self.served = searchers  # each searcher serves once it is open
             searchers.open()
-        self._served = searchers
+        self.served = searchers
 
     def find(self, corpus: str | None, retriever: str | None) -> Served:
         """Return the searcher of a corpus (None: the first) and a retriever (None: the first), which may be a pipeline of served ones.
@@ -140,7 +141,7 @@ class Catalog:
         return Served((corpus, retriever), self._batchers[corpus, retriever], searcher, self._names[corpus, retriever])
 
     def _searcher(self, corpus: str, retriever: str) -> Searcher:
-        searcher = self._served.searchers.get((corpus, retriever))
+        searcher = self.served.searchers.get((corpus, retriever))
         if searcher is None:
             raise self.not_ready(f"'{retriever}' over '{corpus}' is being opened: /ready says how far that is")
         return searcher
@@ -149,7 +150,7 @@ class Catalog:
         """Return a pipeline over served retrievers, once all are open. The thread of the dense ones calls it if it has one of them."""
         for retriever in self._settings.retrievers:
             self._searcher(corpus, retriever)
-        searcher = self._served.compose(corpus, name)
+        searcher = self.served.compose(corpus, name)
         owner = min(self._settings.retrievers, key=lambda retriever: self._names[corpus, retriever].is_lexical != name.is_lexical)
         return Served((corpus, PIPELINE), self._batchers[corpus, owner], searcher, name)
 
@@ -169,13 +170,9 @@ class Catalog:
         """Return the store of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
             raise unknown_name_error("corpus", corpus, self._settings.corpora)
-        if corpus not in self._served.corpora.stores:
+        if corpus not in self.served.corpora.stores:
             raise self.not_ready(f"'{corpus}' is being opened: /ready says how far that is")
-        return self._served.corpora.stores[corpus]
-
-    def encoders(self) -> dict[str, TextEncoder]:
-        """Return the open encoders by name."""
-        return self._served.encoders()
+        return self.served.corpora.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
         """Return the state of all retrievers, processes and shards."""
@@ -187,7 +184,7 @@ class Catalog:
                 {
                     "corpus": corpus,
                     "retriever": retriever,
-                    "state": "ready" if (corpus, retriever) in self._served.searchers else "opening",
+                    "state": "ready" if (corpus, retriever) in self.served.searchers else "opening",
                 }
                 for corpus, retriever in self._settings.served_pairs
             ],
@@ -196,11 +193,11 @@ class Catalog:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the served corpora, with the state of their files on disk."""
-        return [self._served.describe(corpus) for corpus in self._settings.corpora]
+        return [self.served.describe(corpus) for corpus in self._settings.corpora]
 
     def update_cache_metrics(self) -> None:
         """Update the metrics of the caches."""
-        self._served.update_cache_metrics(self._metrics)
+        self.served.update_cache_metrics(self._metrics)
 
     def stop(self) -> None:
         """End the search threads and the cluster; a reload in progress is abandoned."""

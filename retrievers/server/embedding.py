@@ -118,11 +118,11 @@ class EmbeddingEndpoints:
     async def models(self, request: Request) -> Response:
         """Return the served encoders."""
         constant = {"object": "model", "created": self._started, "owned_by": "idx", "input_types": get_args(Side)}
-        described = [{"id": name, "dimensions": encoder.dim, **constant} for name, encoder in self._catalog.encoders().items()]
+        described = [{"id": name, "dimensions": encoder.dim, **constant} for name, encoder in self._catalog.served.encoders().items()]
         return Response(orjson.dumps({"object": "list", "data": described}), media_type=JSON)
 
     def _find(self, model: str) -> TextEncoder:
-        encoders = self._catalog.encoders()
+        encoders = self._catalog.served.encoders()
         if model in encoders:
             return encoders[model]
         for corpus, retriever in self._settings.served_pairs:

@@ -25,7 +25,6 @@ from wikidx.retrievers.errors import (
     SearchFailed,
     ServiceError,
     Unauthorized,
-    Unreachable,
     from_json,
     http_status,
     to_json,
@@ -103,23 +102,6 @@ def test_an_idle_connection_that_was_closed_is_replaced() -> None:
         assert remote.search(["fox"]) == [[]]
         assert remote.search(["fox"]) == [[]]
     assert len(server.requests) == 3
-
-
-def test_a_new_connection_that_is_closed_is_not_tried_again() -> None:
-    with scripted([None]) as server, RemoteSearcher(server.url, retries=5) as remote, pytest.raises(Unreachable, match="without an answer"):
-        remote.search(["fox"])
-    assert len(server.requests) == 1
-
-
-def test_half_an_answer_is_none() -> None:
-    with scripted([FOUND[:-3], None]) as server, RemoteSearcher(server.url, timeout=0.2) as remote, pytest.raises(DeadlineExceeded):
-        remote.search(["fox"])
-    with (
-        scripted([FOUND[:-3]]) as server,
-        RemoteSearcher(server.url) as remote,
-        pytest.raises(Unreachable, match="before its answer was whole"),
-    ):
-        remote.search(["fox"])
 
 
 @pytest.mark.parametrize(
