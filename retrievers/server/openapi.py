@@ -26,7 +26,7 @@ class Operation(NamedTuple):
         endpoint: function that answers a request; in a thread unless it is a coroutine function.
         tag: group of the operation in the document.
         body: schema of a request's body; None: without a body.
-        answer: schema of the answer; None: any.
+        answer: schema of the answer; None: any object of JSON, or text.
         media_type: type of the answer.
         errors: statuses of errors, of ``ERRORS``.
         error: schema of errors; None: that of the answer.
@@ -64,7 +64,9 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 def _describe(operation: Operation, schemas: dict[type[BaseModel], Any]) -> dict[str, Any]:
     name = operation.endpoint.__name__
-    answer = {} if operation.answer is None else {"schema": schemas[operation.answer]}
+    answer: dict[str, Any] = {"schema": {"type": "object"}} if operation.media_type == JSON else {}
+    if operation.answer is not None:
+        answer = {"schema": schemas[operation.answer]}
     error = answer if operation.error is None else {"schema": schemas[operation.error]}
     responses = {"200": {"description": "The answer.", "content": {operation.media_type: answer}}}
     responses |= {str(status): {"description": ERRORS[status], "content": {JSON: error}} for status in operation.errors}
