@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.report import Figure, environment, print_table
-from benchmarks.synthetic import data_folder, synthetic
+from benchmarks.engines.kinds import fastest
+from benchmarks.report import Figure, environment, parser, print_table, run, seconds_of
+from benchmarks.synthetic import data_folder, synthetic, write
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import Passage
@@ -53,10 +55,6 @@ class TimedModel(Model):
 
     def __init__(self, spec: EncoderSpec, device: str, dtype: Dtype) -> None:
         super().__init__(spec, "passage", device, dtype)
-        self.reset()
-
-    def reset(self) -> None:
-        """Start a run."""
         self.forward_s = 0.0
 
     def forward(self, batch: Batch) -> torch.Tensor:
@@ -68,9 +66,10 @@ class TimedModel(Model):
 
 
 class Run(NamedTuple):
-    """Seconds of a run, and the vectors."""
+    """Seconds of a run, of these the forward passes, and the vectors."""
 
     seconds: float
+    forward_s: float
     vectors: Vectors
 
 
@@ -86,10 +85,9 @@ class OwnPipeline:
         with tempfile.TemporaryDirectory() as folder:
             file = VectorFile(Path(folder), n_passages, self.resources.precision.stored)
             job = Job(self.spec, partial(open_store, corpus), file.write, self.resources)
-            self.model.reset()
-            started = time.perf_counter()
-            run_pipeline(job, self.model, file.ranges(), lambda n_passages, n_tokens: None)
-            return Run(time.perf_counter() - started, file.map_readonly().astype(np.float32))
+            self.model.forward_s = 0.0
+            seconds = seconds_of(lambda: run_pipeline(job, self.model, file.ranges(), lambda n_passages, n_tokens: None))
+            return Run(seconds, self.model.forward_s, file.map_readonly().astype(np.float32))
 
 
 def real_passages(n: int) -> list[Passage]:
@@ -104,14 +102,13 @@ def real_passages(n: int) -> list[Passage]:
 def build_corpus(passages: Sequence[Passage]) -> Iterator[PassageStore]:
     """Build the store of some passages in a separate data home."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "passages.jsonl")
-        source.write_text("".join(json.dumps(passage._asdict()) + "\n" for passage in passages))
+        write(passages, Path(folder, "passages.jsonl"))
         os.environ["IDX_HOME"] = folder
-        build_store(custom_corpus(source, "measured", ReadOptions()), StoreOptions())
+        build_store(custom_corpus(Path(folder, "passages.jsonl"), "measured", ReadOptions()), StoreOptions())
         yield open_store("measured")
 
 
-def compare_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> list[dict[str, Figure]]:
+def compare_sentence_transformers(n: int, rounds: int, options: EmbedOptions) -> dict[str, Figure]:
     """Embed with minilm by both libraries alternately."""
     import sentence_transformers
     import torch
@@ -119,61 +116,48 @@ def compare_sentence_transformers(n: int, rounds: int, options: EmbedOptions) ->
     spec = encoder_spec("minilm")
     passages = real_passages(n)
     texts = [str(spec.passage_text(passage)) for passage in passages]
-    model = sentence_transformers.SentenceTransformer(str(spec.folder("passage")), device="cpu")
-
-    def encode_with_sentence_transformers(texts: Sequence[str], batch_size: int) -> tuple[float, Vectors]:
-        started = time.perf_counter()
-        vectors: Vectors = model.encode(texts, batch_size=batch_size, show_progress_bar=False)
-        return time.perf_counter() - started, vectors
-
+    encode = partial(sentence_transformers.SentenceTransformer(str(spec.folder("passage")), device="cpu").encode, show_progress_bar=False)
     with build_corpus(passages):
         ours = OwnPipeline(spec, options)
-        best = min(BATCH_SIZES, key=lambda size: min(encode_with_sentence_transformers(texts[:_TRIED], size)[0] for _ in range(2)))
-        _, expected = encode_with_sentence_transformers(texts, best)
-        found = ours.run("measured", n).vectors
-        times: dict[str, list[float]] = {"theirs": [], "ours": [], "forward": []}
-        for _ in range(rounds):
-            times["theirs"].append(encode_with_sentence_transformers(texts, best)[0])
-            times["ours"].append(ours.run("measured", n).seconds)
-            times["forward"].append(ours.model.forward_s)
+        best = fastest(BATCH_SIZES, lambda size: encode(texts[:_TRIED], batch_size=size))
+        expected, found = encode(texts, batch_size=best), ours.run("measured", n).vectors
+        pairs = [(seconds_of(lambda: encode(texts, batch_size=best)), ours.run("measured", n)) for _ in range(rounds)]
     cosine = (found * expected).sum(axis=1) / (np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1))
-    median = {name: statistics.median(values) for name, values in times.items()}
-    ratios = [theirs_s / ours_s for theirs_s, ours_s in zip(times["theirs"], times["ours"], strict=True)]
-    overheads = [1 - forward_s / ours_s for forward_s, ours_s in zip(times["forward"], times["ours"], strict=True)]
-    return [
-        {
-            "passages": n,
-            "threads": torch.get_num_threads(),
-            "sentence-transformers passages/s": n / median["theirs"],
-            "(batch size)": best,
-            "idx passages/s": n / median["ours"],
-            "(batch tokens)": ours.resources.batch_tokens,
-            "ratio": statistics.median(ratios),
-            "(lowest)": min(ratios),
-            "overhead %": 100 * statistics.median(overheads),
-            "max difference": float(np.abs(found - expected).max()),
-            "1 - cosine": float((1 - cosine).max()),
-        }
-    ]
+    ratios = [theirs / run.seconds for theirs, run in pairs]
+    return {
+        "passages": n,
+        "threads": torch.get_num_threads(),
+        "sentence-transformers passages/s": n / statistics.median(theirs for theirs, _ in pairs),
+        "(batch size)": best,
+        "idx passages/s": n / statistics.median(run.seconds for _, run in pairs),
+        "(batch tokens)": ours.resources.batch_tokens,
+        "ratio": statistics.median(ratios),
+        "(lowest)": min(ratios),
+        "overhead %": 100 * statistics.median(1 - run.forward_s / run.seconds for _, run in pairs),
+        "max difference": float(np.abs(found - expected).max()),
+        "1 - cosine": float((1 - cosine).max()),
+    }
 
 
-def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.embed")
-    parser.add_argument("--passages", type=int, default=2_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="number of torch threads, for a shared machine")
-    parser.add_argument("--dtype", help="precision; default: float32")
-    parser.add_argument("--batch-tokens", type=int)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+def _run(options: argparse.Namespace) -> None:
     import torch
 
-    torch.set_num_threads(args.threads or torch.get_num_threads())
-    options = EmbedOptions(device="cpu", dtype=args.dtype, batch_tokens=args.batch_tokens)
-    rows = compare_sentence_transformers(args.passages, args.rounds, options)
-    print_table("Embedding", rows, environment("torch", "transformers", "sentence-transformers"), args.json)
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    found = EmbedOptions(device="cpu", dtype=options.dtype, batch_tokens=options.batch_tokens)
+    row = compare_sentence_transformers(options.passages, options.rounds, found)
+    print_table("Embedding", [row], environment("torch", "transformers", "sentence-transformers"), options.json)
+
+
+def main() -> int:
+    """Run the command line."""
+    made = parser("embed", __doc__)
+    made.add_argument("--passages", type=int, default=2_000)
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--threads", type=int, help="number of torch threads, for a shared machine")
+    made.add_argument("--dtype", help="precision; default: float32")
+    made.add_argument("--batch-tokens", type=int)
+    return run(made, _run)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Resources of a command: seconds, CPU seconds, private and mapped memory, and disk.
+"""Resources of processes: seconds, CPU seconds, private and mapped memory, and disk.
 
 Memory is the sum over the process and all its descendants, sampled 20 times per second from ``/proc/PID/status``. "Own" is ``RssAnon``,
 which the system cannot reclaim; "resident" includes the pages of mapped files that have been read, which it can.
@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from benchmarks.processes import ROOT
 from wikidx.base.errors import IdxError
 
-_ROOT = Path(__file__).parents[1]
 _LOOK_EVERY_S = 0.05
 _LOOKS_A_DISK = 20  # memory samples per disk sample
 
@@ -32,14 +32,19 @@ class MemoryUse(NamedTuple):
     resident: int
 
 
+def status_bytes(pid: int, field: str) -> int:
+    """Return a field of a process's status in bytes, 0 if it has none."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return 1024 * int(fields.get(field, "0 kB").split()[0])
+
+
 def memory_use(pid: int) -> MemoryUse:
     """Return the current memory of a process tree; 0 for a process that has ended."""
     own = resident = 0
     for member in _tree(pid):
         with suppress(OSError, ValueError):
-            fields = dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines())
-            own += 1024 * int(fields.get("RssAnon", "0 kB").split()[0])
-            resident += 1024 * int(fields.get("VmRSS", "0 kB").split()[0])
+            own += status_bytes(member, "RssAnon")
+            resident += status_bytes(member, "VmRSS")
     return MemoryUse(own, resident)
 
 
@@ -69,7 +74,7 @@ class Monitor:
         self.own = self.resident = self.disk = 0
         self._pid, self._folder = pid, folder
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._take_sample, daemon=True)
+        self._thread = threading.Thread(target=self._take_samples, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -79,7 +84,7 @@ class Monitor:
         self._is_over.set()
         self._thread.join()
 
-    def _take_sample(self) -> None:
+    def _take_samples(self) -> None:
         n_looks = 0
         while True:
             now = memory_use(self._pid)
@@ -110,7 +115,7 @@ class Usage:
     disk: int
 
 
-def run_monitored(arguments: Sequence[str], folder: Path) -> tuple[Usage, str]:
+def run_monitored(arguments: Sequence[str], folder: Path | None = None, env: Mapping[str, str] | None = None) -> tuple[Usage, str]:
     """Run Python with some arguments, and watch it and the files in a folder; return its resources and its output.
 
     This process must start and await nothing else meanwhile: CPU seconds are those of all its finished children.
@@ -118,9 +123,10 @@ def run_monitored(arguments: Sequence[str], folder: Path) -> tuple[Usage, str]:
     Raises:
         IdxError: the command failed; its output is in the message.
     """
-    before, started = _cpu_s(), perf_counter()
+    before, started = cpu_s(), perf_counter()
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, *arguments], cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *arguments], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
     ) as process:
         try:
             with Monitor(process.pid, folder) as watch:
@@ -130,9 +136,11 @@ def run_monitored(arguments: Sequence[str], folder: Path) -> tuple[Usage, str]:
             process.kill()
     if process.returncode:
         raise IdxError(f"{' '.join(arguments)} ended with status {process.returncode}: {errors.strip()}")
-    return Usage(seconds, _cpu_s() - before, watch.own, watch.resident, max(watch.disk, folder_bytes(folder))), output
+    disk = max(watch.disk, folder_bytes(folder)) if folder else 0
+    return Usage(seconds, cpu_s() - before, watch.own, watch.resident, disk), output
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
+    """Return the CPU seconds of all finished children of this process."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -15,7 +15,6 @@ No two passages have the same two parents, but parents that are nearly alike can
 among 2.5 million, 206 among 21 million.
 
     python -m benchmarks.synthetic --n 2500000 --seed 0 --out FILE.jsonl.gz
-    python -m benchmarks.synthetic --n 300000 --histograms
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ import json
 import math
 import os
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -36,7 +33,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.report import exit_status
+from benchmarks.report import run
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.readers import read
@@ -193,35 +190,6 @@ def _word(number: int) -> bytes:
     return f"{''.join(syllables)}x".encode()
 
 
-def histograms(passages: Iterable[Passage]) -> tuple[Counter[int], Counter[int], int]:
-    """Return two histograms and the number of passages.
-
-    The first counts terms (lower-cased words) by -log2 of their share of passages, rounded down; the second passages by words.
-    """
-    frequencies: Counter[str] = Counter()
-    lengths: Counter[int] = Counter()
-    for passage in passages:
-        words = passage.text.lower().split()
-        frequencies.update(set(words))
-        lengths[len(words)] += 1
-    n = lengths.total()
-    return Counter(int(math.log2(n / frequency)) for frequency in frequencies.values()), lengths, n
-
-
-def print_histograms(source: Sequence[Passage], n: int, seed: int) -> None:
-    """Print both histograms of the synthetic corpus and of as many real passages (all, if there are fewer)."""
-    chosen = np.random.default_rng(seed).permutation(len(source))[:n].tolist()
-    real_terms, real_lengths, n_real = histograms(source[row] for row in chosen)
-    terms, lengths, _ = histograms(synthetic(n, seed=seed, source=source))
-    print(f"{'':24}{f'{n_real} real':>20}{f'{n} synthetic':>20}")
-    print(f"{'terms':24}{real_terms.total():20}{terms.total():20}")
-    for power in range(max(*real_terms, *terms) + 1):
-        print(f"{f'terms in > 1/{2 ** (power + 1)}':24}{real_terms[power]:20}{terms[power]:20}")
-    for begin in range(0, max(*real_lengths, *lengths) + 1, 10):
-        shares = [sum(counts[length] for length in range(begin, begin + 10)) / counts.total() for counts in (real_lengths, lengths)]
-        print(f"{f'{begin} to {begin + 9} words':24}{shares[0]:20.4%}{shares[1]:20.4%}")
-
-
 def write(passages: Iterable[Passage], path: Path) -> None:
     """Write JSONL with id, title and text, compressed if the name ends in .gz."""
     opened = gzip.open(path, "wt", compresslevel=1, encoding="utf-8") if path.suffix == ".gz" else path.open("w", encoding="utf-8")
@@ -232,28 +200,16 @@ def write(passages: Iterable[Passage], path: Path) -> None:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.synthetic", description="Write a synthetic corpus, or compare it with real text."
-    )
-    parser.add_argument("--n", type=int, required=True, help="number of passages")
-    parser.add_argument("--seed", type=int, default=0)
-    output = parser.add_mutually_exclusive_group(required=True)
-    output.add_argument("--out", type=Path, help="output file, .jsonl or .jsonl.gz")
-    output.add_argument("--histograms", action="store_true", help="print lengths and document frequencies, also those of real passages")
-    options = parser.parse_args()
-    return exit_status(lambda: _run(options))
+    made = argparse.ArgumentParser(prog="python -m benchmarks.synthetic", description="Write a synthetic corpus.")
+    made.add_argument("--n", type=int, required=True, help="number of passages")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--out", type=Path, required=True, help="output file, .jsonl or .jsonl.gz")
+    return run(made, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
     source = real_passages(data_folder() / "wiki_intro" / "passages.jsonl.gz")
-    if options.histograms:
-        print_histograms(source, options.n, options.seed)
-        return
-    passages = synthetic(options.n, seed=options.seed, source=source)
-    begin = time.perf_counter()
-    write(passages, options.out)
-    seconds = time.perf_counter() - begin
-    print(f"{options.n} passages in {seconds:.1f} s ({options.n / seconds:.0f} a second): {options.out}")
+    write(synthetic(options.n, seed=options.seed, source=source), options.out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
 
 ROOT = Path(__file__).parents[1]
 CHARTS = (f"benchmarks/charts/{name}.png" for name in ("bm25", "server", "vectors"))
-OUTSIDE = ["CHANGELOG.md", "examples/README.md", "benchmarks/README.md", *CHARTS]
+OUTSIDE = ["CHANGELOG.md", "examples/README.md", "benchmarks/README.md", "benchmarks/evidence.md", *CHARTS]
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _COMMANDS = re.compile(r"^```console\n((?:\$ .*\n)+)```$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]+)?\)")

@@ -1,4 +1,4 @@
-"""Workloads of one checkout, in a separate process: ``python workload.py QUESTIONS PREFIX``, with the checkout as ``PYTHONPATH``.
+"""Workloads of one checkout, in a separate process: ``python workload.py QUESTIONS``, with the checkout as ``PYTHONPATH``.
 
 Only interfaces of both commits are called. A line of JSON on standard input names a workload and its time limit in seconds; the
 answer is a line with the rate, in units of the workload per second.
@@ -18,40 +18,36 @@ from typing import Any
 import numpy as np
 
 CORPUS, FEW, N_FEW = "measured", "few", 256  # the second is embedded
-_AT_ONCE = 512
-_GROUP = 5
-_FETCHED = 100
-PREFIX = sys.argv[2] if len(sys.argv) > 2 else ""  # of the names of its packages
+_AT_ONCE, _GROUP, _FETCHED = 512, 5, 100
+
+Workload = tuple[int, Callable[[], object]]  # units of one call, and the call
 
 
-def import_name(name: str, *modules: str) -> Any:  # noqa: ANN401 - of either commit
-    """Import a name of the checkout from the first module that has it."""
-    for module in modules:
-        loaded = importlib.import_module(PREFIX + module)
-        if not str(loaded.__file__).startswith(os.environ["PYTHONPATH"]):
-            raise ImportError(f"{loaded.__name__} is not the checkout's: {loaded.__file__}")
-        if hasattr(loaded, name):
-            return getattr(loaded, name)
-    raise ImportError(f"none of {', '.join(modules)} has {name}")
+def import_name(name: str, module: str) -> Any:  # noqa: ANN401 - of either commit
+    """Import a name of the checkout."""
+    loaded = importlib.import_module(f"wikidx.{module}")
+    if not str(loaded.__file__).startswith(os.environ["PYTHONPATH"]):
+        raise ImportError(f"{loaded.__name__} is not the checkout's: {loaded.__file__}")
+    return getattr(loaded, name)
 
 
-def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], object]]]:
-    """Return the workloads by name: the units of one call, and the call."""
-    options = import_name("SearchOptions", "retrievers.base")
+def workloads(questions: Sequence[str]) -> dict[str, Workload]:
+    """Return the workloads by name."""
+    options = import_name("SearchOptions", "retrievers.options")
     searcher = import_name("open_searcher", "retrievers.opening")(CORPUS, "bm25")
     store = import_name("open_store", "corpora.build")(CORPUS)
-    open_index = import_name("open_index", "indexer.build")
-    bm25, exact = open_index(CORPUS, "bm25", store), open_index(CORPUS, "contriever", store)
+    bm25 = import_name("open_lexical_index", "indexer.build")(CORPUS, "bm25", store)
+    exact = import_name("open_vector_index", "indexer.build")(CORPUS, "contriever", store)
+    few = import_name("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
+    spec = import_name("encoder_spec", "indexer.naming")("minilm")
+    encoder = import_name("TransformerEncoder", "indexer.encoders.transformer")(spec)
+    passages = few.get_many(np.arange(len(few)))
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((_AT_ONCE, exact.dim)).astype(np.float32)
     batch = list(questions[:_AT_ONCE])
-    groups = [list(questions[start : start + _GROUP]) for start in range(0, _AT_ONCE, _GROUP)]
-    rows = rng.choice(len(store), size=(64, _FETCHED))
+    groups = [batch[start : start + _GROUP] for start in range(0, len(batch), _GROUP)]
+    rows = np.sort(rng.choice(len(store), size=(64, _FETCHED)))
     turn = iter(range(sys.maxsize))
-
-    def one() -> object:
-        return searcher.search([questions[next(turn) % len(questions)]], options(k=10))
-
     return {
         "BM25, k 10": (len(batch), lambda: bm25.search(batch, 10)),
         "BM25, k 100": (len(batch), lambda: bm25.search(batch, 100)),
@@ -59,19 +55,10 @@ def workloads(questions: Sequence[str]) -> dict[str, tuple[int, Callable[[], obj
         "exact search, batch 32": (32, lambda: exact.search(vectors[:32], 100)),
         "exact search, batch 512": (_AT_ONCE, lambda: exact.search(vectors, 100)),
         "search_groups, groups of 5": (len(groups), lambda: searcher.search_groups(groups, options(k=10))),
-        "search, one question": (1, one),
-        "get_many, 100 passages": (1, lambda: store.get_many(np.sort(rows[next(turn) % len(rows)]))),
+        "search, one question": (1, lambda: searcher.search([questions[next(turn) % len(questions)]], options(k=10))),
+        "get_many, 100 passages": (1, lambda: store.get_many(rows[next(turn) % len(rows)])),
+        "embedding": (len(passages), lambda: encoder.encode_passages(passages)),
     }
-
-
-def embedding() -> tuple[int, Callable[[], object]]:
-    """Return the number of passages of the subset, and a call that embeds them."""
-    store = import_name("open_store", "corpora.build")(f"{FEW}@{N_FEW}")
-    encoder = import_name("TransformerEncoder", "indexer.encoders.transformer")(
-        import_name("encoder_spec", "indexer.naming", "indexer.embed")("minilm")
-    )
-    passages = store.get_many(np.arange(len(store)))
-    return len(passages), lambda: encoder.encode_passages(passages)
 
 
 def rate(units: int, work: Callable[[], object], seconds: float) -> float:
@@ -85,12 +72,12 @@ def rate(units: int, work: Callable[[], object], seconds: float) -> float:
 
 
 def main() -> None:
-    """Process orders until the input ends."""
+    """Print the names, and process orders until the input ends."""
     known = workloads(json.loads(Path(sys.argv[1]).read_text()))
+    print(json.dumps(list(known)), flush=True)
     for line in sys.stdin:
-        order = json.loads(line)
-        chosen = embedding() if order["name"] == "embedding" else known[order["name"]]
-        print(json.dumps(rate(*chosen, order["seconds"])), flush=True)
+        name, seconds = json.loads(line)
+        print(json.dumps(rate(*known[name], seconds)), flush=True)
 
 
 if __name__ == "__main__":

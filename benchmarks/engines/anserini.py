@@ -10,52 +10,45 @@ import importlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from benchmarks.engines.kinds import Kind, pad_hits
+from benchmarks.engines.kinds import K1, B, Engine, Kind, pad_hits
 from benchmarks.engines.terms import passage_texts
-from tests.lucene.jvm import check_installed, index_collection, java_class
-from tests.lucene.oracle import K1, B
 from wikidx.base.machine.memory import memory_bytes
 from wikidx.indexer.base import Hits
+from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
 
-_INDEX = "anserini"
-_TEXTS = "anserini-texts"
+_INDEX, _TEXTS = "anserini", "anserini-texts"
 _N_FILES = 16  # a thread of IndexCollection takes one file at a time
 
 RawHits = list[tuple[str, float]]
 
 
-class PyseriniEngine:
+class PyseriniEngine(Engine):
     """A Pyserini searcher."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._searcher = _import_searcher().LuceneSearcher(str(folder / _INDEX))
         self._searcher.set_bm25(K1, B)
         self._threads = threads
-        self._questions: list[str] = []
-        self._numbers: list[str] = []
-
-    def set_questions(self, questions: Sequence[str]) -> None:
-        """Store the questions, numbered."""
-        self._questions = list(questions)
-        self._numbers = [str(number) for number in range(len(questions))]
 
     def batch(self, span: slice, k: int) -> list[RawHits]:
         """Search for several questions in one batch."""
-        results = self._searcher.batch_search(self._questions[span], self._numbers[span], k=k, threads=self._threads)
-        return [_read(results[number]) for number in self._numbers[span]]
+        asked = self.questions[span]
+        numbers = [str(number) for number in range(len(asked))]
+        results = self._searcher.batch_search(asked, numbers, k=k, threads=self._threads)
+        return [_read(results[number]) for number in numbers]
 
     def single(self, number: int, k: int) -> RawHits:
         """Search for one question."""
-        return _read(self._searcher.search(self._questions[number], k=k))
+        return _read(self._searcher.search(self.questions[number], k=k))
 
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        found = self.batch(slice(n), k)
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - docids and scores
+        """Return the rows, which are the ids."""
         return pad_hits([([int(docid) for docid, _ in hits], [score for _, score in hits]) for hits in found], k)
 
 
@@ -66,27 +59,20 @@ def _read(hits: Iterable[Any]) -> RawHits:
 def _import_searcher() -> Any:  # noqa: ANN401 - a module without types
     """Import ``pyserini.search.lucene``; its import requires an OpenAI key, which is not used."""
     java_class("java.lang.String")  # starts Java as the project does; Pyserini uses the running JVM
-    is_mine = "OPENAI_API_KEY" not in os.environ
-    if is_mine:
-        os.environ["OPENAI_API_KEY"] = "unused"
-    try:
+    with patch.dict(os.environ, {"OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "unused")}):
         return importlib.import_module("pyserini.search.lucene")
-    finally:
-        if is_mine:
-            del os.environ["OPENAI_API_KEY"]
 
 
 def _prepare(folder: Path) -> None:
     """Write the passages in Anserini's format, with the rows as ids, in turn to each file."""
-    target = folder / _TEXTS
+    target, unfinished = folder / _TEXTS, folder / f"{_TEXTS}.unfinished"
     if target.exists():
         return
-    unfinished = folder / f"{_TEXTS}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     with ExitStack() as opened:
         files = [opened.enter_context((unfinished / f"{number:02d}.jsonl").open("w", encoding="ascii")) for number in range(_N_FILES)]
-        for row, text in enumerate(passage_texts(folder)):
+        for row, text in enumerate(passage_texts()):
             files[row % _N_FILES].write(json.dumps({"id": str(row), "contents": text}) + "\n")
     unfinished.rename(target)
 
@@ -95,7 +81,9 @@ def _build(folder: Path, threads: int) -> Path:
     """Index the texts, which are removed."""
     index = folder / _INDEX
     shutil.rmtree(index, ignore_errors=True)
-    index_collection(folder / _TEXTS, index, "-threads", str(threads), heap_bytes=memory_bytes() // 4)
+    arguments = ["-collection", "JsonCollection", "-input", str(folder / _TEXTS), "-generator", "DefaultLuceneDocumentGenerator"]
+    arguments += ["-index", str(index), "-threads", str(threads)]
+    run_java("io.anserini.index.IndexCollection", arguments, heap_bytes=memory_bytes() // 4, on_line=lambda line: None)
     shutil.rmtree(folder / _TEXTS)
     return index
 

@@ -18,118 +18,57 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines.embedded import require
-from benchmarks.engines.kinds import NAME, Kind
-from tests.lucene.oracle import K1, B, contents
+from benchmarks.engines.kinds import K1, B, Engine, Kind, contents, require
+from benchmarks.processes import NAME
 from wikidx.corpora.build import open_store
 from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.base import NO_ROW, Hits
 
-_FOLDER, _STRINGS_FOLDER = "bm25s", "bm25s-strings"
 _BATCH = 4096
 
-RawHits = tuple[Any, Any]  # rows and scores, both of shape (Q, k)
 
+class BM25SEngine(Engine):
+    """An index in a folder, searched with given terms, or with questions."""
 
-class _Index:
-    """A loaded index."""
+    is_exhaustive = True
 
-    def __init__(self, folder: Path, threads: int) -> None:
-        self._index = _package().BM25.load(folder, show_progress=False)
-        self._threads = threads
+    def __init__(self, name: str, folder: Path, threads: int) -> None:
+        self._index = _package().BM25.load(folder / name, show_progress=False)
+        self._threads, self._takes_terms = threads, name == "bm25s"
+        self._tokenize = _tokenizer()
 
-    def retrieve(self, terms: Any, k: int) -> RawHits:  # noqa: ANN401 - lists of terms, or what its tokenizer returns
+    def set_questions(self, questions: Sequence[str]) -> None:
+        """Store the terms of the questions, or the questions unchanged."""
+        self.questions = [english(question) for question in questions] if self._takes_terms else list(questions)
+
+    def batch(self, span: slice, k: int) -> tuple[Any, Any]:
+        """Retrieve for several questions in one batch."""
         depth = min(k, self._index.scores["num_docs"])  # larger k are refused
+        terms = self.questions[span] if self._takes_terms else self._tokenize(self.questions[span])
         results = self._index.retrieve(terms, k=depth, n_threads=self._threads, show_progress=False)
         return results.documents, results.scores
 
-
-class BM25SEngine:
-    """An index searched with given terms."""
-
-    def __init__(self, folder: Path, threads: int) -> None:
-        self._index = _Index(folder / _FOLDER, threads)
-        self._terms: list[list[str]] = []
-
-    def set_questions(self, questions: Sequence[str]) -> None:
-        """Store the terms of the questions."""
-        self._terms = [english(question) for question in questions]
-
-    def batch(self, span: slice, k: int) -> RawHits:
-        """Retrieve for several questions in one batch."""
-        return self._index.retrieve(self._terms[span], k)
-
-    def single(self, number: int, k: int) -> RawHits:
-        """Retrieve for one question."""
-        return self._index.retrieve([self._terms[number]], k)
-
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        return _hits(self.batch(slice(n), k))
-
-    exhaustive = hits  # there is no other search
-
-
-class BM25SStringsEngine:
-    """An index searched with questions."""
-
-    def __init__(self, folder: Path, threads: int) -> None:
-        self._index = _Index(folder / _STRINGS_FOLDER, threads)
-        self._tokenize = _tokenizer()
-        self._questions: list[str] = []
-
-    def set_questions(self, questions: Sequence[str]) -> None:
-        """Store the questions unchanged."""
-        self._questions = list(questions)
-
-    def batch(self, span: slice, k: int) -> RawHits:
-        """Tokenise several questions and retrieve for them in one batch."""
-        return self._index.retrieve(self._tokenize(self._questions[span]), k)
-
-    def single(self, number: int, k: int) -> RawHits:
-        """Tokenise one question and retrieve for it."""
-        return self._index.retrieve(self._tokenize([self._questions[number]]), k)
-
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        return _hits(self.batch(slice(n), k))
-
-    exhaustive = hits  # there is no other search
-
-
-def _hits(found: RawHits) -> Hits:
-    """Return the results without rows of score 0, which have no term of the question."""
-    rows, scores = found
-    is_found = scores > 0
-    return Hits(np.where(is_found, rows, NO_ROW).astype(np.int64), np.where(is_found, scores, -np.inf).astype(np.float32))
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - rows and scores
+        """Leave rows of score 0 out, which have no term of the question."""
+        rows, scores = found
+        is_found = scores > 0
+        return Hits(np.where(is_found, rows, NO_ROW).astype(np.int64), np.where(is_found, scores, -np.inf).astype(np.float32))
 
 
 def _tokenizer() -> Callable[[list[str]], Any]:
     """Return the package's tokenizer."""
-    stemmer = importlib.import_module("Stemmer").Stemmer("english") if has_stemmer() else None
+    has_stemmer = importlib.util.find_spec("Stemmer") is not None
+    stemmer = importlib.import_module("Stemmer").Stemmer("english") if has_stemmer else None
     return partial(_package().tokenize, stopwords="en", stemmer=stemmer, show_progress=False)
 
 
-def has_stemmer() -> bool:
-    """Return whether PyStemmer is installed, bm25s's optional stemmer."""
-    return importlib.util.find_spec("Stemmer") is not None
-
-
-def _build(folder: Path, _threads: int) -> Path:
-    """Analyse, index and save, on one thread."""
-    return _save(_number_terms(), folder / _FOLDER)
-
-
-def _build_of_strings(folder: Path, _threads: int) -> Path:
-    """Tokenise, index and save."""
-    return _save(_tokenizer()([contents(passage) for passage in open_store(NAME).read()]), folder / _STRINGS_FOLDER)
-
-
-def _save(terms: Any, folder: Path) -> Path:  # noqa: ANN401 - as ``_Index.retrieve`` takes them
+def _build(name: str, folder: Path, _threads: int) -> Path:
+    """Analyse or tokenise, index and save, on one thread."""
+    terms = _number_terms() if name == "bm25s" else _tokenizer()([contents(passage) for passage in open_store(NAME).read()])
     index = _package().BM25(method="lucene", k1=K1, b=B, backend="numba")
     index.index(terms, show_progress=False)
-    index.save(folder, show_progress=False)
-    return folder
+    index.save(folder / name, show_progress=False)
+    return folder / name
 
 
 def _number_terms() -> tuple[list[list[int]], dict[str, int]]:
@@ -152,7 +91,7 @@ def _package() -> Any:  # noqa: ANN401 - a module without types
     return importlib.import_module("bm25s")
 
 
-_check = partial(require, "bm25s", "bench")
-
-BM25S = Kind(build=_build, open=BM25SEngine, load=_package, check=_check)
-BM25S_STRINGS = Kind(build=_build_of_strings, open=BM25SStringsEngine, load=_package, check=_check)
+BM25S, BM25S_STRINGS = (
+    Kind(partial(_build, name), partial(BM25SEngine, name), _package, partial(require, "bm25s", "bench"))
+    for name in ("bm25s", "bm25s-strings")
+)

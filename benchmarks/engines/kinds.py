@@ -4,7 +4,7 @@ Each process opens one engine and imports only its dependencies, so that time an
 
 from questions to passages
     bm25                      this project's index
-    lucene                    Lucene's own ``IndexSearcher``, as the tests ask it
+    call, groups              this project's ``search`` with BM25 and the text of every hit; ``search_groups`` with five questions a group
     pyserini                  Pyserini's ``batch_search`` and ``search``
     bm25s                     bm25s, given the terms of this project's analysis ready
     bm25s-strings             bm25s with its own tokenizer, whose time counts
@@ -14,7 +14,8 @@ from questions to passages
     minilm                    this project: a question is encoded, all vectors are searched
     sentence-transformers     the same by ``encode`` and ``semantic_search``
 from ready query vectors to passages
-    exact                     this project's exact search
+    exact, int8, binary       this project's search of all vectors
+    ivf, ivfpq, hnsw          this project's indexes by FAISS
     faiss, faiss-best         FAISS's flat index with its defaults, and with its best settings
     semantic-search           sentence-transformers' ``semantic_search``
     hnswlib, usearch          graphs, whose search is approximate
@@ -22,21 +23,31 @@ from ready query vectors to passages
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from benchmarks.report import seconds_of
+from wikidx.base.errors import MissingExtraError
 from wikidx.base.registry import load
+from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import NO_ROW, Hits
 
+K1, B = 0.9, 0.4  # of all engines that take parameters
+OWN_VECTORS = ("exact", "int8", "binary", "ivf", "ivfpq", "hnsw")
+DENSE = ("minilm", "sentence-transformers", *OWN_VECTORS, "faiss", "faiss-best", "semantic-search", "hnswlib", "usearch")
 ENGINES = {
     "bm25": "benchmarks.engines.own:BM25",
-    "lucene": "benchmarks.engines.own:LUCENE",
+    "call": "benchmarks.engines.own:CALL",
+    "groups": "benchmarks.engines.own:GROUPS",
+    "minilm": "benchmarks.engines.own:MINILM",
+    **{kind: f"benchmarks.engines.own:{kind.upper()}" for kind in OWN_VECTORS},
     "pyserini": "benchmarks.engines.anserini:PYSERINI",
     "bm25s": "benchmarks.engines.bm25s_package:BM25S",
     "bm25s-strings": "benchmarks.engines.bm25s_package:BM25S_STRINGS",
@@ -44,23 +55,15 @@ ENGINES = {
     "pisa-quantized": "benchmarks.engines.pisa_package:PISA_QUANTIZED",
     "tantivy": "benchmarks.engines.tantivy_package:TANTIVY",
     "sqlite": "benchmarks.engines.sqlite_fts:SQLITE",
-    "minilm": "benchmarks.engines.own_dense:MINILM",
-    "exact": "benchmarks.engines.own_dense:EXACT",
-    "sentence-transformers": "benchmarks.engines.torch_search:SENTENCE_TRANSFORMERS",
-    "semantic-search": "benchmarks.engines.torch_search:SEMANTIC_SEARCH",
-    "hnswlib": "benchmarks.engines.graphs:HNSWLIB",
-    "usearch": "benchmarks.engines.graphs:USEARCH",
-    "faiss": "benchmarks.engines.faiss_flat:FAISS",
-    "faiss-best": "benchmarks.engines.faiss_flat:FAISS_BEST",
+    "sentence-transformers": "benchmarks.engines.dense_packages:SENTENCE_TRANSFORMERS",
+    "semantic-search": "benchmarks.engines.dense_packages:SEMANTIC_SEARCH",
+    "faiss": "benchmarks.engines.dense_packages:FAISS",
+    "faiss-best": "benchmarks.engines.dense_packages:FAISS_BEST",
+    "hnswlib": "benchmarks.engines.dense_packages:HNSWLIB",
+    "usearch": "benchmarks.engines.dense_packages:USEARCH",
 }
 _TRIES = 2
 T = TypeVar("T")
-NAME = "measured"  # name of the corpus in the data home of its folder
-
-
-def use_data_home(folder: Path) -> None:
-    """Set this process's data home to a corpus's folder."""
-    os.environ["IDX_HOME"] = str(folder / "home")
 
 
 def pin(threads: int) -> None:
@@ -68,21 +71,14 @@ def pin(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def peak_bytes() -> int:
-    """Return the peak memory of this process; ``getrusage`` would include its parent."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+def contents(passage: Passage) -> str:
+    """Return the text that every engine indexes."""
+    return f"{passage.title}\n{passage.text}"
 
 
 def fastest(choices: Sequence[T], work: Callable[[T], object]) -> T:
     """Return the choice with the shortest time of two tries."""
-
-    def seconds(choice: T) -> float:
-        started = time.perf_counter()
-        work(choice)
-        return time.perf_counter() - started
-
-    return min(choices, key=lambda choice: min(seconds(choice) for _ in range(_TRIES)))
+    return min(choices, key=lambda choice: min(seconds_of(partial(work, choice)) for _ in range(_TRIES)))
 
 
 def pad_hits(found: Sequence[tuple[Sequence[int], Sequence[float]]], k: int) -> Hits:
@@ -93,31 +89,49 @@ def pad_hits(found: Sequence[tuple[Sequence[int], Sequence[float]]], k: int) -> 
     return Hits(rows, scores)
 
 
+def require(package: str, extra: str) -> None:
+    """Raise ``MissingExtraError`` unless a package is installed."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(package, extra)
+
+
 def do_nothing(*_: object) -> None:
     """Do nothing: for an engine without a check or preparation."""
 
 
-class Engine(Protocol):
-    """An open index, and the questions to search for.
+class Engine:
+    """An open index, and the questions to search for, in the form in which the engine's users have them.
 
-    An engine whose scores are its own may also have ``exhaustive``: as ``hits``, by a search that leaves no row out.
+    ``is_exhaustive``: its only search computes the score of every row with a term of the question.
     """
 
+    questions: Any = ()
+    is_exhaustive = False
+
     def set_questions(self, questions: Sequence[str]) -> None:
-        """Store the questions in the form in which the engine's users have them; not timed."""
-        ...
+        """Store the questions; not timed."""
+        self.questions = list(questions)
 
-    def batch(self, span: slice, k: int) -> object:
+    def batch(self, span: slice, k: int) -> Any:  # noqa: ANN401 - as the engine returns it
         """Return the k best of each of some questions, as one batch."""
-        ...
+        raise NotImplementedError
 
-    def single(self, number: int, k: int) -> object:
+    def single(self, number: int, k: int) -> Any:  # noqa: ANN401 - as the engine returns it
         """Return the k best of one question, alone."""
-        ...
+        return self.batch(slice(number, number + 1), k)
+
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - what ``batch`` returns
+        """Return the results of a batch of n questions, each question's rows in any order; not timed."""
+        hits: Hits = found
+        return hits
 
     def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch`` for the first n questions, each question's rows in any order; not timed."""
-        ...
+        """Return the results of ``batch`` for the first n questions."""
+        return self.to_hits(self.batch(slice(n), k), n, k)
+
+    def exhaustive(self, n: int, k: int) -> Hits | None:
+        """Return the same by a search that leaves no row out; None if the engine has no such search."""
+        return self.hits(n, k) if self.is_exhaustive else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,7 @@ class Kind:
 
     build: Callable[[Path, int], Path]
     open: Callable[[Path, int], Engine]
-    load: Callable[[], object]
+    load: Callable[[], object] = do_nothing
     check: Callable[[], None] = do_nothing
     prepare: Callable[[Path], None] = do_nothing
 

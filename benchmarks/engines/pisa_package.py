@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines.kinds import Kind, fastest, pad_hits
+from benchmarks.engines.kinds import K1, B, Engine, Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
 from tests.lucene.oracle import K1, B
 from wikidx.base.errors import InputError
@@ -45,39 +45,40 @@ _BATCH = 100_000  # passages in memory while building
 RawHits = tuple[Any, Any, Any]  # numbers of questions, docids and scores, all of shape (hits,)
 
 
-class PisaEngine:
+class PisaEngine(Engine):
     """An open index."""
 
     def __init__(self, name: str, folder: Path, threads: int) -> None:
         self._pisa, self._threads = _package(), threads
         self._context = _open(folder / name, is_quantized=name == _QUANTIZED_FOLDER)
-        self._questions: list[tuple[int, dict[str, float]]] = []
         self._fastest: dict[int, str] = {}  # by k
 
     def set_questions(self, questions: Sequence[str]) -> None:
         """Store the terms of the questions with their counts."""
         counts = [Counter(map(letters_and_digits, english(question))) for question in questions]
-        self._questions = [(number, {term: float(n) for term, n in of.items()}) for number, of in enumerate(counts)]
+        self.questions = [(number, {term: float(n) for term, n in of.items()}) for number, of in enumerate(counts)]
 
     def batch(self, span: slice, k: int) -> RawHits:
         """Search for several questions in one batch."""
-        return self._search(self._questions[span], k, self._algorithm(k))
+        return self._search(self.questions[span], k, self._algorithm(k))
 
     def single(self, number: int, k: int) -> RawHits:
         """Search for one question."""
-        return self._search(self._questions[number : number + 1], k, self._algorithm(k), threads=1)
+        return self._search(self.questions[number : number + 1], k, self._algorithm(k), threads=1)
 
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        return _hits(self.batch(slice(n), k), n, k)
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - arrays
+        """Return rows and scores by question."""
+        numbers, docids, scores = found
+        of_question = [numbers == number for number in range(n)]
+        return pad_hits([(docids[mine].astype(np.int64), scores[mine]) for mine in of_question], k)
 
     def exhaustive(self, n: int, k: int) -> Hits:
         """Return the k best of all rows with a term of the question, by this engine's own scores."""
-        return _hits(self._search(self._questions[:n], k, _EXHAUSTIVE), n, k)
+        return self.to_hits(self._search(self.questions[:n], k, _EXHAUSTIVE), n, k)
 
     def _algorithm(self, k: int) -> str:
         if k not in self._fastest:
-            tried = self._questions[:_TRIED]
+            tried = self.questions[:_TRIED]
             self._fastest[k] = fastest(_ALGORITHMS, lambda algorithm: self._search(tried, k, algorithm))
         return self._fastest[k]
 
@@ -99,12 +100,6 @@ class PisaEngine:
             result_scores=scores,
         )
         return numbers[:n_found], docids[:n_found], scores[:n_found]
-
-
-def _hits(found: RawHits, n: int, k: int) -> Hits:
-    numbers, docids, scores = found
-    of_question = [numbers == number for number in range(n)]
-    return pad_hits([(docids[mine].astype(np.int64), scores[mine]) for mine in of_question], k)
 
 
 def _open(folder: Path, *, is_quantized: bool) -> Any:  # noqa: ANN401 - a module without types
@@ -152,7 +147,7 @@ def _invert(folder: Path, threads: int) -> Path:
     unfinished.mkdir()
     pipe = unfinished / "terms"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=_write, args=(analysed(folder, letters_and_digits), pipe), daemon=True)
+    writer = threading.Thread(target=_write, args=(analysed(letters_and_digits), pipe), daemon=True)
     writer.start()
     with _silence():
         _package().index(str(pipe), str(unfinished), "", _BATCH, max(2, threads))  # with one thread it never ends after the first batch

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import local
+from typing import Any
 
-from benchmarks.engines.kinds import Kind, pad_hits
+from benchmarks.engines.kinds import Engine, Kind, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
@@ -27,33 +28,28 @@ _CACHE_KB = 1_000_000
 RawHits = tuple[list[int], list[float]]  # rows and scores
 
 
-class SqliteEngine:
+class SqliteEngine(Engine):
     """An open database, with a connection for each thread."""
+
+    is_exhaustive = True
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._path, self._opened = folder / _FOLDER / _FILE, local()
         self._pool = ThreadPoolExecutor(threads)
         self._map = self._pool.map if threads > 1 else map
-        self._queries: list[str] = []
         self._connection()
 
     def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions as queries; a term that comes twice counts twice."""
-        self._queries = [" OR ".join(f'"{letters_and_digits(term)}"' for term in english(question)) for question in questions]
+        self.questions = [" OR ".join(f'"{letters_and_digits(term)}"' for term in english(question)) for question in questions]
 
     def batch(self, span: slice, k: int) -> list[RawHits]:
         """Search for several questions, one after the other on each thread."""
-        return list(self._map(partial(self._search, k=k), self._queries[span]))
+        return list(self._map(partial(self._search, k=k), self.questions[span]))
 
-    def single(self, number: int, k: int) -> RawHits:
-        """Search for one question."""
-        return self._search(self._queries[number], k)
-
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        return pad_hits(self.batch(slice(n), k), k)
-
-    exhaustive = hits  # there is no other search
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - rows and scores
+        """Return them as arrays."""
+        return pad_hits(found, k)
 
     def _search(self, query: str, k: int) -> RawHits:
         if not query:
@@ -78,7 +74,7 @@ def _build(folder: Path, _threads: int) -> Path:
     connection = sqlite3.connect(path, isolation_level=None)
     for command in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", f"PRAGMA cache_size = -{_CACHE_KB}", _CREATE, "BEGIN"):
         connection.execute(command)
-    texts = analysed(folder, letters_and_digits)
+    texts = analysed(letters_and_digits)
     connection.executemany("INSERT INTO passages(rowid, terms) VALUES (?, ?)", enumerate(texts))
     connection.execute("COMMIT")
     connection.execute("INSERT INTO passages(passages) VALUES ('optimize')")
@@ -86,4 +82,4 @@ def _build(folder: Path, _threads: int) -> Path:
     return path.parent
 
 
-SQLITE = Kind(build=_build, open=SqliteEngine, load=lambda: None)
+SQLITE = Kind(build=_build, open=SqliteEngine)

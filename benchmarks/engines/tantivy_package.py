@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines.embedded import require
-from benchmarks.engines.kinds import Kind, pad_hits
+from benchmarks.engines.kinds import Engine, Kind, pad_hits, require
 from benchmarks.engines.terms import analysed
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
@@ -29,7 +28,7 @@ _HEAP_BYTES = 1_000_000_000
 RawHits = tuple[list[int], list[float]]  # rows and scores
 
 
-class TantivyEngine:
+class TantivyEngine(Engine):
     """An open index."""
 
     def __init__(self, folder: Path, threads: int) -> None:
@@ -37,27 +36,22 @@ class TantivyEngine:
         self._searcher = self._index.searcher()
         self._pool = ThreadPoolExecutor(threads)
         self._map = self._pool.map if threads > 1 else map  # its search releases Python's lock
-        self._queries: list[Any] = []
 
     def set_questions(self, questions: Sequence[str]) -> None:
         """Store the questions as queries."""
-        self._queries = [self._query(english(question)) for question in questions]
+        self.questions = [self._query(english(question)) for question in questions]
 
     def batch(self, span: slice, k: int) -> list[RawHits]:
         """Search for several questions, one after the other on each thread."""
-        return list(self._map(partial(self._search, k=k, count=False), self._queries[span]))
+        return list(self._map(partial(self._search, k=k, count=False), self.questions[span]))
 
-    def single(self, number: int, k: int) -> RawHits:
-        """Search for one question."""
-        return self._search(self._queries[number], k=k, count=False)
-
-    def hits(self, n: int, k: int) -> Hits:
-        """Return the results of ``batch``."""
-        return pad_hits(self.batch(slice(n), k), k)
+    def to_hits(self, found: Any, n: int, k: int) -> Hits:  # noqa: ANN401 - rows and scores
+        """Return them as arrays."""
+        return pad_hits(found, k)
 
     def exhaustive(self, n: int, k: int) -> Hits:
         """Return the k best by a search that also counts all rows with a term of the question, and so must visit them."""
-        return pad_hits([self._search(query, k=k, count=True) for query in self._queries[:n]], k)
+        return pad_hits([self._search(query, k=k, count=True) for query in self.questions[:n]], k)
 
     def _search(self, query: Any, k: int, *, count: bool) -> RawHits:  # noqa: ANN401 - the package's query
         hits = self._searcher.search(query, k, count=count).hits
@@ -78,7 +72,7 @@ def _build(folder: Path, threads: int) -> Path:
     schema.add_text_field(_TERMS, stored=False, tokenizer_name="whitespace", index_option=_OPTION)
     schema.add_unsigned_field(_ROW, fast=True)
     writer = package.Index(schema.build(), path=str(path)).writer(heap_size=_HEAP_BYTES, num_threads=threads)
-    for row, terms in enumerate(analysed(folder)):
+    for row, terms in enumerate(analysed()):
         document = package.Document()
         document.add_text(_TERMS, terms)
         document.add_unsigned(_ROW, row)

@@ -5,47 +5,27 @@ Terms come as a stream of strings with spaces between them, in the order of the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 
-import orjson
-
-from benchmarks.engines.kinds import NAME
-from tests.lucene.oracle import contents
+from benchmarks.engines.kinds import contents
+from benchmarks.processes import NAME
 from wikidx.corpora.build import open_store
-from wikidx.corpora.passage import Passage
 from wikidx.indexer.analysis import TermNumbers, TermTable
 
-PASSAGES = "passages.jsonl"  # in a corpus's folder
 _BATCH = 4096
 _CODED = "0x"  # starts the coded form of a term
 
 
-def passage_texts(folder: Path) -> Iterator[str]:
-    """Yield the indexed text of every passage: from the corpus's file, if its folder has one, which needs no store; else from the store."""
-    file = folder / PASSAGES
-    if not file.exists():
-        yield from map(contents, open_store(NAME).read())
-        return
-    with file.open("rb") as lines:
-        for line in lines:
-            yield contents(Passage(**_record(line)))
+def passage_texts() -> Iterator[str]:
+    """Yield the indexed text of every passage."""
+    yield from map(contents, open_store(NAME).read())
 
 
-def _record(line: bytes) -> dict[str, str]:
-    try:
-        record: dict[str, str] = orjson.loads(line)
-    except orjson.JSONDecodeError:  # it refuses lone surrogates
-        record = json.loads(line)
-    return record
-
-
-def analysed(folder: Path, code: Callable[[str], str] = str) -> Iterator[str]:
+def analysed(code: Callable[[str], str] = str) -> Iterator[str]:
     """Yield every passage's terms, each coded, with spaces between them."""
     numbering, words = TermNumbers(), list[str]()
-    texts = passage_texts(folder)
+    texts = passage_texts()
     while batch := list(islice(texts, _BATCH)):
         numbers, ends = numbering.add(batch)
         words += _new_terms(numbering, len(words), code)

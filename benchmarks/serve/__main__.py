@@ -1,18 +1,18 @@
-"""Speed of the server, compared with the library and with a server like Search-R1's, and its behaviour under load.
+"""Speed of ``idx serve``, beside an empty handler and a server like Search-R1's, and its behaviour under load.
 
-    python -m benchmarks.serve                    # everything; BM25 over wiki_intro, 284,295 random vectors of 384 components
-    python -m benchmarks.serve --parts singles batches --retrievers bm25
+    python -m benchmarks.serve                    # all, on dpr_union
+    python -m benchmarks.serve --parts requests --retrievers bm25 --clients 1 64
 
-Server and load are processes on one machine: on two CPUs the load takes a share of the server's time, whereas the library has both CPUs
-to itself. Rounds go through all servers in turn; each figure is the median of its rounds.
+Server and load are processes on one machine: on two CPUs the load takes a share of the server's time. Rounds go through all servers in
+turn; each figure is the median of its rounds.
 
-singles     requests of one question, k 10, from 1 to 64 clients that each wait for their answer, compared with handlers without a search
-peers       the same through /retrieve, compared with a server modelled on Search-R1's; see ``hosts``
-batches     requests of 32 questions, compared with ``LocalSearcher.search`` with 32
-half        single questions at half of the highest rate: latencies
-overload    requests at four times the highest rate: answered and refused ones, and half of the rate right after
-long        1,000 questions in one request, and an answer of 10 MB: concurrent searches, memory
-start       time until ``idx serve`` answers /health, and /ready
+requests    one question through /retrieve, k 10, from clients that each wait for their answer, beside a FastAPI handler without a search
+            and a server modelled on Search-R1's; see ``hosts``
+servers     R@20, first answer to a question from the start of the process, start until /health and /ready, peak of own memory
+batches     requests of 32 questions; ``benchmarks.engines --engines bm25 call --batch 32`` has the library's speed
+overload    single questions and batches at half of the highest rate, at four times that, and at half right after
+
+``python -m benchmarks.serve.soak`` looks whether memory grows.
 """
 
 from __future__ import annotations
@@ -21,213 +21,185 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.engines.kinds import NAME
-from benchmarks.report import Figure, environment, exit_status, print_table
-from benchmarks.serve.corpus import DENSE, prepare
-from benchmarks.serve.load import Report
-from benchmarks.serve.processes import Server, idx_serve, library
-from benchmarks.serve.run import BATCH, K, Run
+from benchmarks.engines.corpus import Questions, prepare_corpus, prepare_questions
+from benchmarks.engines.embedded import embed
+from benchmarks.engines.kinds import find_kind
+from benchmarks.engines.quality import RECALL_K, recall
+from benchmarks.engines.worker import build
+from benchmarks.processes import NAME, use_data_home
+from benchmarks.report import Figure, environment, parser, print_tables, run
+from benchmarks.serve.load import LoadSpec, Report
+from benchmarks.serve.processes import Load, Server, host, idx_serve
+from wikidx.corpora.build import open_store
 from wikidx.retrievers.wire import RETRIEVE, SEARCH
 
-CLIENTS = (1, 4, 16, 64)
-OVERLOAD = 4
+K, BATCH, OVERLOAD = 10, 32, 4
+PEERS = {"bm25": ("pyserini",), "minilm": ("faiss", "sentence-transformers")}  # engines of Search-R1's way
+_HIGHEST = (64, 256)  # clients
 
-Rows = list[dict[str, Figure]]
+Rows = Iterator[dict[str, Figure]]
 
 
-def singles(run: Run) -> Rows:
-    """Compare single questions with handlers without a search; over the sample, searches take almost no time either."""
-    rows: Rows = []
-    for clients in CLIENTS:
-        rates = run.rates(["idx-sample", "idx-bm25", "nothing", "fastapi"], SEARCH, 1, clients)
-        sample, wiki, same, empty = rates.values()
-        rows.append(
-            {
+class Run:
+    """The processes of a run, which end with ``running``; servers are started on first use."""
+
+    def __init__(self, folder: Path, questions: Questions, running: ExitStack, options: argparse.Namespace) -> None:
+        self.folder, self.questions, self.options = folder, questions, options
+        self.texts: list[str] = json.loads(questions.file.read_bytes())
+        self._running, self._servers = running, dict[str, Server]()
+        self._load = running.enter_context(Load())
+
+    def start(self, kind: str) -> Server:
+        """Start a server."""
+        name, _, retriever = kind.partition("-")
+        return idx_serve(self.folder, NAME, "--retriever", retriever, "--no-access-log") if name == "idx" else host(kind, self.folder)
+
+    def server(self, kind: str) -> Server:
+        """Return a server that has been warmed up."""
+        if kind not in self._servers:
+            self._servers[kind] = server = self._running.enter_context(self.start(kind))
+            server.seconds_until(RETRIEVE, self.body(RETRIEVE, self.texts[:1]))
+            for size, clients in ((BATCH, 2), (1, 8)):
+                self.send(kind, RETRIEVE, size, clients=clients)
+        return self._servers[kind]
+
+    def body(self, path: str, queries: Sequence[str]) -> dict[str, object]:
+        """Return a request."""
+        more: dict[str, object] = {"topk": K, "return_scores": True} if path == RETRIEVE else {"k": K, "depth": K}
+        return {"queries": list(queries), **more}
+
+    def send(self, kind: str, path: str, size: int, *, clients: int = 0, rate: float = 0.0) -> Report:
+        """Send requests of some questions each to a server."""
+        groups = [self.texts[first : first + size] for first in range(0, max(1, len(self.texts) - size), size)]
+        bodies = [json.dumps(self.body(path, group)) for group in groups]
+        return self._load.report(LoadSpec(self.server(kind).port, path, bodies, self.options.seconds, clients, rate))
+
+
+def requests(run: Run) -> Rows:
+    """Compare single questions with an empty handler, and with Search-R1's server."""
+    for retriever in run.options.retrievers:
+        kinds = (f"idx-{retriever}", "empty", f"search-r1-{retriever}")
+        for clients in run.options.clients:
+            rounds = [[run.send(kind, RETRIEVE, 1, clients=clients) for kind in kinds] for _ in range(run.options.rounds)]
+            reports = list(zip(*rounds, strict=True))
+            idx, empty, theirs = (statistics.median(report.per_second for report in of_kind) for of_kind in reports)
+            p95 = [statistics.median(report.latencies_ms["95"] for report in of_kind) for of_kind in reports]
+            yield {
+                "retriever": retriever,
                 "clients": clients,
-                "idx, sample, requests/s": sample,
-                "idx, wiki_intro": wiki,
-                "nothing, same answers": same,
-                "sample, % of it": 100 * sample / same,
-                "FastAPI, nothing": empty,
-                "sample, % of FastAPI": 100 * sample / empty,
-                "wiki_intro, % of FastAPI": 100 * wiki / empty,
+                "idx requests/s": idx,
+                "empty handler": empty,
+                "idx, % of it": 100 * idx / empty,
+                "Search-R1's way": theirs,
+                "×": idx / theirs,
+                "idx p95 ms": p95[0],
+                "Search-R1's way p95 ms": p95[2],
             }
-        )
-    return rows
 
 
-def peers(run: Run) -> Rows:
-    """Measure single questions, compared with Search-R1's server."""
-    rows: Rows = []
-    for retriever in run.retrievers:
-        for clients in CLIENTS:
-            rates = run.rates([f"idx-{retriever}", f"search-r1-{retriever}"], RETRIEVE, 1, clients)
-            idx, theirs = rates.values()
-            rows.append({"retriever": retriever, "clients": clients, "idx requests/s": idx, "Search-R1's way": theirs, "×": idx / theirs})
-    return rows
+def servers(run: Run) -> Rows:
+    """Measure starts, memory, and what is found."""
+    for retriever in run.options.retrievers:
+        for kind, name in ((f"idx-{retriever}", "idx serve"), (f"search-r1-{retriever}", "Search-R1's way")):
+            firsts, starts = list[float](), list[tuple[float, ...]]()
+            for _ in range(run.options.rounds):
+                with run.start(kind) as server:
+                    if name == "idx serve":
+                        starts.append((server.seconds_until("/health"), server.seconds_until("/ready")))
+                    firsts.append(server.seconds_until(RETRIEVE, run.body(RETRIEVE, run.texts[:1])))
+            health, ready = map(statistics.median, zip(*starts, strict=True)) if starts else ("", "")
+            yield {
+                "server": f"{name}, {retriever}",
+                "R@20 %": recall(_rows_found(run, kind), run.questions.answers) if any(run.questions.answers) else "",
+                "/health s": health,
+                "/ready s": ready,
+                "first answer s": statistics.median(firsts),
+                "own memory, most, MB": run.server(kind).peak_bytes() / 1e6,
+            }
+
+
+def _rows_found(run: Run, kind: str) -> list[list[int]]:
+    """Return the rows of a server's results for all questions, through ``/retrieve``."""
+    ids = list[list[str]]()
+    for first in range(0, len(run.texts), BATCH):
+        body = run.body(RETRIEVE, run.texts[first : first + BATCH]) | {"topk": RECALL_K}
+        found = json.loads(run.server(kind).ask(RETRIEVE, body) or b'{"result": []}')["result"]
+        ids += [[hit["document"]["id"] for hit in line] for line in found]
+    use_data_home(run.folder)
+    distinct = list(dict.fromkeys(id_ for line in ids for id_ in line))
+    row_of = dict(zip(distinct, open_store(NAME).rows_of(distinct).tolist(), strict=True))
+    return [[row_of[id_] for id_ in line] for line in ids]
 
 
 def batches(run: Run) -> Rows:
-    """Measure requests of 32 questions, compared with the library."""
-    rows: Rows = []
-    for retriever in run.retrievers:
-        with library("bm25" if retriever == "bm25" else DENSE, run.folder) as alone:
-            for clients in CLIENTS:
-                library_rates, server_rates = list[float](), list[float]()
-                for _ in range(run.rounds):
-                    library_rates.append(float(alone.exchange_line([BATCH, K, run.seconds])))
-                    server_rates.append(BATCH * run.send_requests(f"idx-{retriever}", SEARCH, BATCH, clients=clients).per_second)
-                library_rate, rate = statistics.median(library_rates), statistics.median(server_rates)
-                shares = [100 * ours / theirs for ours, theirs in zip(server_rates, library_rates, strict=True)]
-                rows.append(
-                    {
-                        "retriever": retriever,
-                        "clients": clients,
-                        "library questions/s": library_rate,
-                        "server questions/s": rate,
-                        "%, median of rounds": statistics.median(shares),
-                    }
-                )
-    return rows
-
-
-def half(run: Run) -> Rows:
-    """Measure latencies at half of the highest rate."""
-    rows: Rows = []
-    for retriever in run.retrievers:
-        kind = f"idx-{retriever}"
-        best = _highest(run, kind, 1)
-        report = run.send_requests(kind, SEARCH, 1, seconds=2 * run.seconds, rate=best / 2)
-        rows.append({"retriever": retriever, "requests/s": best / 2, **_latencies(report), "answered": report.statuses.get("200", 0)})
-    return rows
+    """Measure requests of 32 questions."""
+    for retriever in run.options.retrievers:
+        for clients in run.options.clients:
+            reports = [run.send(f"idx-{retriever}", SEARCH, BATCH, clients=clients) for _ in range(run.options.rounds)]
+            rate = BATCH * statistics.median(report.per_second for report in reports)
+            yield {"retriever": retriever, "clients": clients, "questions/s": rate}
 
 
 def overload(run: Run) -> Rows:
-    """Measure answered and refused requests at four times the highest rate."""
-    rows: Rows = []
-    for retriever, size in [(retriever, size) for retriever in run.retrievers for size in (1, BATCH)]:
+    """Measure latencies at half of the highest rate, and what is answered and refused at four times that rate."""
+    for retriever, size in ((retriever, size) for retriever in run.options.retrievers for size in (1, BATCH)):
         kind = f"idx-{retriever}"
-        best = _highest(run, kind, size)
-        report = run.send_requests(kind, SEARCH, size, seconds=2 * run.seconds, rate=OVERLOAD * best)
-        after = run.send_requests(kind, SEARCH, size, seconds=run.seconds, rate=best / 2)
-        rows.append(
-            {
-                "retriever": retriever,
-                "questions": size,
-                "highest requests/s": best,
-                "sent/s": OVERLOAD * best,
-                "answered/s": report.per_second,
-                "%": 100 * report.per_second / best,
-                "refused/s": report.statuses.get("503", 0) / report.seconds,
-                "unsent/s": report.statuses.get("unsent", 0) / report.seconds,
-                "p99 ms": report.latencies_ms["99"],
-                "p99 ms after": after.latencies_ms["99"],
-                "refused after": sum(n for status, n in after.statuses.items() if status != "200"),
-            }
-        )
-    return rows
-
-
-def long(run: Run) -> Rows:
-    """Measure many questions in a request, and a long answer."""
-    rows: Rows = []
-    server = run.server("idx-bm25")
-    for size, k in ((1000, K), (1000, 20), (200, 100)):
-        body = json.dumps({"queries": run.questions[:size], "k": k})
-        before, n_before = server.peak_bytes(forget=True), _batches(server)
-        report = run.answer(server, body)
-        rows.append(
-            {
-                "questions": size,
-                "k": k,
-                "ms": report.latencies_ms["50"],
-                "answer MB": report.n_bytes / 1e6,
-                "searches": _batches(server) - n_before,
-                "memory MB": (server.peak_bytes() - before) / 1e6,
-            }
-        )
-    return rows
-
-
-def start(run: Run) -> Rows:
-    """Measure the time until a new server answers."""
-    seconds = []
-    for _ in range(max(3, run.rounds)):
-        with idx_serve(run.folder, NAME) as server:
-            seconds.append((server.seconds_until("/health"), server.seconds_until("/ready")))
-    healthy, ready = zip(*seconds, strict=True)
-    return [
-        {
-            "/health s": statistics.median(healthy),
-            "slowest": max(healthy),
-            "/ready s": statistics.median(ready),
-            "slowest ready": max(ready),
+        best = max(run.send(kind, SEARCH, size, clients=clients).per_second for clients in _HIGHEST)
+        half, above, after = (run.send(kind, SEARCH, size, rate=factor * best) for factor in (0.5, OVERLOAD, 0.5))
+        yield {
+            "retriever": retriever,
+            "questions": size,
+            "highest requests/s": best,
+            **{f"half: p{percent} ms": value for percent, value in half.latencies_ms.items()},
+            f"{OVERLOAD} ×: answered/s": above.per_second,
+            "% of the highest": 100 * above.per_second / best,
+            "refused/s": above.statuses.get("503", 0) / above.seconds,
+            "unsent/s": above.statuses.get("unsent", 0) / above.seconds,
+            "p99 ms": above.latencies_ms["99"],
+            "p99 ms after": after.latencies_ms["99"],
+            "not answered after": sum(n for status, n in after.statuses.items() if status != "200"),
         }
-    ]
-
-
-def _highest(run: Run, kind: str, size: int) -> float:
-    """Return a server's highest rate of requests per second, measured now."""
-    return max(run.send_requests(kind, SEARCH, size, clients=clients).per_second for clients in (64, 256))
-
-
-def _latencies(report: Report) -> dict[str, Figure]:
-    return {f"p{percent} ms": value for percent, value in report.latencies_ms.items()}
-
-
-def _batches(server: Server) -> int:
-    lines = (server.get("/metrics") or "").splitlines()
-    return int(sum(float(line.split()[-1]) for line in lines if line.startswith("idx_batch_queries_count")))
 
 
 PARTS: dict[str, tuple[str, Callable[[Run], Rows]]] = {
-    "singles": ("Single questions, compared with handlers without a search", singles),
-    "peers": ("Single questions through /retrieve, compared with a server modelled on Search-R1's", peers),
-    "batches": (f"Requests of {BATCH} questions, compared with the library", batches),
-    "half": ("Single questions at half of the highest rate", half),
-    "overload": (f"At {OVERLOAD} times the highest rate", overload),
-    "long": ("Long requests and answers", long),
-    "start": ("From the start of the process", start),
+    "requests": ("Single questions through /retrieve", requests),
+    "servers": ("The servers", servers),
+    "batches": (f"Requests of {BATCH} questions", batches),
+    "overload": (f"At half and at {OVERLOAD} times the highest rate", overload),
 }
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--retrievers", nargs="+", choices=("bm25", "dense"), default=["bm25", "dense"])
-    parser.add_argument("--passages", type=Path, help="a file of passages; default: wiki_intro, split at 100 words")
-    parser.add_argument("--questions", type=Path, help="JSON lines with 'question'; default: HybridQA's questions in wiki_intro")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "idx-serve", help="work folder; it is kept")
-    parser.add_argument("--json", type=Path, help="output file for all figures")
-    return parser.parse_args()
 
 
 def _run(options: argparse.Namespace) -> None:
     options.work.mkdir(parents=True, exist_ok=True)
-    needed = {"dense": "dense" in options.retrievers, "peers": "peers" in options.parts}
-    folder = prepare(options.work.resolve(), options.passages, options.questions, **needed)
-    about = environment("fastapi", "uvicorn", "uvloop", "numba", "faiss-cpu", "pyserini")
-    found = {}
+    options.work = options.work.resolve()
+    questions = prepare_questions(options.questions, options.work)
+    folder = prepare_corpus(options.corpus, options.work).folder
+    if "minilm" in options.retrievers:
+        embed(folder, questions.file)
+    for engine in (engine for retriever in options.retrievers for engine in ("bm25", *PEERS[retriever])):
+        find_kind(engine).check()
+        build(engine, folder, 1)
+    about = environment("fastapi", "uvicorn", "uvloop", "numba", "faiss-cpu", "pyserini", "sentence-transformers")
     with ExitStack() as running:
-        run = Run(folder, options.rounds, options.seconds, running, retrievers=options.retrievers)
-        for part in options.parts:
-            title, measure = PARTS[part]
-            found[part] = measure(run)
-            print_table(title, found[part], about, None)
-    if options.json:
-        options.json.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n")
+        run = Run(folder, questions, running, options)
+        print_tables({PARTS[part][0]: PARTS[part][1](run) for part in options.parts}, about, options.json)
 
 
 def main() -> int:
     """Run the command line."""
-    return exit_status(lambda: _run(_options()))
+    made = parser("serve", __doc__)
+    made.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    made.add_argument("--retrievers", nargs="+", choices=PEERS, default=list(PEERS))
+    made.add_argument("--corpus", default="dpr_union", help="as in benchmarks.engines")
+    made.add_argument("--questions", default="dpr_union", help="as in benchmarks.engines")
+    made.add_argument("--clients", nargs="+", type=int, default=[1, 4, 16, 64])
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement")
+    return run(made, _run)
 
 
 if __name__ == "__main__":

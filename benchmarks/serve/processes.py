@@ -1,63 +1,28 @@
-"""Processes of a run: servers, the library, and the load."""
+"""Processes of a run: servers, and the load."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
+from benchmarks.monitoring import status_bytes
+from benchmarks.processes import IDX, ROOT, Process, use_data_home
 from benchmarks.serve.load import LoadSpec, Report
 from wikidx.base.errors import IdxError
-
-_ROOT = Path(__file__).parents[2]
-
-
-class Process:
-    """A Python process that ends with the block."""
-
-    def __init__(self, arguments: Sequence[str], *, stdout: int = subprocess.PIPE, stderr: int | None = None) -> None:
-        self.started = time.perf_counter()
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=_ROOT, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, text=True
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.process.terminate()
-        self.process.communicate()
-
-    def exchange_line(self, order: object) -> str:
-        """Write a request and return the line that answers it."""
-        if self.process.stdin is not None:
-            self.process.stdin.write(json.dumps(order) + "\n")
-            self.process.stdin.flush()
-        return self.line()
-
-    def line(self) -> str:
-        """Return the next line."""
-        line = self.process.stdout.readline() if self.process.stdout else ""
-        if not line:
-            raise IdxError(f"{self.process.args!r} has ended: see above")
-        return line
 
 
 class Server(Process):
     """A server; it prints its address on standard error."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def __init__(self, arguments: Sequence[str], cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=cwd, env=env)
         words = self.process.stderr.readline().split() if self.process.stderr else []
         addresses = [word for word in words if word.startswith("http://")]
         if not addresses:
@@ -65,34 +30,37 @@ class Server(Process):
         self.url = addresses[0]
         self.port = urlsplit(self.url).port or 0
 
-    def get(self, path: str) -> str | None:
-        """Return a page; None if it does not exist, or the server is not up."""
+    def ask(self, path: str, body: object = None) -> bytes | None:
+        """Return the answer to a GET, or to a POST of JSON; None if there is no such page, or the server is not up."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         try:
-            with urllib.request.urlopen(self.url + path, timeout=60) as answer:
-                text: str = answer.read().decode()
-                return text
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                content: bytes = answer.read()
+                return content
         except (urllib.error.URLError, ConnectionError):
             return None
+
+    def metric(self, name: str) -> float:
+        """Return the sum of a metric's values."""
+        lines = (self.ask("/metrics") or b"").decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
     def check_alive(self) -> None:
         """Raise ``IdxError`` if the process has ended."""
         if self.process.poll() is not None:
             raise IdxError(f"{self.process.args!r} has ended: {self.process.stderr.read() if self.process.stderr else ''}")
 
-    def seconds_until(self, path: str) -> float:
-        """Return the time from the start of the process to its first answer with a page."""
-        while self.get(path) is None:
+    def seconds_until(self, path: str, body: object = None) -> float:
+        """Return the time from the start of the process to its first answer to a request."""
+        while self.ask(path, body) is None:
             self.check_alive()
             time.sleep(0.01)
         return time.perf_counter() - self.started
 
-    def peak_bytes(self, *, forget: bool = False) -> int:
-        """Return the peak of the process's own memory, without mapped files, or its current value after resetting the peak."""
-        status = Path(f"/proc/{self.process.pid}/status")
-        if forget:
-            Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return 1024 * (int(fields["VmHWM"].split()[0]) - int(fields["RssFile"].split()[0]))
+    def peak_bytes(self) -> int:
+        """Return the peak of the process's own memory, without mapped files."""
+        return status_bytes(self.process.pid, "VmHWM") - status_bytes(self.process.pid, "RssFile")
 
 
 class Load(Process):
@@ -103,7 +71,7 @@ class Load(Process):
 
     def report(self, order: LoadSpec) -> Report:
         """Carry out an order and return its report."""
-        return Report(**json.loads(self.exchange_line(asdict(order))))
+        return Report(**self.exchange(asdict(order)))
 
 
 def host(kind: str, folder: Path) -> Server:
@@ -111,14 +79,7 @@ def host(kind: str, folder: Path) -> Server:
     return Server(["-m", "benchmarks.serve.hosts", kind, str(folder)])
 
 
-def library(retriever: str, folder: Path) -> Process:
-    """Start a process that searches without a server, and wait until it is ready."""
-    process = Process(["-m", "benchmarks.serve.library", retriever, str(folder)])
-    process.line()
-    return process
-
-
 def idx_serve(folder: Path, corpus: str, *options: str) -> Server:
     """Start ``idx serve`` as a user does."""
-    os.environ["IDX_HOME"] = str(folder / "home")
-    return Server(["-c", "from wikidx.runtimes.cli import main; main()", "serve", corpus, "--port", "0", *options])
+    use_data_home(folder)
+    return Server([*IDX, "serve", corpus, "--port", "0", *options])

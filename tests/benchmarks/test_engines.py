@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bm25.quality import share_of_equal_scores
 from benchmarks.engines.kinds import find_kind, pad_hits
+from benchmarks.engines.quality import share_of_equal_scores
 from benchmarks.engines.terms import analysed, letters_and_digits
+from benchmarks.processes import NAME
 from wikidx.base.errors import IdxError
+from wikidx.corpora.passage import Passage
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
 
@@ -25,19 +27,19 @@ PEERS = ("pisa", "pisa-quantized", "tantivy", "sqlite")
 Score = Callable[[int, int, int, float], float]  # frequency, documents with the term, length, mean length
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]], list[str]]:
+@pytest.fixture
+def corpus(build: Callable[..., PassageStore], tmp_path: Path) -> tuple[Path, list[list[str]], list[str]]:
     """Return the folder of a corpus of unequally frequent words, some of them not ASCII, its terms and some questions."""
-    folder, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     words = np.array([f"{'née' if n % 7 == 0 else 'word'}{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(500)])
 
     def text(n_words: int) -> str:
         return " ".join(words[np.minimum(rng.zipf(1.3, n_words), 500) - 1])
 
-    records = [{"id": str(n), "title": text(2), "text": text(int(rng.integers(5, 37)))} for n in range(N)]
-    (folder / "passages.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    terms = [english(f"{record['title']}\n{record['text']}") for record in records]
-    return folder, terms, ["the", *(text(6) for _ in range(40)), "absent"]
+    passages = [Passage(str(n), text(2), text(int(rng.integers(5, 37)))) for n in range(N)]
+    build(passages, name=NAME)
+    terms = [english(f"{passage.title}\n{passage.text}") for passage in passages]
+    return tmp_path, terms, ["the", *(text(6) for _ in range(40)), "absent"]
 
 
 def pisa(frequency: int, n_with: int, length: int, mean: float) -> float:
@@ -108,9 +110,9 @@ def test_nothing_that_belongs_to_the_best_is_left_out(corpus: tuple[Path, list[l
 
 
 def test_terms_come_in_the_order_of_the_passages(corpus: tuple[Path, list[list[str]], list[str]]) -> None:
-    folder, terms, _ = corpus
-    assert [text.split() for text in analysed(folder)] == terms
-    coded = [text.split() for text in analysed(folder, letters_and_digits)]
+    _, terms, _ = corpus
+    assert [text.split() for text in analysed()] == terms
+    coded = [text.split() for text in analysed(letters_and_digits)]
     assert coded == [[letters_and_digits(term) for term in of] for of in terms]
 
 
@@ -120,10 +122,3 @@ def test_coded_terms_are_words_of_any_tokenizer_and_differ() -> None:
     assert len(set(coded)) == len(terms)
     assert all(term.isascii() and term.isalnum() for term in coded)
     assert coded[0] == "plain"
-
-
-def test_equal_scores_are_counted_by_question() -> None:
-    found = pad_hits([([1, 2], [3.0, 2.0]), ([1], [5.0]), ([], [])], 2)
-    other = pad_hits([([1, 7], [3.00002, 2.0]), ([1, 4], [5.0, 0.1]), ([], [])], 3)
-    assert share_of_equal_scores(found, found) == 1
-    assert share_of_equal_scores(found, other) == pytest.approx(2 / 3)

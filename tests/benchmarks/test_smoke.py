@@ -2,63 +2,154 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.known.sample import CORPUS, questions
-from wikidx.indexer.build import build_index
+from wikidx.corpora.known.sample import passages, questions
+
+_FEW = 60  # passages: MiniLM embeds as many in a second
+LEXICAL = ("bm25", "call", "groups", "pyserini", "bm25s", "bm25s-strings", "sqlite", "tantivy")
+VECTORS = ("exact", "int8", "binary", "ivf", "ivfpq", "hnsw", "faiss", "faiss-best", "semantic-search", "hnswlib", "usearch")
+QUICK = ("--threads", 1, "--rounds", 1, "--seconds", 0.02, "--k", 10)
+MADE = ("--n", 2_000, "--hidden", 64, "--layers", 2, "--groups", 20, "--seconds", 0.5, "--clients", 4, "--posts", 2)
+SOAK = ("--minutes", 0.5, "--warm-up", 0.2, "--retriever", "bm25", "--clients", 4, "--rate", 0, "--every", 0.5, "--limit", 100)
+RUNS = ("--methods", "rag", "--latency", "constant", "--concurrency", 8, "--questions", 16, "--commit", ROOT)
+
+Row = dict[str, Any]
 
 
-def rows(module: str, *arguments: object, folder: Path) -> list[dict[str, Any]]:
-    out = folder / "out.json"
-    subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments), "--json", str(out)], cwd=ROOT, check=True)
-    found: list[dict[str, Any]] = json.loads(out.read_bytes())["rows"]
-    return found
+def start(module: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments), "--json", str(folder / "out.json")]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow  # compiles for half a minute
-def test_has_answer(tmp_path: Path) -> None:
-    build_store(CORPUS, StoreOptions())
-    build_index("sample", "bm25", open_store("sample"))
-    lines = ({"id": one.id, "question": one.question, "golden_answers": one.answers} for one in questions())
-    (tmp_path / "questions").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found, distinct = rows("has_answer", "sample", "--questions", tmp_path / "questions", "--plain", 10, folder=tmp_path)
-    assert found["differ"] == distinct["differ"] == 0
-    assert found["texts"] < distinct["texts"] == found["pairs"]
+def tables(module: str, *arguments: object, folder: Path) -> list[list[Row]]:
+    """Run a benchmark; return its tables."""
+    ran = start(module, *arguments, folder=folder)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = json.loads((folder / "out.json").read_bytes())
+    return list(found["tables"].values()) if "tables" in found else [found["rows"]]
 
 
-def test_store(tmp_path: Path) -> None:
-    source = tmp_path / "some.jsonl"
-    source.write_text("".join(json.dumps({"id": str(n), "title": "t", "text": f"some text {n}"}) + "\n" for n in range(2000)))
-    (figures,) = rows("store", source, "--runs", 1, folder=tmp_path)
-    assert figures["passages"] == 2000
+def rows(module: str, *arguments: object, folder: Path) -> list[Row]:
+    return tables(module, *arguments, folder=folder)[0]
 
 
-@pytest.mark.slow  # compiles with an empty cache: half a minute
-def test_startup(tmp_path: Path) -> None:
-    assert [figures["command"] for figures in rows("startup", "--runs", 1, folder=tmp_path)][0] == "idx --help"
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Return the first passages of the sample, and all of its questions, as files."""
+    some, asked = tmp_path / "passages.jsonl", tmp_path / "questions.jsonl"
+    some.write_text("".join(json.dumps(passage._asdict()) + "\n" for passage, _ in zip(passages(), range(_FEW), strict=False)))
+    records = ({"id": one.id, "question": one.question, "golden_answers": one.answers} for one in questions())
+    asked.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return some, asked
 
 
-@pytest.mark.slow  # embeds passages
-def test_fusion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = tmp_path / "data" / "dpr_union"
-    data.mkdir(parents=True)
-    asked = questions()[:20]
-    build_store(CORPUS, StoreOptions())
-    gold = open_store("sample").rows_of([name for one in asked for name in one.gold_ids])
-    passages = [passage._asdict() for passage in open_store("sample").get_many(sorted({*gold.tolist(), *range(20)}))]
-    records = [{"qid": one.id, "question": one.question, "answers": one.answers} for one in asked]
-    for name, lines in (("passages", passages), ("queries.nq_oracle", records)):
-        (data / f"{name}.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
-    monkeypatch.setenv("IDX_TEST_DATA", str(tmp_path / "data"))
-    five, twenty = rows("fusion", tmp_path / "files", "dpr_union", folder=tmp_path)
-    assert [row["metric"] for row in (five, twenty)] == ["answer@5", "answer@20"]
-    assert all(0 < float(row[name].split()[0]) <= 100 for row in (five, twenty) for name in ("bm25", "minilm", "RRF", "tuned"))
+@pytest.mark.exhaustive  # a minute: every peer is imported, and compiled
+def test_lexical_engines_find_the_same(files: tuple[Path, Path], tmp_path: Path) -> None:
+    chosen = ("--corpora", files[0], "--questions", files[1], "--engines", *LEXICAL, "--work", tmp_path)
+    _, indexes, searches = tables("engines", *chosen, *QUICK, folder=tmp_path)
+    found = {row["engine"]: row for row in searches if row["batch"] == "all"}
+    assert found.keys() == set(LEXICAL)
+    assert found["call"]["same rows %"] == found["pyserini"]["same set %"] == found["pyserini"]["exact %"] == 100
+    assert found["pyserini"]["score difference"] < 0.01  # it rounds to 4 decimals, and scores are low here
+    assert found["bm25s"]["same rows %"] > 90  # its lengths are not rounded
+    assert len({row["R@20 %"] for row in indexes if row["engine"] in ("bm25", "call", "pyserini")}) == 1
+    assert all(0 < row["p50 ms"] <= row["p95 ms"] for row in searches if row["batch"] == 1)
+    assert all(row["index MB"] > 0.001 and row["build peak MB"] > 10 and row["first answer s"] > 0 for row in indexes)
+
+
+def test_dense_engines_find_the_same(files: tuple[Path, Path], tmp_path: Path) -> None:
+    dense = ("minilm", "sentence-transformers", "exact", "faiss")
+    chosen = ("--corpora", files[0], "--questions", files[1], "--engines", *dense, "--work", tmp_path)
+    _, indexes, searches = tables("engines", *chosen, *QUICK, folder=tmp_path)
+    assert len({round(row["R@20 %"], 9) for row in indexes}) == 1
+    assert all(row["same rows %"] > 99 for row in searches)
+
+
+def test_vectors(tmp_path: Path) -> None:
+    np.save(tmp_path / "V.npy", np.random.default_rng(0).standard_normal((200, 8), dtype=np.float32))
+    for given, engines in (("--dim", 32, "--vectors", 3000), VECTORS), (("--vectors-from", tmp_path / "V.npy"), ("exact",)):
+        options = (*given, "--engines", *engines, "--batch", 1, 32, "--work", tmp_path)
+        indexes, searches = tables("vectors", *options, *QUICK, folder=tmp_path)
+        disk = {row["engine"]: row["index MB"] for row in indexes}
+        found = {row["engine"]: row["same rows %"] for row in searches if row["batch"] == 32}
+        assert found.keys() == disk.keys() == set(engines)
+        assert min(found[engine] for engine in engines if engine in ("exact", "int8", "faiss", "faiss-best", "semantic-search")) > 99
+        assert min(found.values()) > 60
+        assert disk.get("ivfpq", 0) < disk.get("int8", 1) < disk.get("ivf", 2)
+
+
+def test_growth_resumes(files: tuple[Path, Path], tmp_path: Path) -> None:
+    data = ("--source", files[0], "--questions", files[1], "--work", tmp_path)
+    options = ("--sizes", 500, 1500, *data, "--vectors", "--clients", 2, "--rounds", 1, "--seconds", 0.1)
+    assert tables("growth", *options, "--minutes", 0, folder=tmp_path) == [[]]
+    tables("growth", *options, "--steps", "passages", "build", folder=tmp_path)
+    before = json.loads((tmp_path / "figures.json").read_bytes())
+    (found,) = tables("growth", *options, folder=tmp_path)
+    after = json.loads((tmp_path / "figures.json").read_bytes())
+    assert all(after[size]["build"] == before[size]["build"] for size in ("500", "1500"))
+    values = {f"{row['step']}, {row['figure']}": row["1,500"] for row in found}
+    assert min(values[name] for name in ("search bm25, k 10, batch 32: s", "serve minilm, 2 clients: s", "open bm25, cold, s")) > 0
+
+
+@pytest.mark.exhaustive  # two minutes
+def test_serve(files: tuple[Path, Path], tmp_path: Path) -> None:
+    options = ("--corpus", files[0], "--questions", files[1], "--clients", 8, "--rounds", 1, "--seconds", 0.3, "--work", tmp_path)
+    requests, servers, batches, overload = tables("serve", *options, folder=tmp_path)
+    assert all(min(row["idx requests/s"], row["empty handler"], row["Search-R1's way"]) > 0 for row in requests)
+    assert [servers[at]["R@20 %"] for at in (0, 2)] == pytest.approx([servers[at]["R@20 %"] for at in (1, 3)])
+    assert all(row["questions/s"] > 0 for row in batches)
+    assert all(row["4 ×: answered/s"] > 0 and row["not answered after"] == 0 for row in overload)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "positive"),
+    [
+        ("gpu", ("--device", "cpu", *MADE), ("queries/s", "CPU ms a query")),
+        ("models", ("speed", "--limit", 1, "--tokens", 4), ("tokens read",)),
+        ("models", ("methods", "--limit", 1, "--methods", "rag"), ("first s", "calls")),
+        ("execution", RUNS, ("now s", "before s")),
+        pytest.param("serve.soak", SOAK, (), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_program(tmp_path: Path, module: str, arguments: tuple[object, ...], positive: tuple[str, ...]) -> None:
+    for row in tables(module, *arguments, "--work", tmp_path, folder=tmp_path)[-1]:
+        assert all(row[column] > 0 for column in positive)
+        assert row.get("anonymous bytes an answer", 0) < 1_000
+        assert row.get("calls before", "") in ("", row.get("calls"))
+
+
+@pytest.mark.exhaustive  # three minutes
+def test_programs_on_files(shared_data: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    start_, analysis, store = tables("parts", "--files", files[0], "--passages", files[0], "--rounds", 1, folder=tmp_path)
+    assert (start_[0]["command"], analysis[0]["passages"], store[0]["passages"]) == ("idx --help", _FEW, _FEW)
+    (embedded,) = rows("embed", "--passages", 12, "--rounds", 1, folder=tmp_path)
+    assert embedded["max difference"] <= 5e-5
+    assert 0 < embedded["overhead %"] < 100
+    compared = rows("commits", ROOT, "--rounds", 1, "--seconds", 0.05, "--passages", files[0], folder=tmp_path)
+    assert len(compared) == 16
+    assert all(row["ratio"] == row["least"] == row["largest"] > 0 for row in compared)
+
+
+def test_charts(tmp_path: Path) -> None:
+    searches = [{"k": k, "batch": "all", "threads": 1, "engine": engine, "median": 90.0 * k} for k in (10, 100) for engine in ("a", "b")]
+    requests = [{"retriever": "bm25", "clients": n, "idx requests/s": 2.0 * n, "Search-R1's way": n} for n in (1, 64)]
+    for title, its_rows in (("Searches of it", searches), ("Single questions through /retrieve", requests)):
+        (tmp_path / "bm25.json").write_text(json.dumps({"tables": {title: its_rows}}))
+        assert start("charts", tmp_path / "bm25.json", "--out", tmp_path, folder=tmp_path).returncode == 0
+        assert (tmp_path / "bm25.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.parametrize("arguments", [("--threads", 1000), ("--threads", 1, "--questions", "nowhere.jsonl")])
+def test_mistakes_are_named(tmp_path: Path, arguments: tuple[object, ...]) -> None:
+    ran = start("engines", "--engines", "bm25", *arguments, folder=tmp_path)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
+    assert str(arguments[-1]) in ran.stderr

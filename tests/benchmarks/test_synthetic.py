@@ -2,14 +2,16 @@
 
 import gzip
 import json
+import math
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.synthetic import BLOCK, MIN_PART, data_folder, histograms, real_passages, synthetic, write
+from benchmarks.synthetic import BLOCK, MIN_PART, data_folder, real_passages, synthetic, write
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 
@@ -53,24 +55,14 @@ def test_a_smaller_corpus_is_the_beginning_of_a_larger_one(corpus: list[Passage]
     assert list(synthetic(n, seed=5, source=SOURCE)) == corpus[:n]
 
 
-def test_ids_are_numbered(corpus: list[Passage]) -> None:
+def test_ids_are_numbered_and_texts_and_parents_distinct(corpus: list[Passage]) -> None:
     assert [passage.id for passage in corpus] == [str(row) for row in range(N)]
-
-
-def test_texts_are_distinct(corpus: list[Passage]) -> None:
     assert len({passage.text for passage in corpus}) == N
+    assert len({(parents[0], parents[-1]) for parents in map(parents_of, corpus)}) == N
 
 
-def test_no_two_passages_have_the_same_parents(corpus: list[Passage]) -> None:
-    pairs = [(parents[0], parents[-1]) for parents in map(parents_of, corpus)]
-    assert len(set(pairs)) == N
-
-
-def test_words_are_parted_by_one_space(corpus: list[Passage]) -> None:
+def test_lengths_are_those_of_the_source_and_words_are_parted_by_one_space(corpus: list[Passage]) -> None:
     assert all(passage.text == " ".join(passage.text.split()) for passage in corpus)
-
-
-def test_lengths_are_those_of_the_source(corpus: list[Passage]) -> None:
     per_round = Counter(len(passage.text.split()) for passage in SOURCE)
     for begin in range(0, N - len(SOURCE), len(SOURCE)):
         assert Counter(len(passage.text.split()) for passage in corpus[begin : begin + len(SOURCE)]) == per_round
@@ -126,14 +118,6 @@ def test_an_empty_source_gives_nothing() -> None:
         synthetic(1, source=[])
 
 
-def test_histograms() -> None:
-    passages = [Passage(str(row), "", text) for row, text in enumerate(["The a", "the b", "the b b", "the c"])]
-    terms, lengths, n = histograms(passages)
-    assert terms == {0: 1, 1: 1, 2: 2}  # "the" in all, "b" in a half, "a" and "c" in a quarter
-    assert lengths == {2: 3, 3: 1}
-    assert n == 4
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_write(tmp_path: Path, name: str) -> None:
     write([Passage("0", "T", "é ."), Passage("1", "", "b")], tmp_path / name)
@@ -157,7 +141,13 @@ def test_a_source_that_is_not_there_or_not_right_is_named(tmp_path: Path) -> Non
         real_passages(path)
 
 
-@pytest.mark.slow  # ten seconds and more
+def frequencies(passages: Iterable[Passage]) -> tuple[Counter[int], float]:
+    """Return the number of words by -log2 of their share of the passages, rounded down, and the mean length of a passage."""
+    words = [passage.text.lower().split() for passage in passages]
+    counts = Counter(word for of_passage in words for word in set(of_passage))
+    return Counter(int(math.log2(len(words) / count)) for count in counts.values()), sum(map(len, words)) / len(words)
+
+
 def test_real_source_gives_distinct_texts_of_natural_length_and_frequency() -> None:
     path = data_folder() / "wiki_intro" / "passages.jsonl.gz"
     if not path.exists() and "CI" not in os.environ:
@@ -167,9 +157,7 @@ def test_real_source_gives_distinct_texts_of_natural_length_and_frequency() -> N
     corpus = list(synthetic(n, source=source))
     assert len({passage.text for passage in corpus}) == n
     rows = np.random.default_rng(1).permutation(len(source))[:20_000].tolist()
-    real_terms, real_lengths, _ = histograms(source[row] for row in rows)
-    terms, lengths, _ = histograms(corpus[:20_000])
-    mean, real_mean = (sum(length * count for length, count in counts.items()) / counts.total() for counts in (lengths, real_lengths))
+    (real, real_mean), (made, mean) = frequencies(source[row] for row in rows), frequencies(corpus[:20_000])
     assert mean == pytest.approx(real_mean, rel=0.05)
     for power in range(3, 11):  # words in 1/16 to 1/2048 of the passages
-        assert terms[power] == pytest.approx(real_terms[power], rel=0.25)
+        assert made[power] == pytest.approx(real[power], rel=0.25)

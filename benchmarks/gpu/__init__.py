@@ -1,1 +1,0 @@
-"""The call for groups of queries, and the server, over exact search on a GPU."""

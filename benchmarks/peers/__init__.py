@@ -1,1 +1,0 @@
-"""This project compared with its peers, in one run; see ``__main__``."""
