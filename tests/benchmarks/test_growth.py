@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.commits.__main__ import table
 from benchmarks.growth import estimate, exponent, growth_rows
-from benchmarks.monitoring import Monitor, folder_bytes, run_monitored
+from benchmarks.monitoring import folder_bytes, run_monitored
 from benchmarks.serve.soak import fitted_growth
 from wikidx.base.errors import IdxError
 
@@ -39,10 +35,11 @@ def test_a_step_that_one_size_lacks_is_shown_for_the_others() -> None:
     assert [row[name] for name in ("1,000", "4,000", "16,000", "at 32,000")] == ["", 2, 8, pytest.approx(16)]
 
 
-def test_usage_of_a_command_is_seen(tmp_path: Path) -> None:
+def test_usage_of_a_command_and_its_child_is_seen(tmp_path: Path) -> None:
     program = f"""
-import mmap, pathlib, time
-own = bytearray(200_000_000)
+import mmap, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; own = bytearray(100_000_000); time.sleep(60)"])
+own = bytearray(100_000_000)
 file = pathlib.Path({str(tmp_path)!r}, "file")
 file.write_bytes(bytes(100_000_000))
 with file.open("rb") as opened:
@@ -51,7 +48,8 @@ with file.open("rb") as opened:
     started = time.process_time()
     while time.process_time() < started + 0.3:
         pass
-time.sleep(0.3)
+time.sleep(1)
+child.kill()
 file.unlink()
 print("done")
 """
@@ -59,29 +57,15 @@ print("done")
     assert printed == "done\n"
     assert 200e6 < usage.own < 260e6
     assert 295e6 < usage.resident < 400e6
-    assert usage.cpu_s >= 0.3
-    assert usage.s >= 0.6
-    assert folder_bytes(tmp_path) == 0
+    assert 0.3 <= usage.cpu_s
+    assert (usage.disk, folder_bytes(tmp_path)) == (10**8, 0)
     with pytest.raises(IdxError, match=r"status 3: out of luck"):
         run_monitored(["-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(3)"], tmp_path)
-
-
-def test_memory_is_that_of_all_processes_of_a_tree() -> None:
-    child = "import time; kept = bytearray(100_000_000); time.sleep(5)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    with subprocess.Popen([sys.executable, "-c", parent]) as process, Monitor(process.pid) as watch:
-        deadline = time.monotonic() + 20
-        while watch.own < 100e6 and time.monotonic() < deadline:
-            time.sleep(0.05)
-    assert 100e6 < watch.own < 150e6
 
 
 def test_growth_of_memory_is_that_of_the_line() -> None:
     seconds = [0.0, 1.0, 2.0, 4.0]
     assert fitted_growth(seconds, [5.0 + 3.0 * at for at in seconds]) == pytest.approx((12.0, 5.0))
-    growth, height = fitted_growth(list(range(200)), (100.0 + np.random.default_rng(0).normal(size=200)).tolist())
-    assert abs(growth) < 1
-    assert height == pytest.approx(100, abs=1)
 
 
 def test_ratios_of_commits_are_of_the_same_round() -> None:
