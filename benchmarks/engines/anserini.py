@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 from benchmarks.engines.kinds import K1, B, Engine, Kind, pad_hits
 from benchmarks.engines.terms import passage_texts
+from tests.lucene.jvm import check_installed, index_collection, java_class
 from wikidx.base.machine.memory import memory_bytes
 from wikidx.indexer.base import Hits
-from wikidx.indexer.indexes.lucene.jvm import check_installed, java_class, run_java
 
 _INDEX, _TEXTS = "anserini", "anserini-texts"
 _N_FILES = 16  # a thread of IndexCollection takes one file at a time
@@ -81,9 +81,7 @@ def _build(folder: Path, threads: int) -> Path:
     """Index the texts, which are removed."""
     index = folder / _INDEX
     shutil.rmtree(index, ignore_errors=True)
-    arguments = ["-collection", "JsonCollection", "-input", str(folder / _TEXTS), "-generator", "DefaultLuceneDocumentGenerator"]
-    arguments += ["-index", str(index), "-threads", str(threads)]
-    run_java("io.anserini.index.IndexCollection", arguments, heap_bytes=memory_bytes() // 4, on_line=lambda line: None)
+    index_collection(folder / _TEXTS, index, "-threads", str(threads), heap_bytes=memory_bytes() // 4)
     shutil.rmtree(folder / _TEXTS)
     return index
 

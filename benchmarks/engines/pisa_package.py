@@ -29,7 +29,6 @@ import numpy as np
 
 from benchmarks.engines.kinds import K1, B, Engine, Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from tests.lucene.oracle import K1, B
 from wikidx.base.errors import InputError
 from wikidx.indexer.analysis import english
 from wikidx.indexer.base import Hits
