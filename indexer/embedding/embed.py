@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from wikidx.base.cluster import list_nodes
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import count_gpus, gpu_numbers, resolve_device, resolve_gpus
 from wikidx.base.machine.threads import n_threads
@@ -74,7 +75,7 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
     ranges = file.unfinished_ranges()
     meter = _Meter(file.n_rows, file.n_rows - sum(map(len, ranges)), progress)
     if job.resources.ray is not None:
-        from .cluster.embedding import embed_on_ray
+        from .cluster import embed_on_ray
 
         embed_on_ray(job, ranges, meter.report, progress.node)
     elif job.spec.is_served:
@@ -224,9 +225,7 @@ def embedding_bytes(encoder: EncoderSpec, resources: Resources) -> float:
 
 def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:
     """Return the resources of each encoder on the cluster, and the number of encoders that fit on its nodes."""
-    from wikidx.indexer.embedding.cluster.nodes import list_nodes
-
-    nodes = list_nodes()
+    nodes = list_nodes(usable=True)
     with_gpus = [node for node in nodes if node.n_gpus >= 1]
     if device == "cuda" and not with_gpus:
         raise InputError(f"--device cuda: none of the {len(nodes)} nodes of the Ray cluster has a GPU: use cpu, or auto")
@@ -234,12 +233,10 @@ def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:
         n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
         return RayResources(n_cpus, 1), sum(int(node.n_gpus) for node in with_gpus)
     sizes = [int(node.n_cpus) for node in nodes if node.n_cpus >= 1]
-    if not sizes:
-        raise InputError(f"none of the {len(nodes)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
-    n_cpus = cpus or min(sizes)
+    n_cpus = cpus or min(sizes, default=1)
     n_encoders = sum(size // n_cpus for size in sizes)
     if not n_encoders:
-        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
+        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes, default=0)}")
     return RayResources(n_cpus, 0), n_encoders
 
 

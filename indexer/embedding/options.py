@@ -21,7 +21,7 @@ class EmbedOptions:
             ``EncoderSpec.gpu_dtype`` on a GPU. "bfloat16": compute in bfloat16, store in float16. None: "float32" on a CPU, "float16" on
             a GPU.
         batch_tokens: maximum tokens of a batch, padding included; None: the device's default.
-        on_ray: embed on the connected Ray cluster (``cluster.nodes.connect``). "cuda" then means all its GPUs; "auto" means all its
+        on_ray: embed on the connected Ray cluster (``base.cluster.connect``). "cuda" then means all its GPUs; "auto" means all its
             GPUs, or its CPUs if it has none.
         ray_cpus: CPUs of each encoder on a cluster without GPUs; None: all CPUs of the smallest node.
     """

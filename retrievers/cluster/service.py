@@ -10,21 +10,20 @@ index are never merged.
 from __future__ import annotations
 
 import logging
-import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 from wikidx.base.artifacts.home import home
-from wikidx.base.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError, StorageError
+from wikidx.base.cluster import ProcessLost, connect, list_nodes, load_ray, pin_to_node, remote_errors
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
 from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, load_ray
-from wikidx.indexer.encoders.spec import Dtype
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.dense import DenseRetriever
@@ -33,14 +32,13 @@ from wikidx.retrievers.opening import OpenRetriever, open_query_encoder, open_re
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.settings import Settings
 
-from .identity import IndexIdentity, check_identity, index_identity
-from .placement import check_device, needs_gpus, place_replicas, usable_nodes
-from .replicas import Replica, ReplicatedShard, check_replicas
-from .shard import Description, ShardRange, index_key, start_actor
-from .sharded import Observe, ShardedIndex
+from .replicas import Replica, Shard, check_replicas
+from .shard import Description, IndexIdentity, ShardActor, ShardRange, check_identity, index_identity, index_key
+from .sharded import ShardedIndex
 
 _LOG = logging.getLogger("idx.server")
 
+SEARCHES_AT_ONCE = 8
 WATCH_S = 1.0
 _OPEN_S = 3_600.0  # time limit for opening a shard
 _GRACE_S = 1.0  # an old generation ends this long after the latest deadline of its searches
@@ -48,97 +46,27 @@ _GRACE_S = 1.0  # an old generation ends this long after the latest deadline of 
 Index = tuple[str, str]  # corpus, index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Numbers of shards and replicas.
-
-    Attributes:
-        shards: number of shards; None: one for each node with a CPU or GPU.
-        replicas: number of replicas of each shard.
-    """
-
-    shards: int | None = None
-    replicas: int = 1
-
-    def __post_init__(self) -> None:
-        for name, number in (("shards", self.shards), ("replicas", self.replicas)):
-            if number is not None and number < 1:
-                raise InputError(f"--{name} {number}: at least 1 is needed")
-
-    def n_shards(self) -> int:
-        """Return the number of shards on the connected cluster."""
-        return len(usable_nodes()) if self.shards is None else self.shards
-
-
-class Generation:
-    """All shard processes over one build of the indexes.
-
-    Args:
-        identities: identities of the indexes.
-        observe: called after each search; see ``sharded.Observe``.
-        query_dtype: precision in which queries are encoded.
-
-    Attributes:
-        shards: the shards with their processes.
-        descriptions: descriptions of the indexes, by key; empty until the shards are open.
-        stop_at: time to end the processes, on the clock of ``time.monotonic``; infinity while they serve.
-    """
-
-    def __init__(self, identities: Mapping[Index, IndexIdentity], observe: Observe, query_dtype: Dtype | None) -> None:
-        self.identities, self._observe, self._query_dtype = identities, observe, query_dtype
-        self.shards: list[ReplicatedShard] = []
-        self.descriptions: Mapping[str, Description] = {}
-        self.stop_at = math.inf
-
-    def open(self, corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        """Open a dense retriever over the shards, or a lexical retriever in this process.
-
-        Raises:
-            ArtifactMismatch: the store or the index has been replaced since the shards were started.
-            IdxError: see ``opening.open_retriever``.
-        """
-        if not parse_index_name(name).encoder:
-            return open_retriever(corpus, name, store, device=device)
-        identity = self.identities[corpus, name]
-        if store.fingerprint != identity.fingerprint:
-            raise ArtifactMismatch(
-                f"the passages of '{corpus}' are {store.fingerprint:.12}, the shards of '{name}' are of {identity.fingerprint:.12}: "
-                "they were exchanged while shards were started: start again once nothing is being built"
-            )
-        check_identity(corpus, name, identity)
-        key = index_key(corpus, name)
-        index = ShardedIndex(key, self.shards, self.descriptions[key], self._observe)
-        return DenseRetriever(open_query_encoder(corpus, name, device=device, dtype=self._query_dtype), index, index)
-
-    def stop(self) -> None:
-        """End the processes."""
-        for shard in self.shards:
-            for replica in shard.replicas:
-                load_ray().kill(replica.handle)
-
-
 class ShardService:
     """The shards of a server, which are started, watched and replaced; a ``server.catalog.Cluster``.
 
     Args:
         settings: settings of the server.
-        layout: numbers of shards and replicas.
         metrics: the server's metrics.
-
-    Attributes:
-        n_shards: number of shards.
+        n_shards: number of shards; None: one for each node with a CPU or GPU.
+        n_replicas: number of replicas of each shard.
     """
 
-    def __init__(self, settings: Settings, layout: Layout, metrics: Metrics) -> None:
-        check_device(settings.device)
-        self._settings, self._layout, self._metrics = settings, layout, metrics
-        self.n_shards = layout.n_shards()
+    def __init__(self, settings: Settings, metrics: Metrics, n_shards: int | None = None, n_replicas: int = 1) -> None:
+        if settings.device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"--device {settings.device} with --ray: use auto, cpu or cuda; Ray assigns the GPUs")
+        self._settings, self._metrics, self._n_replicas = settings, metrics, n_replicas
+        self.n_shards = n_shards or len(list_nodes(usable=True))
         self._on_gpus: bool | None = None  # decided once, so that later generations are no slower
-        self._served: Generation | None = None
-        self._old_generations: list[Generation] = []  # each runs until the deadlines of its searches have passed
+        self._served: list[Shard] = []
+        self._old_generations: list[tuple[float, list[Shard]]] = []  # each runs until this time, when its searches have ended
         self._exchange_lock = threading.Lock()
         self._is_stopping = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self._watcher = threading.Thread(target=self._watch, name="watching shards", daemon=True)
 
     @contextmanager
     def exchange(self) -> Iterator[OpenRetriever]:
@@ -154,57 +82,45 @@ class ShardService:
         with self._exchange_lock:
             if self._is_stopping.is_set():
                 raise IdxError("the server is being ended: no shard is started any more")
-            new = Generation(self._read_identities(), self.observe, self._settings.query_dtype)
+            shards = self._start(self._read_identities())
             try:
-                if new.identities:
-                    new.shards = self._start(new.identities)
-                for shard in new.shards:
+                for shard in shards:
                     for replica in shard.replicas:
-                        new.descriptions = describe(shard.number, replica, self._is_stopping.is_set)
-                        replica.is_ready = True
-                yield new.open
+                        shard.descriptions = open_replica(shard.number, replica, self._is_stopping)
+                yield partial(self._open, shards)
             except BaseException:
-                new.stop()
+                stop(shards)
                 raise
-            if self._served is not None:
-                self._served.stop_at = time.monotonic() + self._settings.limits.deadline_s + _GRACE_S
-                self._old_generations.append(self._served)
-            self._served = new
-            if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="watching shards", daemon=True)
+            self._old_generations.append((time.monotonic() + self._settings.limits.deadline_s + _GRACE_S, self._served))
+            self._served = shards
+            if not self._watcher.is_alive():
                 self._watcher.start()
 
     def stop(self) -> None:
         """End all processes; no search or start is possible afterwards. Further calls do nothing."""
         self._is_stopping.set()
         with self._exchange_lock:  # waits for an exchange in progress, which ``_is_stopping`` shortens
-            if self._watcher is not None:
+            if self._watcher.is_alive():
                 self._watcher.join()
-            for generation in self._generations():
-                generation.stop()
-            self._served, self._old_generations = None, []
+            stop([*self._served, *(shard for _, shards in self._old_generations for shard in shards)])
+            self._served, self._old_generations = [], []
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the state of each shard, with the node, process id and resident bytes of its replicas."""
-        generation = self._served
         return [
             {
                 "shard": shard.number,
                 "ready": any(replica.is_ready for replica in shard.replicas),
-                "rows": {key: [rows.start, rows.stop] for key, rows in shard.ranges.items()},
-                "replicas": [_replica_to_json(replica) for replica in shard.replicas],
+                "rows": {key: [cut.rows.start, cut.rows.stop] for key, cut in shard.ranges.items()},
+                "replicas": [
+                    {"replica": replica.number, "node": replica.node, "state": "ready" if replica.is_ready else "lost", **replica.state}
+                    for replica in shard.replicas
+                ],
             }
-            for shard in (generation.shards if generation else ())
+            for shard in self._served
         ]
 
-    def observe(self, slowest_s: float, overhead_s: float) -> None:
-        """Record the overhead of a search; see ``sharded.Observe``."""
-        self._metrics.shard_overhead_seconds.observe(max(0.0, overhead_s))
-
-    def _generations(self) -> list[Generation]:
-        return [*self._old_generations, *([self._served] if self._served is not None else [])]
-
-    def _read_identities(self) -> dict[Index, IndexIdentity]:
+    def _read_identities(self) -> Mapping[Index, IndexIdentity]:
         """Return the current identities of the vector indexes to serve."""
         names = [
             (corpus, name) for corpus, retriever in self._settings.served_pairs for name in RetrieverName.parse(retriever, corpus).parts
@@ -213,102 +129,125 @@ class ShardService:
         for (corpus, name), identity in identities.items():
             if identity.n_rows < self.n_shards:
                 raise InputError(f"'{name}' of '{corpus}' has {identity.n_rows:,} rows: it cannot be cut into {self.n_shards} shards")
-        if not identities:
-            _LOG.warning("nothing that is served is searched by vectors: this process searches it, and no shard is started")
         return identities
 
-    def _start(self, identities: Mapping[Index, IndexIdentity]) -> list[ReplicatedShard]:
-        """Start all processes of a new generation."""
-        n_replicas, nodes, timeout_s = self._layout.replicas, usable_nodes(), self._settings.limits.deadline_s
-        if n_replicas > len(nodes):
-            _LOG.warning("%d replicas on %d nodes: a node that is lost takes several of a shard with it", n_replicas, len(nodes))
-        n_processes = self.n_shards * n_replicas
-        if self._on_gpus is None:
-            self._on_gpus = needs_gpus(self._settings.device, nodes, n_processes)
-            _LOG.info("%d processes search on %s each", n_processes, "a GPU" if self._on_gpus else "processors")
-        device = self._settings.device if self._on_gpus else "cpu"
-        busy_nodes = [replica.node for generation in self._generations() for shard in generation.shards for replica in shard.replicas]
-        placement = place_replicas(self.n_shards, n_replicas, nodes, busy_nodes, on_gpus=self._on_gpus)
-        n_per_node, n_gpus, shards = -(-n_processes // len(nodes)), float(self._on_gpus), []
-        for number, chosen in enumerate(placement):
-            shard_ranges = [
-                ShardRange(corpus, name, identity, equal_ranges(identity.n_rows, self.n_shards)[number], device)
-                for (corpus, name), identity in identities.items()
+    def _open(self, shards: Sequence[Shard], corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
+        """Open a dense retriever over the shards, or a lexical retriever in this process."""
+        if not parse_index_name(name).encoder:
+            return open_retriever(corpus, name, store, device=device)
+        key = index_key(corpus, name)
+        identity = shards[0].ranges[key].identity
+        if store.fingerprint != identity.fingerprint:
+            raise ArtifactMismatch(
+                f"the passages of '{corpus}' are {store.fingerprint:.12}, the shards of '{name}' are of {identity.fingerprint:.12}: "
+                "they were exchanged while shards were started: start again once nothing is being built"
+            )
+        check_identity(corpus, name, identity)
+        index = ShardedIndex(key, shards, shards[0].descriptions[key], self._metrics)
+        return DenseRetriever(open_query_encoder(corpus, name, device=device, dtype=self._settings.query_dtype), index, index)
+
+    def _start(self, identities: Mapping[Index, IndexIdentity]) -> list[Shard]:
+        """Start all processes of a new generation: on nodes with a free GPU each, or on all nodes in turn."""
+        if not identities:
+            _LOG.warning("nothing that is served is searched by vectors: this process searches it, and no shard is started")
+            return []
+        ray, nodes, n_processes = load_ray(), list_nodes(usable=True), self.n_shards * self._n_replicas
+        if self._n_replicas > len(nodes):
+            _LOG.warning("%d replicas on %d nodes: a node that is lost takes several of a shard with it", self._n_replicas, len(nodes))
+        n_gpus, device = self._gpus_of_each(n_processes), self._settings.device if self._on_gpus else "cpu"
+        remote = ray.remote(
+            num_cpus=0,  # not reserved: actors share the node's CPUs, as processes on one machine do
+            num_gpus=n_gpus,
+            memory=1,  # Ray starts an actor that needs nothing on any node, whatever its strategy
+            max_restarts=-1,
+            max_concurrency=SEARCHES_AT_ONCE,
+            concurrency_groups={"state": 1},  # health checks do not wait for searches
+        )(ShardActor)
+        strategies = cycle(["SPREAD"] if n_gpus else [pin_to_node(node, soft=True) for node in nodes])
+        shards = list[Shard]()
+        for number in range(self.n_shards):
+            cuts = [
+                ShardRange(*index, identity, equal_ranges(identity.n_rows, self.n_shards)[number], device)
+                for index, identity in identities.items()
             ]
+            arguments = cuts, str(home()), -(-n_processes // len(nodes))
             replicas = [
-                Replica(index, node, start_actor(shard_ranges, node, home=str(home()), n_per_node=n_per_node, n_gpus=n_gpus))
-                for index, node in enumerate(chosen)
+                Replica(n, remote.options(scheduling_strategy=next(strategies)).remote(*arguments)) for n in range(self._n_replicas)
             ]
-            shards.append(ReplicatedShard(number, shard_ranges, replicas, timeout_s, self._metrics))
+            shards.append(Shard(number, {cut.key: cut for cut in cuts}, replicas, self._settings.limits.deadline_s, self._metrics))
         return shards
+
+    def _gpus_of_each(self, n_processes: int) -> int:
+        """Return 1 if each process gets a GPU, else 0; raises ``InputError`` if each has to, and too few are free."""
+        n_free = int(load_ray().available_resources().get("GPU", 0))
+        if self._on_gpus is None:
+            self._on_gpus = self._settings.device == "cuda" or (self._settings.device == "auto" and n_free >= n_processes)
+            _LOG.info("%d processes search on %s each", n_processes, "a GPU" if self._on_gpus else "processors")
+        if self._on_gpus and n_free < n_processes:
+            raise InputError(
+                f"{n_processes} processes (shards times replicas) need a GPU each, {n_free} of the Ray cluster are free: use fewer "
+                "--shards or --replicas, or --device cpu; an index is exchanged with twice the GPUs, or by starting the server again"
+            )
+        return int(self._on_gpus)
 
     def _watch(self) -> None:
         """Check the replicas and end old generations periodically; runs in a separate thread."""
         ray = load_ray()
         while not self._is_stopping.wait(WATCH_S):
-            for generation in list(self._old_generations):
-                if generation.stop_at <= time.monotonic():
-                    generation.stop()
-                    self._old_generations.remove(generation)
-            served = self._served
-            if served is None:
-                continue
+            for old in [old for old in self._old_generations if old[0] <= time.monotonic()]:
+                stop(old[1])
+                self._old_generations.remove(old)
             try:
-                check_replicas(served.shards)
+                check_replicas(self._served)
             except ray.exceptions.RayError as error:  # an error of the cluster itself, which may recover
                 _LOG.error("the cluster does not report the state of the shards: %s", error)
-            for shard in served.shards:
-                resident = [replica.state.resident_bytes for replica in shard.replicas if replica.state is not None]
+            for shard in self._served:
                 self._metrics.shard_replicas.labels(shard.number).set(sum(replica.is_ready for replica in shard.replicas))
-                self._metrics.shard_bytes.labels(shard.number).set(max(resident, default=0))
+                self._metrics.shard_bytes.labels(shard.number).set(max(replica.state.get("bytes", 0) for replica in shard.replicas))
 
 
-def describe(number: int, replica: Replica, is_stopping: Callable[[], bool] = lambda: False) -> Mapping[str, Description]:
-    """Wait until a replica of a shard is open, and return the descriptions of its indexes by key.
+def stop(shards: Sequence[Shard]) -> None:
+    """End the processes of some shards."""
+    for shard in shards:
+        for replica in shard.replicas:
+            load_ray().kill(replica.handle)
+
+
+def open_replica(number: int, replica: Replica, is_stopping: threading.Event) -> Mapping[str, Description]:
+    """Wait until a replica of a shard is open and ready, and return the descriptions of its indexes by key.
 
     Raises:
         IdxError: the replica cannot be opened, is not open in time, or the server is ending.
     """
-    ray, deadline = load_ray(), time.monotonic() + _OPEN_S
-    shard_name = f"shard {number} on node {replica.node.address}"
-    answer = replica.handle.describe.remote()
+    ray, started, answer = load_ray(), time.monotonic(), replica.handle.describe.remote()
+    while not ray.wait([answer], timeout=WATCH_S)[0]:
+        if is_stopping.is_set() or time.monotonic() - started > _OPEN_S:
+            raise IdxError(
+                f"shard {number} was not open after {time.monotonic() - started:.0f} s, when the server was ended or its patience: "
+                "'ray status' shows whether the cluster has enough resources"
+            )
     try:
-        while not ray.wait([answer], timeout=WATCH_S)[0]:
-            if is_stopping():
-                raise IdxError(f"{shard_name} was being opened when the server was ended")
-            if time.monotonic() > deadline:
-                raise IdxError(
-                    f"{shard_name} was not open after {_OPEN_S:g} s: 'ray status' shows whether the cluster has enough resources"
-                )
-        descriptions: Mapping[str, Description] = ray.get(answer)
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, ArtifactError | InputError | StorageError):
-            advice = ": let all nodes see the same data home (IDX_HOME)" if isinstance(cause, ArtifactMissing) else ""
-            raise type(cause)(f"{shard_name}: {cause}{advice}") from error
-        raise cause if isinstance(cause, MissingExtraError) else IdxError(f"{shard_name}: {type(cause).__name__}: {cause}") from error
-    except ray.exceptions.OutOfMemoryError as error:
-        raise IdxError(f"{shard_name}: the node is out of memory: use more shards, or larger nodes") from error
-    except ray.exceptions.RayError as error:
-        raise IdxError(
-            f"{shard_name} ended while it was opened ({type(error).__name__}): is there enough memory? More shards need less"
-        ) from error
+        with remote_errors(f"shard {number}"):
+            replica.move(ray.get(replica.handle.node.remote()))
+        with remote_errors(f"shard {number} on node {replica.node}"):
+            descriptions: Mapping[str, Description] = ray.get(answer)
+    except ArtifactMissing as error:
+        raise ArtifactMissing(f"{error}: let all nodes see the same data home (IDX_HOME)") from error
+    except ProcessLost as error:
+        raise IdxError(f"{error}: is there enough memory? More shards need less of each node") from error
+    replica.is_ready = True
     return descriptions
 
 
-def _replica_to_json(replica: Replica) -> dict[str, Any]:
-    process = {} if replica.state is None else {"process": replica.state.pid, "bytes": replica.state.resident_bytes}
-    return {"replica": replica.number, "node": replica.node.address, "state": "ready" if replica.is_ready else "lost", **process}
-
-
-def serve(settings: Settings, listener: socket.socket, address: str | None, layout: Layout) -> None:
+def serve(settings: Settings, listener: socket.socket, address: str | None, n_shards: int | None, n_replicas: int) -> None:
     """Serve on a listening socket until SIGTERM or SIGINT; SIGHUP reloads the current indexes.
 
     Args:
         settings: settings of the server.
         listener: the socket.
-        address: address of the cluster; see ``indexer.embedding.cluster.nodes.connect``.
-        layout: numbers of shards and replicas.
+        address: address of the cluster; see ``base.cluster.connect``.
+        n_shards: see ``ShardService``.
+        n_replicas: see ``ShardService``.
 
     Raises:
         InputError: the cluster cannot be reached, or the settings request several server processes.
@@ -318,11 +257,10 @@ def serve(settings: Settings, listener: socket.socket, address: str | None, layo
     if settings.workers > 1:
         raise InputError(f"--workers {settings.workers}: with --ray one process answers, and the shards search")
     with connect(address):
-        check_versions()
         from wikidx.retrievers.server.running import Service
 
         metrics = Metrics()
-        shards = ShardService(settings, layout, metrics)
+        shards = ShardService(settings, metrics, n_shards, n_replicas)
         try:
             Service(settings, listener, metrics, shards).run()
         finally:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,39 +18,10 @@ from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import unsearched_rows
 from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.server.metrics import Metrics
 
-from .shard import Answer, Description, ShardRescore, ShardSearch, TimedAnswer
-
-
-class Call(Protocol[Answer]):
-    """A pending call to a shard."""
-
-    def result(self) -> TimedAnswer[Answer]:
-        """Wait for the answer; raises ``ShardUnavailable`` if no replica answers."""
-        ...
-
-    def cancel(self) -> None:
-        """Cancel the call unless it is answered."""
-        ...
-
-
-class Shard(Protocol):
-    """A remote shard, with a range of rows of each index."""
-
-    ranges: Mapping[str, range]
-    """Range of rows of each index, by the index's key."""
-
-    def search(self, request: ShardSearch) -> Call[Hits]:
-        """Start a search."""
-        ...
-
-    def rescore(self, request: ShardRescore) -> Call[Scores]:
-        """Start scoring given rows."""
-        ...
-
-
-Observe = Callable[[float, float], None]
-"""Function called after a search with two durations in seconds: of the slowest shard, and of the rest of the search."""
+from .replicas import Call, Shard
+from .shard import Description
 
 
 class ShardedIndex:
@@ -62,17 +33,15 @@ class ShardedIndex:
         key: key of the index in requests to shards.
         shards: shards whose consecutive ranges cover all rows.
         description: dimension of the vectors, and search parameters of the index.
-        observe: called after each search; see ``Observe``.
+        metrics: times of searches.
     """
 
-    def __init__(
-        self, key: str, shards: Sequence[Shard], description: Description, observe: Observe = lambda slowest_s, overhead_s: None
-    ) -> None:
-        self._key, self._observe = key, observe
+    def __init__(self, key: str, shards: Sequence[Shard], description: Description, metrics: Metrics) -> None:
+        self._key, self._metrics = key, metrics
         self.dim, self.parameters = description
         self.placement = Placement((), f"'{key}' in {len(shards)} shards")
-        self._shards = [(rows, shard) for shard in shards if len(rows := shard.ranges[key])]
-        self._n_rows = max((rows.stop for rows, _ in self._shards), default=0)
+        self._shards = {rows: shard for shard in shards if len(rows := shard.ranges[key].rows)}
+        self._n_rows = max((rows.stop for rows in self._shards), default=0)
 
     def __len__(self) -> int:
         return self._n_rows
@@ -97,36 +66,34 @@ class ShardedIndex:
     def scores(self, queries: Vectors, rows: Rows) -> Scores:
         """Return the exact scores of given rows; see ``retrievers.dense.ExactScores``. Raises as ``search`` does."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
-        calls, positions = {}, {}
-        for shard_rows, shard in self._shards:
+        calls, places = dict[range, Call](), {}
+        for shard_rows, shard in self._shards.items():
             is_in_shard = (rows >= shard_rows.start) & (rows < shard_rows.stop)
-            counts = is_in_shard.sum(axis=1)
-            numbers = np.flatnonzero(counts)
+            numbers, counts = np.flatnonzero(is_in_shard.any(axis=1)), is_in_shard.sum(axis=1)
             if len(numbers):
-                order = np.argsort(~is_in_shard[numbers], axis=1, kind="stable")[:, : counts.max()]
-                padded = np.where(
-                    np.arange(order.shape[1]) < counts[numbers, np.newaxis], np.take_along_axis(rows[numbers], order, axis=1), NO_ROW
-                )
-                calls[shard_rows] = shard.rescore(ShardRescore(self._key, queries[numbers], padded))
-                positions[shard_rows] = numbers, order, padded
-        for shard_rows, result in self._wait_for_results(calls).items():
-            numbers, order, padded = positions[shard_rows]
-            lines, columns = np.nonzero(padded != NO_ROW)
-            scores[numbers[lines], order[lines, columns]] = result.value[lines, columns]
+                columns = np.argsort(~is_in_shard[numbers], axis=1, kind="stable")[:, : counts.max()]  # the shard's rows are in front
+                padded = np.where(np.arange(counts.max()) < counts[numbers, np.newaxis], rows[numbers[:, np.newaxis], columns], NO_ROW)
+                calls[shard_rows] = shard.call("scores", self._key, queries[numbers], padded)
+                places[shard_rows] = numbers[:, np.newaxis], columns, padded != NO_ROW
+        for shard_rows, (found, _) in self._wait_for_results(calls).items():
+            lines, columns, is_row = places[shard_rows]
+            scores[np.broadcast_to(lines, is_row.shape)[is_row], columns[is_row]] = found[is_row]
         return scores
 
     def _search_shards(self, vectors: Vectors, k: int, params: SearchParams) -> Hits:
         if not len(vectors):
             return merge_hits([], 0, k)
         started = time.perf_counter()
-        request = ShardSearch(self._key, vectors, min(k, len(self)), params)
-        results = self._wait_for_results({rows: shard.search(request) for rows, shard in self._shards})
-        hits = merge_hits([result.value for result in results.values()], len(vectors), k)
-        slowest_s = max((result.seconds for result in results.values()), default=0.0)
-        self._observe(slowest_s, time.perf_counter() - started - slowest_s)
+        calls = {rows: shard.call("search", self._key, vectors, min(k, len(self)), params) for rows, shard in self._shards.items()}
+        results = self._wait_for_results(calls)
+        hits = merge_hits([found for found, _ in results.values()], len(vectors), k)
+        for rows, (_, seconds) in results.items():
+            self._metrics.shard_seconds.labels(self._shards[rows].number).observe(seconds)
+        slowest_s = max((seconds for _, seconds in results.values()), default=0.0)
+        self._metrics.shard_overhead_seconds.observe(max(0.0, time.perf_counter() - started - slowest_s))
         return hits
 
-    def _wait_for_results(self, calls: dict[range, Call[Answer]]) -> dict[range, TimedAnswer[Answer]]:
+    def _wait_for_results(self, calls: dict[range, Call]) -> dict[range, tuple[Any, float]]:
         """Return the answers by range; a partial search leaves out unavailable ranges and records them."""
         results, unsearched = {}, unsearched_rows()
         try:

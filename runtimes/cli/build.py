@@ -86,6 +86,7 @@ def build(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Build a corpus and its indexes; the same command resumes an interrupted build."""
+    from wikidx.base.cluster import connect
     from wikidx.base.errors import InputError
     from wikidx.corpora.build import StoreOptions
     from wikidx.corpora.known.custom import ReadOptions
@@ -105,19 +106,8 @@ def build(
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
     resolved = resolve(corpus, name=name, options=options, reading=ReadOptions(file_format=file_format, split=split, n_words=words))
-    with _connected(ray) if ray is not None else contextlib.nullcontext():
+    with connect(ray) if ray is not None else contextlib.nullcontext():
         _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _connected(address: str) -> Iterator[None]:
-    """Connect to a Ray cluster, and check that all nodes have the same package versions."""
-    from wikidx.indexer.embedding.cluster.embedding import check_cluster
-    from wikidx.indexer.embedding.cluster.nodes import connect
-
-    with connect(address):
-        check_cluster()
-        yield
 
 
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:

@@ -141,7 +141,6 @@ def _run(settings: Settings, ray: str | None, shards: int | None, replicas: int,
             sys.stdout.flush()
             os._exit(0)
     else:
-        from wikidx.retrievers.cluster.service import Layout
         from wikidx.retrievers.cluster.service import serve as serve_cluster
 
-        serve_cluster(settings, listener, ray, Layout(shards=shards, replicas=replicas))
+        serve_cluster(settings, listener, ray, shards, replicas)

@@ -143,3 +143,11 @@ def test_mistakes_are_named(tmp_path: Path, arguments: tuple[object, ...]) -> No
     ran = start("engines", "--engines", "bm25", *arguments, folder=tmp_path)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert str(arguments[-1]) in ran.stderr
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow  # half a minute
+def test_ray(shared_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra 'ray'")
+    alone, cluster = rows("ray", "embedding", "--passages", 16, "--range-rows", 4, "--nodes", 1, folder=tmp_path)
+    assert (alone["nodes"], cluster["nodes"], cluster["same bytes"]) == ("this process", "1", "yes")

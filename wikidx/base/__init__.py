@@ -4,5 +4,5 @@ errors     the IdxError tree                              registry   name -> "mo
 progress   progress callbacks of long operations          progress_display  progress bars and lines on standard error
 validation option dataclasses, validated by pydantic      compiled   ``kernel``: compiled inner loops and their cache
 artifacts/ directories that are sealed and published      machine/   memory, threads, processes, devices
-net/       downloads, and requests to other machines
+net/       downloads, and requests to other machines      cluster    a Ray cluster: its connection, nodes and errors
 """

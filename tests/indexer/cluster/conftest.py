@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-import wikidx.base.compiled
 import wikidx.indexer.build
-import wikidx.indexer.embedding.cluster.embedding
 from tests.indexer.cluster.ray_nodes import cluster_of
 from tests.indexer.encoders.folders import with_checkpoint
 from tests.runtimes.command_line import Command
+from wikidx.base.cluster import connect
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec

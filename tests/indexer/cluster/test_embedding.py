@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
-import gzip
 import json
 import logging
 import os
@@ -14,29 +14,25 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import wikidx.base.compiled
-import wikidx.indexer.build
-import wikidx.indexer.embedding.cluster.embedding
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
 from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
 from tests.runtimes.command_line import Command
 from wikidx.base.artifacts.building import staging_path
 from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.cluster import connect
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known import sample
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.nodes import connect
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, RayResources, Resources
 from wikidx.indexer.embedding.pipeline import Job
@@ -48,7 +44,6 @@ ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N = 120  # passages of the sample corpus: fifteen shards for three nodes
-N_REAL = int(os.environ.get("IDX_TEST_RAY_PASSAGES", "500"))  # of dpr_union; 5,000 take minutes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -121,7 +116,7 @@ def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
     build_store(sample.CORPUS, StoreOptions(limit=N))
     corpus = f"sample@{N}"
     store = open_store(corpus)
-    with caplog.at_level(logging.INFO, "wikidx.indexer.embedding.cluster.embedding"):
+    with caplog.at_level(logging.INFO, "wikidx.indexer.embedding.cluster"):
         found = built_with_a_node_lost(on_cluster, corpus, dataclasses.replace(minilm, passage_text=unhurried), store, SHARD_ROWS)
     assert "was lost" in caplog.text
     assert_same(found, alone(corpus, minilm, store))
@@ -135,7 +130,7 @@ import wikidx.indexer.build
 from wikidx.corpora.build import open_store
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.embedding.cluster.nodes import connect
+from wikidx.base.cluster import connect
 
 address, checkpoint = sys.argv[1:]
 wikidx.indexer.build.RANGE_ROWS = 250
@@ -198,25 +193,26 @@ def test_the_command_builds_on_a_cluster(
     assert not ray.is_initialized()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.slow
-def test_real_passages_with_a_node_lost_half_way(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    build: Callable[..., PassageStore],
-    shared_data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", 64)
-    with gzip.open(shared_data / "dpr_union" / "passages.jsonl.gz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in islice(lines, N_REAL)]
-    store = build([Passage(record["id"], record["title"], record["text"]) for record in records])
-    spec = encoder_spec("minilm")
-    assert_same(built_with_a_node_lost(on_cluster, "made", spec, store, 64), alone("made", spec, store))
-
-
 def test_the_environment_is_as_it_was() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", "before")
         with environment_of_nodes():
             assert os.environ["PYTHONPATH"] == str(ROOT)
         assert os.environ["PYTHONPATH"] == "before"
+
+
+def handler_of(number: int) -> int | None:
+    """Return the address of a signal's handler, the first field of C's struct sigaction."""
+    action = ctypes.create_string_buffer(1_024)
+    assert ctypes.CDLL(None).sigaction(number, None, action) == 0
+    return ctypes.c_void_p.from_buffer(action).value
+
+
+@pytest.mark.slow
+def test_faults_are_handled_as_before(cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
+    """Ray's own handlers, and none after its end, would end a process at the first null check of the Java in it (Lucene)."""
+    before = handler_of(signal.SIGSEGV)
+    assert before  # pytest's own
+    with connect(cluster.address):
+        assert handler_of(signal.SIGSEGV) == before
+    assert handler_of(signal.SIGSEGV) == before

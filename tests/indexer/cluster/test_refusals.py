@@ -14,16 +14,15 @@ import pytest
 
 import wikidx.base.compiled
 import wikidx.indexer.build
-import wikidx.indexer.embedding.cluster.embedding
+import wikidx.indexer.embedding.cluster
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
-from wikidx.base.errors import IdxError, InputError, MissingExtraError
+from wikidx.base.cluster import ProcessLost, check_versions, connect, remote_errors
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.embedding import ProcessLost, check_cluster, ray_errors
-from wikidx.indexer.embedding.cluster.nodes import check_versions
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
@@ -76,53 +75,50 @@ def too_large(passage: Passage) -> str:
 
 
 def test_want_of_memory_on_a_node_is_reported_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
-    with pytest.raises(
-        IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: use a smaller --batch-tokens"
-    ):
+    with pytest.raises(IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: use a smaller"):
         build_vectors("made", dataclasses.replace(tiny, passage_text=too_large), store, CLUSTER)
     assert not index_ref("made", "contriever").path.exists()
 
 
 def test_a_process_that_ray_ends_for_want_of_memory_is_reported() -> None:
-    with pytest.raises(ProcessLost, match="node 7 ran out of memory, .*--ray-cpus.*--batch-tokens"), ray_errors("node 7"):
+    with pytest.raises(ProcessLost, match="node 7 was lost: Ray ended it for want of memory"), remote_errors("node 7"):
         raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
 
 
-def test_the_same_nodes_are_asked_once(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
-    check_cluster()
-    monkeypatch.setattr(wikidx.base.compiled, "sources_hash", lambda *arguments: "another")
-    check_cluster()
-    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_checked", set())
-    with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx with code [0-9a-f]{16}, here is another: install the same"):
-        check_cluster()
-
-
-def test_a_node_with_another_version_is_found_before_work_starts(
+def test_other_weights_on_a_node_are_refused(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     tiny: EncoderSpec,
     store: PassageStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wikidx.indexer.embedding.cluster.embedding, "_checked", set())
-    there = importlib.metadata.version("numpy")
-    version = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1" if name == "numpy" else version(name))
-    with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has numpy {re.escape(there)}, here is 0\.1: install the same"):
+    monkeypatch.setattr(wikidx.indexer.embedding.cluster, "weight_checksums", lambda spec: {"passage model.safetensors": "1"})
+    with pytest.raises(
+        ArtifactMismatch, match=r"node [\d.]+:\d+: another checkpoint of 'contriever' \(.*model.safetensors.*\): put the same"
+    ):
         build_vectors("made", tiny, store, CLUSTER)
     assert not index_ref("made", "contriever").path.exists()
 
 
-def test_every_package_that_decides_what_is_computed_is_compared(on_cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
-    for package, distribution in (("tokenizers", "tokenizers"), ("safetensors", "safetensors"), ("faiss", "faiss-cpu")):
-        there = re.escape(importlib.metadata.version(distribution))
-        with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has {package} {there}, here is 0\.1: install the same"):
-            check_versions({package: "0.1"})
+@pytest.mark.parametrize(("package", "name"), [(name, name) for name in ("numpy", "tokenizers", "safetensors")] + [("faiss-cpu", "faiss")])
+def test_a_node_with_another_version_is_refused(cluster: Any, package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    version, there = importlib.metadata.version, re.escape(importlib.metadata.version(package))
+    monkeypatch.setattr(importlib.metadata, "version", lambda asked: "0.1" if asked == package else version(asked))
+    with pytest.raises(IdxError, match=rf"node [\d.]+:\d+ has {name} {there}, here is 0\.1: install the same"), connect(cluster.address):
+        pass
+    assert not ray.is_initialized()
+
+
+def test_a_node_with_other_code_is_refused(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
+    check_versions()
+    monkeypatch.setattr(wikidx.base.compiled, "sources_hash", lambda files: "another")
+    with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx's code [0-9a-f]{16}, here is another: install the same"):
+        check_versions()
 
 
 def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
     with pytest.raises(InputError, match="--ray-cpus 2: the largest node of the Ray cluster has 1"):
         resolve_resources(EmbedOptions(on_ray=True, ray_cpus=2), tiny)
-    with pytest.raises(InputError, match="--device cuda: none of the 4 nodes of the Ray cluster has a GPU"):
+    with pytest.raises(InputError, match="--device cuda: none of the 3 nodes of the Ray cluster has a GPU"):
         resolve_resources(EmbedOptions(device="cuda", on_ray=True), tiny)
     assert resolve_resources(CLUSTER, tiny).devices == ("cpu",) * 3
     with pytest.raises(InputError, match="--device cuda:1 with --ray: use auto, cpu or cuda"):
@@ -141,7 +137,9 @@ def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.M
     ("options", "message"),
     [
         (["--ray", "127.0.0.1:1"], "no Ray cluster can be reached at 127.0.0.1:1"),
+        (["--ray", "127.0.0.1:99999"], "no Ray cluster can be reached"),
         (["--ray", "somewhere"], "'somewhere' is no address of a Ray cluster"),
+        (["--ray", "ray://somewhere:10001"], "is no address of a Ray cluster: use HOST:PORT"),
         (["--ray-cpus", "2"], "--ray-cpus 2 is for work on a Ray cluster: add --ray"),
         (["--ray", "127.0.0.1:1", "--vectors", "published"], "--ray is for embedding passages: add --encoder, without --vectors published"),
         (["--ray", "127.0.0.1:1", "--device", "all"], "--device all with --ray: use auto, cpu or cuda"),

@@ -14,7 +14,7 @@ from wikidx.base.errors import IdxError
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.client import RemoteSearcher
-from wikidx.retrievers.cluster.service import Layout, ShardService
+from wikidx.retrievers.cluster.service import ShardService
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
@@ -28,8 +28,8 @@ LIMITS = Limits(drain_s=0.0, deadline_s=20.0)
 class Sharded:
     """A server over shards."""
 
-    def __init__(self, url: str, service: Service, shards: ShardService) -> None:
-        self.url, self.service, self.shards = url, service, shards
+    def __init__(self, url: str, service: Service) -> None:
+        self.url, self.service = url, service
 
     def replicas(self, shard: int) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = ask(self.url, "/ready").json["shards"][shard]["replicas"]
@@ -43,22 +43,18 @@ class Sharded:
 
 
 @contextmanager
-def serving_shards(
-    *retrievers: str, shards: int, replicas: int, corpus: str = "made", held_by: type[ShardService] = ShardService
-) -> Iterator[Sharded]:
-    """Serve; of another class than ``ShardService`` the server is given at once, otherwise once it is ready."""
+def serving_shards(*retrievers: str, shards: int, replicas: int, corpus: str = "made") -> Iterator[Sharded]:
     settings = Settings(corpora=(corpus,), retrievers=retrievers, port=0, limits=LIMITS)
     listener = listen(settings)
     metrics = Metrics()
-    held = held_by(settings, Layout(shards=shards, replicas=replicas), metrics)
+    held = ShardService(settings, metrics, shards, replicas)
     service = Service(settings, listener, metrics, held)
     thread = threading.Thread(target=service.run)
     thread.start()
     url = server_url(listener)
     try:
-        if held_by is ShardService:
-            wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
-        yield Sharded(url, service, held)
+        wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
+        yield Sharded(url, service)
     finally:
         service.stop()
         thread.join()

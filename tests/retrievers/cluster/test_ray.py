@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, corpus_of
-from tests.indexer.cluster.ray_nodes import cluster_of
+from tests.indexer.cluster.ray_nodes import NODE, cluster_of
 from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.sharded_server import Load, Results, Sharded, search_all, serving_shards, stopped
+from tests.retrievers.cluster.sharded_server import Load, Results, Sharded, is_running, search_all, serving_shards, stopped
 from tests.retrievers.server.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all searchers, here with this file's fixtures
@@ -32,25 +36,25 @@ from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all s
     test_what_cannot_be_searched_raises_the_same,
 )
 from tests.runtimes.test_serve import idx_serve
-from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError, MissingExtraError
+from wikidx.base.cluster import connect, list_nodes, load_ray
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.embedding.cluster.nodes import check_versions, connect, list_nodes
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher, UnsearchedRows
+from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.client import RemoteSearcher
-from wikidx.retrievers.cluster.identity import index_identity
-from wikidx.retrievers.cluster.replicas import Replica
-from wikidx.retrievers.cluster.service import Layout, ShardService, describe
-from wikidx.retrievers.cluster.shard import ShardRange, start_actor
-from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.cluster.replicas import Call, Replica, Shard
+from wikidx.retrievers.cluster.service import ShardService, open_replica
+from wikidx.retrievers.cluster.shard import IndexIdentity, ShardActor, ShardRange, index_identity
+from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.settings import Settings
 
-ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N = 60
@@ -91,8 +95,17 @@ def searchers(sharded: Sharded) -> Iterator[dict[tuple[str, str], Searcher]]:
         remote.close()
 
 
-def test_a_replica_that_is_killed_under_load_loses_no_request(sharded: Sharded) -> None:
+def test_replicas_are_on_different_nodes_with_processors_and_nodes_have_as_many(sharded: Sharded) -> None:
+    found = [{replica["node"] for replica in sharded.replicas(shard)} for shard in range(3)]
+    assert Counter(node for nodes in found for node in nodes) == {node.address: 2 for node in list_nodes(usable=True)}
+
+
+def test_a_replica_that_hangs_or_is_killed_under_load_loses_no_request(sharded: Sharded) -> None:
     expected = search_all(open_searcher("made", "minilm"))
+    with Load(sharded.url, lambda found: found == expected) as load, stopped(sharded.process(0)):
+        wait_until(lambda: sharded.replicas(0)[0]["state"] == "lost", 20)
+        load.wait_for(40)
+    assert not load.failures
     with Load(sharded.url, lambda found: found == expected) as load:
         load.wait_for(40)
         for shard in (0, 2):
@@ -127,6 +140,8 @@ def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: An
             assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
                 (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
             ]
+            body = {"queries": ["river"], "timeout_s": 2.0}
+            assert "shard 1" in ask(sharded.url, "/v1/search", body).json["error"]
             body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "primary"}
             assert {rows["index"] for rows in ask(sharded.url, "/v1/search", body).json["unsearched_rows"]} == {"minilm"}
             assert bits(words.search(["river"])) == bits(open_searcher("made").search(["river"]))  # which no shard has a part in
@@ -175,56 +190,109 @@ def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_
     assert ask(sharded.url, "/v1/search", {"queries": ["river"]}).status == 200
 
 
-def test_another_index_on_a_node_is_refused(cluster: Any) -> None:  # noqa: ANN401
-    other = index_identity("made", "minilm")._replace(files="1" * 64)
-    node = list_nodes()[0]
-    actor = start_actor([ShardRange("made", "minilm", other, range(20), "cpu")], node, home=os.environ["IDX_HOME"], n_per_node=1, n_gpus=0)
-    with pytest.raises(ArtifactMismatch, match=f"shard 4 on node {node.address}: .* is not the served index"):
-        describe(4, Replica(0, node, actor))
-    ray.kill(actor)
+def refusal(identity: IndexIdentity, home: str) -> IdxError:
+    """Return the error of a process that cannot open its range."""
+    actor = load_ray().remote(concurrency_groups={"state": 1})(ShardActor)
+    handle = actor.remote([ShardRange("made", "minilm", identity, range(20), "cpu")], home, 1)
+    with pytest.raises(IdxError) as caught:
+        open_replica(4, Replica(0, handle), threading.Event())
+    load_ray().kill(handle)
+    return caught.value
 
 
-def test_an_index_that_a_node_does_not_see_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    node, shard_range = list_nodes()[0], ShardRange("made", "minilm", index_identity("made", "minilm"), range(20), "cpu")
-    actor = start_actor([shard_range], node, home=str(tmp_path), n_per_node=1, n_gpus=0)
-    with pytest.raises(ArtifactMissing, match=r"shard 4 on node \S+: nothing is built at .*: let all nodes see the same data home"):
-        describe(4, Replica(0, node, actor))
-    ray.kill(actor)
-
-
-def test_other_versions_are_refused(cluster: Any) -> None:  # noqa: ANN401
-    check_versions()
-    with pytest.raises(IdxError, match=r"node \S+ has numpy \d\S+, here is 1\.0: install the same versions on all nodes"):
-        check_versions({"numpy": "1.0"})
+def test_what_a_node_cannot_open_is_refused(cluster: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    identity, home = index_identity("made", "minilm"), os.environ["IDX_HOME"]
+    other = refusal(identity._replace(files="1" * 64), home)
+    assert isinstance(other, ArtifactMismatch)
+    assert re.search(r"shard 4 on node [\d.]+:\d+: .* is not the served index", str(other))
+    missing = refusal(identity, str(tmp_path))
+    assert isinstance(missing, ArtifactMissing)
+    assert re.search(r"shard 4 on node [\d.]+:\d+: nothing is built at .*: let all nodes see the same data home", str(missing))
 
 
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("device", "n_shards", "message"),
     [
-        ("127.0.0.1:1", "no Ray cluster can be reached at 127.0.0.1:1"),
-        ("ray://somewhere:10001", "is no address of a Ray cluster: use HOST:PORT"),
-        ("somewhere", "is no address of a Ray cluster"),
-        ("127.0.0.1:99999", "no Ray cluster can be reached"),
+        ("cpu", 61, "'minilm' of 'made' has 60 rows: it cannot be cut into 61 shards"),
+        ("cuda:1", 2, "--device cuda:1 with --ray: use auto, cpu or cuda"),
+        ("cuda", 2, r"2 processes \(shards times replicas\) need a GPU each, 0 of the Ray cluster are free"),
     ],
 )
-def test_wrong_addresses_are_refused(home: None, address: str, message: str) -> None:
-    code = f"from wikidx.indexer.embedding.cluster.nodes import connect\nwith connect({address!r}): pass"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert message in done.stderr.splitlines()[-1]
+def test_shards_that_cannot_be_are_refused(cluster: Any, device: str, n_shards: int, message: str) -> None:  # noqa: ANN401
+    settings = Settings(corpora=("made",), retrievers=("minilm",), device=device)
+    with pytest.raises(InputError, match=message):
+        ShardService(settings, Metrics(), n_shards).exchange().__enter__()
 
 
-def test_an_index_of_fewer_rows_than_shards_is_refused(cluster: Any) -> None:  # noqa: ANN401
-    settings = Settings(corpora=("made",), retrievers=("minilm",))
-    with pytest.raises(InputError, match="'minilm' of 'made' has 60 rows: it cannot be cut into 61 shards"):
-        ShardService(settings, Layout(shards=61), Metrics()).exchange().__enter__()
-    with pytest.raises(InputError, match="--replicas 0: at least 1 is needed"):
-        Layout(shards=1, replicas=0)
+def test_shards_of_another_store_are_not_opened_and_the_end_ends_all(cluster: Any) -> None:  # noqa: ANN401
+    shards = ShardService(Settings(corpora=("made",), retrievers=("minilm",)), Metrics())
+    assert shards.n_shards == 3  # the head has no processors
+    for _ in range(2):
+        with shards.exchange() as opener:
+            build_store(corpus_of(some_passages(N)[::-1], "other"), StoreOptions())
+            with pytest.raises(ArtifactMismatch, match=r"the passages of 'made' are \S+, the shards of 'minilm' are of"):
+                opener("made", "minilm", open_store("other"), device="cpu")
+    processes = [replica["process"] for shard in shards.describe() for replica in shard["replicas"]]
+    shards.stop()
+    wait_until(lambda: not any(map(is_running, processes)), 20)
+    with pytest.raises(IdxError, match="is being ended"), shards.exchange():
+        pass
 
 
-def test_without_ray_the_extra_is_named(home: None) -> None:
-    code = "import sys\nsys.modules['ray'] = None\nfrom wikidx.indexer.embedding.cluster.nodes import connect\nwith connect(): pass"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert str(MissingExtraError("work on a Ray cluster", "ray")) in done.stderr.splitlines()[-1]
+def test_a_shard_that_cannot_be_opened_again_is_lost_until_it_can_and_moves_with_its_node(cluster: Any) -> None:  # noqa: ANN401
+    place = index_ref("made", "minilm").path
+    with serving_shards("minilm", shards=3, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
+        expected = search_all(remote)
+        place.rename(place.with_name("away"))
+        try:
+            os.kill(sharded.process(1), signal.SIGKILL)
+            wait_until(lambda: ask(sharded.url, "/ready").status == 503, 60)
+            with pytest.raises(ShardUnavailable, match="shard 1"):
+                remote.search(["river"])
+        finally:
+            place.with_name("away").rename(place)
+        wait_until(lambda: ask(sharded.url, "/ready").status == 200, 60)
+        assert search_all(remote) == expected
+        before = sharded.replicas(1)[0]["node"]
+        cluster.remove_node(next(node for node in cluster.worker_nodes if f"{node.node_ip_address}:{node.node_manager_port}" == before))
+        wait_until(lambda: sharded.replicas(1)[0]["node"] not in ("unknown", before), 120)
+        wait_until(lambda: ask(sharded.url, "/ready").status == 200, 60)
+        assert search_all(remote) == expected
+        cluster.add_node(**NODE)
+
+
+class Slow:
+    """An actor that takes its time."""
+
+    n_calls = 0
+
+    def call(self, seconds: int) -> tuple[int, float]:
+        self.n_calls += 1
+        time.sleep(seconds)
+        return seconds, 0.0
+
+    def count(self) -> int:
+        return self.n_calls
+
+
+def test_a_call_that_is_given_up_does_not_take_the_place_of_another(cluster: Any) -> None:  # noqa: ANN401
+    ray = load_ray()
+    actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
+    count = actor.count.options(concurrency_group="state")
+    assert ray.get(count.remote()) == 0
+    shard = Shard(0, {}, [Replica(0, actor, is_ready=True)], 20.0, Metrics())
+    first, second = Call(shard, (4,)), Call(shard, (4,))
+    wait_until(lambda: ray.get(count.remote()) == 2, 10)
+    for _ in range(3):
+        with cancellation_scope(deadline=time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0.3"):
+            Call(shard, (4,)).result()
+    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded, match="nobody waits"):
+        Call(shard, (4,)).result()
+    assert Call(shard, (0,)).result() == (0, 0.0)
+    assert ray.get(count.remote()) == 3
+    with cancellation_scope(deadline=time.monotonic()):  # what is there is taken, however late it is
+        assert first.result() == second.result() == (4, 0.0)
+    ray.kill(actor)
 
 
 def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN401

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import corpus_of
+from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.ranges import local_shards, sharded_vectors
 from wikidx.base.errors import ArtifactMismatch, InputError
-from wikidx.base.machine.threads import equal_ranges
+from wikidx.base.machine.threads import equal_ranges, n_threads
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -22,15 +26,61 @@ from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
-from wikidx.retrievers.cluster.identity import check_identity, index_identity
+from wikidx.retrievers.cluster.replicas import Call, Replica, Shard
+from wikidx.retrievers.cluster.shard import OpenRange, ShardRange, check_identity, index_identity, index_key
 from wikidx.retrievers.cluster.sharded import ShardedIndex
 from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.server.batcher import SearchRequest, _search_batch
+from wikidx.retrievers.server.metrics import Metrics
 
 N = 150
 borders = st.lists(st.integers(0, N), max_size=4)
 MISSING = (0, 17, 18, 149)
 KINDS = ("int8", "ivf", "ivfpq")
 quickly = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+
+
+class LocalCall(Call):
+    """A call that is answered when its result is requested, unless its shard is lost."""
+
+    def __init__(self, answer: Callable[[], Any], *, is_lost: bool) -> None:
+        self._answer, self._is_lost, self.is_cancelled = answer, is_lost, False
+
+    def result(self) -> tuple[Any, float]:
+        if self._is_lost:
+            raise ShardUnavailable("it is lost")
+        return self._answer(), 0.0
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class LocalShard(Shard):
+    """A shard in this process."""
+
+    def __init__(self, shard_range: ShardRange) -> None:
+        super().__init__(0, {shard_range.key: shard_range}, [], 1.0, Metrics())
+        self.opened, self.is_lost, self.calls = OpenRange(shard_range), False, list[LocalCall]()
+
+    def call(self, method: str, key: str, *arguments: Any) -> LocalCall:  # noqa: ANN401
+        self.calls.append(LocalCall(lambda: getattr(self.opened, method)(*arguments), is_lost=self.is_lost))
+        return self.calls[-1]
+
+
+def local_shards(name: str, bounds: Sequence[int]) -> list[LocalShard]:
+    """Open the ranges between consecutive bounds; equal ones make an empty range."""
+    identity = index_identity("made", name)
+    rows = [range(start, stop) for start, stop in pairwise([0, *sorted(bounds), identity.n_rows])]
+    return [LocalShard(ShardRange("made", name, identity, some, "cpu")) for some in rows]
+
+
+def index_over(name: str, shards: Sequence[LocalShard]) -> ShardedIndex:
+    return ShardedIndex(index_key("made", name), shards, shards[0].opened.description, Metrics())
+
+
+def sharded_vectors(name: str, bounds: Sequence[int]) -> ShardedIndex:
+    return index_over(name, local_shards(name, bounds))
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +196,7 @@ def test_another_index_is_refused(vectors: np.ndarray) -> None:
 def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_allowed(vectors: np.ndarray) -> None:
     shards = local_shards("minilm-int8", (40, 100))
     shards[1].is_lost = True
-    sharded = ShardedIndex("made/minilm-int8", shards, shards[0].opened.description)
+    sharded = index_over("minilm-int8", shards)
     with pytest.raises(ShardUnavailable, match="it is lost"):
         sharded.search(vectors[:2], 5)
     unsearched = set[UnsearchedRows]()
@@ -162,7 +212,7 @@ def test_calls_that_are_of_no_use_any_more_are_given_up(vectors: np.ndarray) -> 
     shards = local_shards("minilm", (40, 100))
     shards[0].is_lost = True
     with pytest.raises(ShardUnavailable):
-        ShardedIndex("made/minilm", shards, shards[0].opened.description).search(vectors[:2], 5)
+        index_over("minilm", shards).search(vectors[:2], 5)
     assert [shard.calls[0].is_cancelled for shard in shards[1:]] == [True, True]
 
 
@@ -178,3 +228,42 @@ def test_merging_orders_by_score_then_row() -> None:
     assert found.rows.tolist() == [[5, 9, 8, 2], [7, 9, -1, -1]]
     assert found.scores.tolist() == [[3.0, 3.0, 0.0, -0.5], [-1.0, -2.0, -np.inf, -np.inf]]
     assert merge_hits([], 2, 1).rows.tolist() == [[-1], [-1]]
+
+
+def test_replicas_are_asked_in_turn_but_for_those_that_are_lost_or_were_asked() -> None:
+    replicas = [Replica(number, None, is_ready=number != 1) for number in range(3)]
+    shard = Shard(0, {}, replicas, 30.0, Metrics())
+    assert {shard.next_replica([]) for _ in range(6)} == {replicas[0], replicas[2]}
+    assert {shard.next_replica([replicas[0]]) for _ in range(6)} == {replicas[2]}
+    assert shard.next_replica([replicas[0], replicas[2]]) is None
+
+
+def test_actors_on_a_node_share_its_processors() -> None:
+    code = (
+        "import os\nfrom wikidx.retrievers.cluster.shard import ShardActor\nfrom wikidx.base.machine.threads import n_threads\n"
+        "all_of_them = n_threads()\nShardActor([], '/nowhere', all_of_them)\n"
+        "print(all_of_them, n_threads(), os.environ['OMP_NUM_THREADS'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.split() == [str(n_threads()), "1", "1"], done.stderr
+
+
+class Unavailable:
+    """A searcher whose shard is lost."""
+
+    n_asked = 0
+
+    def search_groups(self, groups: list[list[str]], options: SearchOptions) -> None:
+        self.n_asked += 1
+        raise ShardUnavailable("shard 1 is lost")
+
+
+def test_searches_that_were_joined_wait_once_for_a_lost_shard() -> None:
+    async def outcomes() -> list[object]:
+        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+        requests = [SearchRequest(("made", "bm25"), searcher, [["river"]], SearchOptions(), 0.0, one) for one in futures]  # type: ignore[arg-type]
+        return list(_search_batch(requests))
+
+    searcher = Unavailable()
+    assert [str(one) for one in asyncio.run(outcomes())] == ["shard 1 is lost"] * 3
+    assert searcher.n_asked == 1

@@ -15,7 +15,7 @@ from wikidx.base.machine.failures import DeviceLost, device_errors
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers.base import Retriever
-from wikidx.retrievers.cluster.shard import ShardActor, ShardSearch
+from wikidx.retrievers.cluster.shard import ShardActor
 from wikidx.retrievers.opening import open_retriever
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
@@ -88,12 +88,12 @@ def test_the_process_of_a_shard_ends_so_that_ray_starts_another(
         raise Ended(status)
 
     class Range:
-        def search(self, request: ShardSearch) -> Hits:
+        def search(self) -> Hits:
             raise DeviceLost(MESSAGE)
 
     actor = object.__new__(ShardActor)  # its constructor sets limits of this process
     monkeypatch.setattr(actor, "_open", lambda: {"made": Range()}, raising=False)
     monkeypatch.setattr("os._exit", end)
     with pytest.raises(Ended, match="1"):
-        actor.search(ShardSearch("made", None, 1))  # type: ignore[arg-type]
+        actor.call("search", "made")
     assert capsys.readouterr().err == f"{MESSAGE}\n"
