@@ -37,7 +37,6 @@ class Replica:
     """One process that holds a shard.
 
     Attributes:
-        number: index among the shard's replicas.
         handle: Ray's actor handle.
         is_ready: whether calls are sent to the replica.
         node_id, node: Ray's id and the address of its node, as last reported.
@@ -45,7 +44,6 @@ class Replica:
         health_check: the pending health check and its start time; None: no check is pending.
     """
 
-    number: int
     handle: Any
     is_ready: bool = False
     node_id: str = ""
@@ -148,6 +146,7 @@ class Call:
             try:
                 wait_s = max(_MIN_WAIT_S, min(self._deadline - time.monotonic(), _POLL_S))
                 answer: tuple[Any, float] = self._ray.get(self._reference, timeout=wait_s)
+                self._reference = None
                 return answer
             except self._ray.exceptions.GetTimeoutError:
                 raise_if_cancelled()
@@ -189,4 +188,4 @@ def check_replicas(shards: Sequence[Shard]) -> None:
         was_ready, replica.is_ready = replica.is_ready, not lost
         if was_ready is not replica.is_ready:
             status = f"is lost: {lost}" if lost else "answers again"
-            _LOG.warning("shard %d, replica %d on node %s %s", shard.number, replica.number, replica.node, status)
+            _LOG.warning("shard %d, replica %d on node %s %s", shard.number, shard.replicas.index(replica), replica.node, status)

@@ -20,7 +20,7 @@ from itertools import cycle
 from typing import Any
 
 from wikidx.base.artifacts.home import home
-from wikidx.base.cluster import ProcessLost, connect, list_nodes, load_ray, pin_to_node, remote_errors
+from wikidx.base.cluster import connect, list_nodes, load_ray, pin_to_node, remote_errors
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
 from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import PassageStore
@@ -113,8 +113,8 @@ class ShardService:
                 "ready": any(replica.is_ready for replica in shard.replicas),
                 "rows": {key: [cut.rows.start, cut.rows.stop] for key, cut in shard.ranges.items()},
                 "replicas": [
-                    {"replica": replica.number, "node": replica.node, "state": "ready" if replica.is_ready else "lost", **replica.state}
-                    for replica in shard.replicas
+                    {"replica": n, "node": replica.node, "state": "ready" if replica.is_ready else "lost", **replica.state}
+                    for n, replica in enumerate(shard.replicas)
                 ],
             }
             for shard in self._served
@@ -171,9 +171,8 @@ class ShardService:
                 for index, identity in identities.items()
             ]
             arguments = cuts, str(home()), -(-n_processes // len(nodes))
-            replicas = [
-                Replica(n, remote.options(scheduling_strategy=next(strategies)).remote(*arguments)) for n in range(self._n_replicas)
-            ]
+            actors = [remote.options(scheduling_strategy=next(strategies)).remote(*arguments) for _ in range(self._n_replicas)]
+            replicas = [Replica(actor) for actor in actors]
             shards.append(Shard(number, {cut.key: cut for cut in cuts}, replicas, self._settings.limits.deadline_s, self._metrics))
         return shards
 
@@ -233,8 +232,6 @@ def open_replica(number: int, replica: Replica, is_stopping: threading.Event) ->
             descriptions: Mapping[str, Description] = ray.get(answer)
     except ArtifactMissing as error:
         raise ArtifactMissing(f"{error}: let all nodes see the same data home (IDX_HOME)") from error
-    except ProcessLost as error:
-        raise IdxError(f"{error}: is there enough memory? More shards need less of each node") from error
     replica.is_ready = True
     return descriptions
 

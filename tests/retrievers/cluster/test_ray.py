@@ -195,7 +195,7 @@ def refusal(identity: IndexIdentity, home: str) -> IdxError:
     actor = load_ray().remote(concurrency_groups={"state": 1})(ShardActor)
     handle = actor.remote([ShardRange("made", "minilm", identity, range(20), "cpu")], home, 1)
     with pytest.raises(IdxError) as caught:
-        open_replica(4, Replica(0, handle), threading.Event())
+        open_replica(4, Replica(handle), threading.Event())
     load_ray().kill(handle)
     return caught.value
 
@@ -280,7 +280,7 @@ def test_a_call_that_is_given_up_does_not_take_the_place_of_another(cluster: Any
     actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
     count = actor.count.options(concurrency_group="state")
     assert ray.get(count.remote()) == 0
-    shard = Shard(0, {}, [Replica(0, actor, is_ready=True)], 20.0, Metrics())
+    shard = Shard(0, {}, [Replica(actor, is_ready=True)], 20.0, Metrics())
     first, second = Call(shard, (4,)), Call(shard, (4,))
     wait_until(lambda: ray.get(count.remote()) == 2, 10)
     for _ in range(3):

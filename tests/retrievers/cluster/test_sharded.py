@@ -231,7 +231,7 @@ def test_merging_orders_by_score_then_row() -> None:
 
 
 def test_replicas_are_asked_in_turn_but_for_those_that_are_lost_or_were_asked() -> None:
-    replicas = [Replica(number, None, is_ready=number != 1) for number in range(3)]
+    replicas = [Replica(None, is_ready=number != 1) for number in range(3)]
     shard = Shard(0, {}, replicas, 30.0, Metrics())
     assert {shard.next_replica([]) for _ in range(6)} == {replicas[0], replicas[2]}
     assert {shard.next_replica([replicas[0]]) for _ in range(6)} == {replicas[2]}
