@@ -158,13 +158,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_files_and_functions_that_are_named_are_there(page: Path) -> None:
     for code in inline_code(page):
-        place = re.fullmatch(r"((?:corpora|indexer|retrievers|runtimes|benchmarks|tests)/[\w./]*\.\w+)(?::(\w+))?", code)
+        place = re.fullmatch(r"((?:wikidx/base|corpora|indexer|retrievers|runtimes|benchmarks|tests)/[\w./]*\.\w+)(?::(\w+))?", code)
         if place is None or "NAME" in code or place[1] in {block.file for block in blocks(page)}:
             continue
         assert (ROOT / place[1]).exists(), code
         if place[2]:
             tree = ast.walk(ast.parse((ROOT / place[1]).read_text(encoding="utf-8")))
-            assert place[2] in {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}, code
+            assert place[2] in {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}, code
 
 
 def test_the_readme_is_short_and_leads_to_the_documentation() -> None:
