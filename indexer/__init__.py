@@ -1,4 +1,4 @@
-"""Indexes over the terms of passages, and over their vectors. Of the other packages it imports only ``corpora``.
+"""Indexes over the terms of passages, and over their vectors. Of the other packages it imports only ``base`` and ``corpora``.
 
 base       Hits, Encoder, VectorIndex, LexicalIndex, array types      naming     bm25, contriever, contriever-ivfpq -> IndexName
 analysis/  text -> terms, equal to Lucene's                           encoders/  one file per family, with a shared forward pass

@@ -154,11 +154,6 @@ def build(spec: BuildSpec, step: Step = silent_steps) -> Build:
     return building
 
 
-def run_build(spec: BuildSpec, step: Step = silent_steps) -> dict[str, Manifest]:
-    """Run a build without a plan; see ``Build.run``."""
-    return Build(spec, step).run()
-
-
 class Build:
     """A build of one part after the other.
 

@@ -245,12 +245,11 @@ class RemoteSearcher(Reopened, Searcher):
         def left_s() -> float:
             return max(_MIN_TIMEOUT_S, deadline - time.monotonic())
 
-        def gives_up(pause_s: float) -> bool:
-            is_late = pause_s > deadline - time.monotonic()
-            time.sleep(0 if is_late else pause_s)
-            return is_late
+        def wait(pause_s: float) -> bool:
+            time.sleep(pause_s)
+            return False
 
-        retries = Retries(self._retries, _FIRST_PAUSE_S, _judge, gives_up)
+        retries = Retries(self._retries, _FIRST_PAUSE_S, _judge, wait, lambda: deadline - time.monotonic())
         answer = retries.send(lambda: self._send_once(method, path, body(left_s()), left_s()))
         try:
             return read(orjson.loads(answer))

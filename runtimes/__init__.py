@@ -13,7 +13,7 @@ pages/       pages that show runs and answers
 gpu_check/   checks and speed of all that runs on a GPU
 cli/         the command line ``idx``
 
-The modules may import ``corpora``, ``indexer`` and ``retrievers``.
+The modules may import ``base``, ``corpora``, ``indexer`` and ``retrievers``.
 """
 
 if __name__ != "wikidx.runtimes":

@@ -233,10 +233,12 @@ def _ray_resources(cpus: int | None, device: str) -> tuple[RayResources, int]:
         n_cpus = min(int(node.n_cpus // node.n_gpus) for node in with_gpus)
         return RayResources(n_cpus, 1), sum(int(node.n_gpus) for node in with_gpus)
     sizes = [int(node.n_cpus) for node in nodes if node.n_cpus >= 1]
-    n_cpus = cpus or min(sizes, default=1)
+    if not sizes:
+        raise InputError(f"none of the {len(nodes)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
+    n_cpus = cpus or min(sizes)
     n_encoders = sum(size // n_cpus for size in sizes)
     if not n_encoders:
-        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes, default=0)}")
+        raise InputError(f"--ray-cpus {n_cpus}: the largest node of the Ray cluster has {max(sizes)}")
     return RayResources(n_cpus, 0), n_encoders
 
 

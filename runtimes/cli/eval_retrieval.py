@@ -159,14 +159,17 @@ def _search(searcher: Searcher, name: str, options: SearchOptions, task: _Task) 
     from wikidx.runtimes.evaluation.reports.retrieval_report import GROUP, QUESTION, ScoredRetriever
     from wikidx.runtimes.evaluation.retrieval.scoring import leave_out_excluded, retrieval_values
 
-    n_excluded = max(len(question.gold.get("excluded", ())) for question in task.questions)
-    deeper = replace(options, k=options.k + n_excluded)
+    excluded = {n: len(question.gold["excluded"]) for n, question in enumerate(task.questions) if question.gold.get("excluded")}
     groups_by_kind = {QUESTION: [[question.text] for question in task.questions]}
     if task.groups is not None:
         groups_by_kind[GROUP] = [[question.text, *task.groups.get(question.id, ())] for question in task.questions]
     for kind, groups in groups_by_kind.items():
         with show_steps() as step:
-            found, speed = _time_search(searcher, groups, deeper, step(f"{name}, {kind}", "questions"))
+            found, speed = _time_search(searcher, groups, options, step(f"{name}, {kind}", "questions"))
+        if excluded:  # apart from the others, whose fused scores a larger k would change
+            deeper = replace(options, k=options.k + max(excluded.values()))
+            for n, ranking in zip(excluded, searcher.search_groups([groups[n] for n in excluded], deeper), strict=True):
+                found[n] = ranking
         rankings = leave_out_excluded(found, task.questions, options.k)
         _write_run(f"{name}.groups" if kind == GROUP else name, rankings, task)
         yield ScoredRetriever(name, kind, retrieval_values(rankings, task.questions, task.qrels, task.scoring), speed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,31 @@ def _records_by_id(path: Path, whole: _Object) -> Iterator[tuple[str, Any]]:
 
 
 def from_batch(record: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a line of OpenAI's Batch API or vLLM's run-batch as a record with an answer, or an error; any other record unchanged."""
-    if not isinstance(record, dict) or not {"custom_id", "response"} <= record.keys():
+    """Return a line of OpenAI's Batch API or vLLM's run-batch as a record with an answer, or an error; any other record unchanged.
+
+    Raises:
+        InputError: an answer of status 200 has a form that is not known.
+    """
+    response = record.get("response", "") if isinstance(record, dict) and "custom_id" in record else ""
+    if not isinstance(response, dict | None):
         return record
-    response, read = record["response"], {"id": record["custom_id"]}
+    read = {"id": record["custom_id"]}
+    body = (response or {}).get("body") or response
     try:
-        choice = response["body"]["choices"][0]
-        return read | {"answer": choice["message"]["content"] if "message" in choice else choice["text"]}
-    except (LookupError, TypeError):
-        body = response.get("body") if isinstance(response, dict) else response
+        return read | {"answer": _batch_text(body)}
+    except (LookupError, TypeError, AttributeError) as error:
+        if response and response.get("status_code") == HTTPStatus.OK:
+            raise InputError(f"the answer to {read['id']!r:.40} has no text of a completion or a response: {body!r:.80}") from error
         return read | {"error": error_message(record.get("error") or body or "no response")}
+
+
+def _batch_text(body: Any) -> Any:  # noqa: ANN401 - JSON
+    if "output" in body:  # of /v1/responses
+        parts = [part for item in body["output"] for part in item.get("content") or ()]
+        return "".join(part.get("text") or part.get("refusal") or "" for part in parts)
+    choice = body["choices"][0]
+    message = choice.get("message")
+    return choice["text"] if message is None else message.get("content") or message.get("refusal")
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from wikidx.indexer.indexes.bm25 import following, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 from wikidx.indexer.indexes.bm25.following import FollowingInverter
-from wikidx.indexer.planning import BuildSpec, run_build
+from wikidx.indexer.planning import Build, BuildSpec
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
 
@@ -55,7 +55,7 @@ def build_in_one_pass(of: BuildSpec) -> dict[str, Manifest]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PassageStore, "read_batches", refused)
-        return run_build(of)
+        return Build(of).run()
 
 
 def files_of_a_second_pass() -> object:
@@ -138,7 +138,7 @@ def interrupt_build(of: BuildSpec) -> None:
         patched.setattr(StoreWriter, "finish", interrupted)
         patched.setattr(FollowingInverter, "close", finish_and_close)
         with pytest.raises(KeyboardInterrupt):
-            run_build(of)
+            Build(of).run()
 
 
 def test_an_interrupted_build_resumes_store_and_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,20 +169,20 @@ def test_blocks_of_a_pass_with_repeated_ids_are_not_those_of_the_store(tmp_path:
     source = spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True).source
     interrupt_build(BuildSpec(source))
     assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()
-    run_build(BuildSpec(source, ()))
-    found = run_build(BuildSpec(source))["bm25"]
+    Build(BuildSpec(source, ())).run()
+    found = Build(BuildSpec(source)).run()["bm25"]
     assert found.counts["terms"] == len(WORDS) * 7
     assert files_of_a_second_pass() == found.files
 
 
 def test_blocks_of_one_store_are_not_handed_over_to_another(tmp_path: Path) -> None:
-    run_build(BuildSpec(spec(write(tmp_path / "passages.jsonl", passages(90))).source, ()))
+    Build(BuildSpec(spec(write(tmp_path / "passages.jsonl", passages(90))).source, ())).run()
     old = open_store("made")
     path = write(tmp_path / "passages.jsonl", passages(200)[100:])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("wikidx.indexer.planning.build_index", None)
         with pytest.raises(TypeError):
-            run_build(spec(path, replace=True))
+            Build(spec(path, replace=True)).run()
     recipe = staged_recipe(index_ref("made", "bm25").path)
     with pytest.raises(ArtifactMismatch, match="replaced meanwhile"):
         build_index("made", "bm25", old)
@@ -197,7 +197,7 @@ def test_a_full_disk_is_one_of_the_passages(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(StoreWriter, "_store", full)
     with pytest.raises(StorageError, match="made/passages has stopped: No space"):
-        run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+        Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
 
 
 def test_a_lack_of_memory_does_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_a_lack_of_memory_does_not_lose_the_passages(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(inversion, "_invert_block", lacking)
     with pytest.raises(MemoryError):
-        run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+        Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
     assert len(open_store("made")) == 90
 
 
@@ -214,7 +214,7 @@ def test_a_bad_record_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text('{"id": "1", "text": "one"}\n{"id": "1"}\n')
     with pytest.raises(InputError):
-        run_build(spec(path))
+        Build(spec(path)).run()
     assert list((home / "made").rglob("*")) == []
 
 
@@ -227,27 +227,27 @@ def test_blocks_of_much_text_are_left_to_the_second_pass(tmp_path: Path, monkeyp
     follower.close()
     assert contents(tmp_path / "blocks") == {}
     monkeypatch.setattr(following.FollowingInverter.__init__, "__defaults__", (2000,))
-    found = run_build(spec(write(tmp_path / "passages.jsonl", passages(400))))["bm25"]
+    found = Build(spec(write(tmp_path / "passages.jsonl", passages(400)))).run()["bm25"]
     assert files_of_a_second_pass() == found.files
 
 
 def test_too_many_terms_for_an_index_do_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wikidx.indexer.indexes.bm25.dictionary._MAX_TERMS", 3)
     with pytest.raises(InputError, match="distinct terms"):
-        run_build(spec(write(tmp_path / "passages.jsonl", passages(400))))
+        Build(spec(write(tmp_path / "passages.jsonl", passages(400)))).run()
     assert len(open_store("made")) == 400
 
 
 def test_an_index_that_another_process_builds_is_left_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "passages.jsonl", passages(20))
     with lock(index_ref("made", "bm25").path), pytest.raises(LockedError, match="bm25 is being worked on"):
-        run_build(spec(path))
+        Build(spec(path)).run()
 
 
 def test_another_source_begins_anew(tmp_path: Path) -> None:
-    run_build(spec(write(tmp_path / "passages.jsonl", passages(90))))
+    Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
     rows = passages(200)[100:]
-    found = run_build(spec(write(tmp_path / "passages.jsonl", rows), replace=True))["bm25"]
+    found = Build(spec(write(tmp_path / "passages.jsonl", rows), replace=True)).run()["bm25"]
     assert found.counts["rows"] == 100
     assert files_of_a_second_pass() == found.files
     assert inversion.invert(open_store("made"), tmp_path / "blocks", silent).table().ends.size == found.counts["terms"]

@@ -23,7 +23,7 @@ from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.indexer import planning
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.planning import BuildSpec, build, plan, run_build
+from wikidx.indexer.planning import Build, BuildSpec, build, plan
 from wikidx.indexer.published.addresses import PUBLISHED, PublishedVectors
 
 BUILD = """
@@ -53,7 +53,7 @@ def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_p
         return lambda done, total: steps.update({f"{name}, {unit}": (done, total)})
 
     assert [estimate.step for estimate in plan(spec).estimates] == ["passages", "bm25"]
-    manifests = run_build(spec, step)
+    manifests = Build(spec, step).run()
     assert {part: manifest.count("rows") for part, manifest in manifests.items()} == {"passages": 1, "bm25": 1}
     assert steps.keys() >= {"passages, passages", "bm25, passages"}
     assert plan(BuildSpec(resolve("mine@1"))).estimates == []
@@ -63,7 +63,7 @@ def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu", "url": "https://example.org", "acl": ["staff"]}\n')
     spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
     assert plan(spec).notes == ["fields that are not kept: url, acl (a passage has an id, a title and a text)"]
-    run_build(spec)
+    Build(spec).run()
     assert plan(spec).notes == []  # once
 
 
@@ -72,7 +72,7 @@ def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_t
     long.write_text("".join(json.dumps({"id": str(n), "text": "nile " * n}) + "\n" for n in (10, 300, 5_000, 20)))
     cut = "passages longer than the 256 tokens that minilm reads: about 2 (50.0 %), whose rest is not searched by it"
     assert plan(BuildSpec(resolve(str(long)), ("bm25", "minilm"))).notes == [f"{cut}; --split words splits them"]
-    run_build(BuildSpec(resolve(str(long))))
+    Build(BuildSpec(resolve(str(long)))).run()
     assert plan(BuildSpec(resolve(str(long)), ("minilm",))).notes == [f"{cut}; --split words --force splits them"]
     advice = "; to split them with --split words, name its source: idx build FILE --name long --force"
     assert plan(BuildSpec(resolve("long"), ("minilm",))).notes == [cut + advice]
@@ -109,7 +109,7 @@ def test_the_index_that_is_prepared_with_the_passages_takes_memory_meanwhile(tmp
     assert together - alone == pytest.approx(1000 * (1.02 * n_bytes + 300))
     given = BuildSpec(ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions()))
     assert given.following is None
-    assert run_build(given)["bm25"].count("rows") == 1
+    assert Build(given).run()["bm25"].count("rows") == 1
 
 
 def corpus_of(n_passages: int, sample: list[Passage]) -> CorpusEstimate:

@@ -26,7 +26,7 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.known.given import GivenPassage
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import built_names, resolve
-from wikidx.indexer.planning import BuildSpec, run_build
+from wikidx.indexer.planning import Build, BuildSpec
 
 CAPITALS = ["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."]
 
@@ -167,7 +167,7 @@ def test_other_passages_of_the_same_name_replace_the_old_ones_only_on_request() 
 
 def test_an_index_is_added_to_named_passages_without_them() -> None:
     idx.build(CAPITALS, name="mine").close()
-    run_build(BuildSpec(resolve("mine"), ("bm25-1.2-0.75",)))
+    Build(BuildSpec(resolve("mine"), ("bm25-1.2-0.75",))).run()
     assert idx.open_searcher("mine", "bm25-1.2-0.75").search(["Bhutan"])[0]
 
 

@@ -58,7 +58,7 @@ class Scripted:
                     self.requests.append(self._request(connection))
                     if content is None:
                         break
-                    connection.sendall(content)
+                    connection.sendall(content.replace(b"//HERE/", self.url[5:].encode() + b"/"))
 
     def _request(self, connection: socket.socket) -> bytes:
         """Return the next request, or nothing if the client has gone."""

@@ -90,12 +90,14 @@ def test_a_refusal_is_final(door: str) -> None:
 
 @every_door
 def test_a_redirect_on_the_server_is_followed_and_another_is_not(door: str) -> None:
-    moved = answer("307 Temporary Redirect", b"", "location: /elsewhere")
-    with scripted([moved], [found(door)]) as server:
-        DOORS[door](server.url, 20.0)
-    assert server.requests[1].startswith(b"POST /elsewhere HTTP/1.1")
-    with scripted([answer("307 Temporary Redirect", b"", "location: http://127.0.0.2:9/")]) as server, pytest.raises(IdxError, match="307"):
-        DOORS[door](server.url, 20.0)
+    for place in ("/elsewhere", "http://HERE/elsewhere"):
+        with scripted([answer("307 Temporary Redirect", b"", f"location: {place}")], [found(door)]) as server:
+            DOORS[door](server.url, 20.0)
+        assert server.requests[1].startswith(b"POST /elsewhere HTTP/1.1")
+    for place in ("http://127.0.0.2:9/", "//127.0.0.2:9/"):
+        moved = answer("307 Temporary Redirect", b"", f"location: {place}")
+        with scripted([moved]) as server, pytest.raises(IdxError, match="307"):
+            DOORS[door](server.url, 20.0)
 
 
 def send_slowly(listener: socket.socket, content: bytes, n_at_once: int, n_connections: int) -> None:

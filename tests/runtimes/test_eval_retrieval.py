@@ -225,6 +225,21 @@ def test_excluded_passages_are_left_out_of_searches_and_runs(idx: Command, tmp_p
     assert "excluded_ids, which idx tune cannot leave out" in idx("tune", "sample", "--retriever", "bm25", *files[2:], status=2)
 
 
+def test_what_a_question_excludes_changes_no_other_s_fused_ranking(idx: Command, tmp_path: Path) -> None:
+    idx("build", "sample", "--index", "bm25-1.2-0.75")
+    asked, runs = sample.questions()[:6], []
+    for excluded in ([], open_searcher("sample").search([asked[0].question], k=60)[0].ids):
+        records = [{"id": one.id, "query": one.question, "gold_ids": one.gold_ids} for one in asked]
+        records[0]["excluded_ids"] = excluded
+        (tmp_path / "questions").write_text("".join(json.dumps(record) + "\n" for record in records))
+        fused = ("-r", "bm25+bm25-1.2-0.75", "-k", 5, "--run-out", tmp_path)
+        idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "questions", *fused)
+        lines = (tmp_path / "bm25+bm25-1.2-0.75.run").read_text().splitlines()
+        runs.append([line for line in lines if line.split()[0] != asked[0].id])
+        assert not {line.split()[2] for line in lines if line.split()[0] == asked[0].id} & set(excluded)
+    assert runs[0] == runs[1] != []
+
+
 def test_a_measure_on_gold_passages_needs_some(idx: Command, tmp_path: Path) -> None:
     files = ("--corpus", "sample", "--questions", tmp_path / "questions", "--measure", "RR")
     (tmp_path / "questions").write_text('{"id": "1", "question": "who", "answers": ["I"]}\n')

@@ -59,24 +59,45 @@ def _write(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
 
 
 def _start_graph(build: IndexBuild[CorpusVectors], checkpoint: Path) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return the graph of an interrupted build, or an empty graph, with room for all vectors: growing it would double the memory."""
+    """Return the graph of an interrupted build, or an empty graph.
+
+    Its arrays have capacity for all vectors; growing them would double the memory.
+    """
     faiss = load_faiss()
-    dim = build.source.dim
-    if checkpoint.exists():
-        with faiss_errors(checkpoint, is_intermediate=True):
-            index = faiss.read_index(utf8_path(checkpoint))
-            if not isinstance(index, faiss.IndexHNSWSQ) or (index.d, index.metric_type) != (dim, faiss.METRIC_INNER_PRODUCT):
-                raise RuntimeError("it holds another kind of index")
-    else:
-        index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
-        index.is_trained = True  # float16 needs no training
+    index = faiss.IndexHNSWSQ(build.source.dim, faiss.ScalarQuantizer.QT_fp16, _M, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _EF_CONSTRUCTION
+    index.is_trained = True  # float16 needs no training
     storage = faiss.downcast_index(index.storage)
     for array, n_elements in ((storage.codes, len(build.source) * storage.code_size), (index.hnsw.neighbors, len(build.source) * _LINKS)):
-        n_used = array.size()
         array.resize(n_elements)
-        array.resize(n_used)  # keeps the capacity
+        array.resize(0)  # keeps the capacity
+    if checkpoint.exists():
+        with faiss_errors(checkpoint, is_intermediate=True):
+            _copy(faiss.read_index(utf8_path(checkpoint), faiss.IO_FLAG_MMAP_IFC), index)
     return index
+
+
+def _copy(checkpoint: Any, index: Any) -> None:  # noqa: ANN401
+    """Copy a saved graph into an empty graph. The arrays keep their capacity."""
+    faiss = load_faiss()
+    if not isinstance(checkpoint, faiss.IndexHNSWSQ) or checkpoint.d != index.d or checkpoint.metric_type != index.metric_type:
+        raise RuntimeError("it holds another kind of index")
+    storage, checkpoint_storage, graph, checkpoint_graph = (
+        faiss.downcast_index(index.storage),
+        faiss.downcast_index(checkpoint.storage),
+        index.hnsw,
+        checkpoint.hnsw,
+    )
+    for array, checkpoint_array, n_bytes in (
+        (storage.codes, checkpoint_storage.codes, 1),
+        (graph.neighbors, checkpoint_graph.neighbors, _LINK_BYTES),
+        (graph.levels, checkpoint_graph.levels, 4),
+        (graph.offsets, checkpoint_graph.offsets, 8),
+    ):
+        array.resize(checkpoint_array.size())
+        faiss.memcpy(array.data(), checkpoint_array.data(), n_bytes * checkpoint_array.size())
+    graph.entry_point, graph.max_level = checkpoint_graph.entry_point, checkpoint_graph.max_level
+    index.ntotal = storage.ntotal = checkpoint.ntotal
 
 
 def _save(index: Any, path: Path) -> None:  # noqa: ANN401

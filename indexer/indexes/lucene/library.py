@@ -56,6 +56,7 @@ def call_in_java(work: Callable[[Any], Result]) -> Result:
         )
     if importlib.util.find_spec("pyserini") is None:
         raise MissingExtraError("Lucene", "lucene")
+    _check_java()  # before there is a thread, which a forked process would lack
     return _java_thread.submit(_run, work).result()
 
 
@@ -130,7 +131,7 @@ def _run(work: Callable[[Any], Result]) -> Result:
 def _load() -> Any:  # noqa: ANN401 - a module without types
     """Start Java and import Pyserini, which demands a key of OpenAI's for that, whatever its value."""
     global _started_in
-    _check_java()
+    _started_in = os.getpid()
     config = importlib.import_module("jnius_config")
     if not config.vm_running:
         config.add_options(*_OPTIONS)
@@ -145,10 +146,10 @@ def _load() -> Any:  # noqa: ANN401 - a module without types
     finally:
         if is_needed:
             os.environ.pop(_KEY, None)
-    _started_in = os.getpid()
     return pyserini
 
 
+@functools.cache
 def _check_java() -> None:
     """Raise ``IdxError`` unless the Java that pyjnius will start is new enough and has the module that Pyserini asks for."""
     try:

@@ -92,15 +92,24 @@ BATCH = [
     {"id": "r", "custom_id": 7, "response": {"body": {"choices": [{"text": "42"}]}}},
     {"id": "r", "custom_id": "b", "response": {"status_code": 400, "body": {"error": {"message": "too long"}}}, "error": None},
     {"id": "r", "custom_id": "c", "response": None, "error": {"code": "batch_expired", "message": "expired"}},
-    {"id": "r", "custom_id": "d", "response": "?"},
+    {"id": "d", "custom_id": "e", "response": "not of a batch"},
+    {"custom_id": "f", "response": {"status_code": 200, "body": {"output": [{"summary": []}, {"content": [{"text": "of a response"}]}]}}},
+    {"custom_id": "g", "response": {"body": {"choices": [{"message": {"content": None, "refusal": "I cannot"}}]}}},
 ]
 
 
 @pytest.mark.parametrize("n", [1, len(BATCH)])
 def test_batches_of_requests_have_answers_and_errors(n: int, tmp_path: Path) -> None:
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in BATCH[:n])))
-    expected = {"a": ("Paris", None), "7": ("42", None), "b": (None, "too long"), "c": (None, "expired"), "d": (None, "?")}
+    expected = {"a": ("Paris", None), "7": ("42", None), "b": (None, "too long"), "c": (None, "expired")}
+    expected |= {"d": ("not of a batch", None), "f": ("of a response", None), "g": ("I cannot", None)}
     assert {name: (row.answer, row.error) for name, row in found.rows.items()} == dict(list(expected.items())[:n])
+
+
+def test_a_batch_s_answer_of_unknown_form_is_no_failure_of_the_model(tmp_path: Path) -> None:
+    line = json.dumps({"id": "r", "custom_id": "a", "response": {"status_code": 200, "body": {"data": [1]}}})
+    with pytest.raises(InputError, match="the answer to 'a' has no text of a completion or a response"):
+        load_predictions(written(tmp_path, line))
 
 
 def test_a_single_line_is_a_prediction_and_not_an_object_of_answers(tmp_path: Path) -> None:

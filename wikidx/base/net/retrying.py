@@ -52,12 +52,14 @@ class Retries(NamedTuple):
         first_pause_s: maximum pause before the first retry, in seconds.
         judge: function that returns the kind of a failure.
         wait: function that waits for some seconds, and returns whether to give up.
+        left_s: function that returns the seconds that are left for all tries.
     """
 
     n: int
     first_pause_s: float
     judge: Callable[[IdxError], Verdict]
     wait: Callable[[float], bool]
+    left_s: Callable[[], float] = lambda: math.inf
 
     def send(self, send: Callable[[], Result]) -> Result:
         """Call a function until it succeeds; raises its last error, with the number of tries."""
@@ -68,8 +70,8 @@ class Retries(NamedTuple):
             except IdxError as error:
                 verdict = self.judge(error)
                 failures[verdict.kind] += 1
-                is_last = attempt >= self.n or failures[verdict.kind] > verdict.kind
                 pause_s = self._pause_s(attempt) if verdict.pause_s is None else verdict.pause_s
+                is_last = attempt >= self.n or failures[verdict.kind] > verdict.kind or pause_s > self.left_s()
                 if not is_last and pause_s >= _LOGGED_PAUSE_S:
                     logger.warning("retry in %.0f s: %s", pause_s, error)
                 if is_last or self.wait(pause_s):

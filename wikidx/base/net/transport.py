@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from enum import Enum, auto
 from typing import Generic, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import urllib3
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
@@ -37,6 +37,7 @@ MAX_PAGE_BYTES = 4_000_000
 _MAX_ANSWER_BYTES = 64_000_000
 _READ_BYTES = 1 << 16
 _MAX_REDIRECTS = 3
+_LEAST_S = 0.001  # urllib3 refuses no time at all
 
 _left_s: ContextVar[Callable[[], float] | None] = ContextVar("left_s", default=None)
 
@@ -154,15 +155,25 @@ def answering(
         HTTPError: the connection fails, or the time limit is reached.
         ValueError: the answer is larger than ``max_bytes``; by default 64 MB, and 4 MB without a ``body``.
     """
+    connections, total_s = pool.get(), timeout.total
+    deadline = time.monotonic() + total_s if isinstance(total_s, float) else None
     for n_left in reversed(range(_MAX_REDIRECTS + 1)):
         with contextlib.closing(
-            pool.get().request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)
+            connections.request(method, url, body=body, timeout=timeout, retries=False, preload_content=False)
         ) as response:
             target = urljoin(url, response.headers.get("Location", "nowhere:")) if n_left and response.status in (307, 308) else ""
-            if not target or urlsplit(target)[:2] != urlsplit(url)[:2]:
+            if not target or not _is_same_server(connections, target, url):
                 yield response, _read_parts(response, max_bytes or (_MAX_ANSWER_BYTES if body else MAX_PAGE_BYTES))
                 return
-        url = target
+        url = urlunsplit(("", "", *urlsplit(target)[2:])) if url.startswith("/") else target
+        if deadline is not None:
+            timeout = urllib3.Timeout(total=max(_LEAST_S, deadline - time.monotonic()))
+
+
+def _is_same_server(connections: urllib3.PoolManager | HTTPConnectionPool, target: str, url: str) -> bool:
+    if isinstance(connections, HTTPConnectionPool):
+        return connections.is_same_host(target) and not target.startswith("//")
+    return urlsplit(target)[:2] == urlsplit(url)[:2]
 
 
 def _read_parts(response: urllib3.BaseHTTPResponse, max_bytes: float) -> Iterator[bytes]:
@@ -178,7 +189,7 @@ def read_answer(
     pool: Pool, method: str, url: str, timeout_s: float, body: bytes | None = None, max_bytes: float | None = None
 ) -> tuple[urllib3.BaseHTTPResponse, bytes]:
     """Send a request once, and return the answer and its content. Raises as ``answering``, after ``timeout_s``."""
-    with answering(pool, method, url, urllib3.Timeout(total=timeout_s), body, max_bytes) as (response, parts):
+    with answering(pool, method, url, urllib3.Timeout(total=float(timeout_s)), body, max_bytes) as (response, parts):
         return response, b"".join(parts)
 
 
