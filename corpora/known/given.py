@@ -15,7 +15,7 @@ from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
-from wikidx.corpora.reading.records import KEPT_FIELDS, passage_from_record, record_format, record_unkept_fields
+from wikidx.corpora.reading.records import KEPT_FIELDS, PASSAGE_IDS, passage_from_record, plain_name, record_format, record_unkept_fields
 from wikidx.corpora.reading.splitters import SPLITTERS
 
 FORMAT = "python"
@@ -23,7 +23,7 @@ SplitRule = Literal["words", "dpr", "sections", "none"]
 GivenPassage = str | Mapping[str, object] | Passage
 
 _PLACE = "the given passages"
-_OTHER_IDS = ("id", "docid", "docno", "documentid", "passageid", "psgid", "pid", "paragraphid", "chunkid")  # in lower case, without "_"
+_IDS = frozenset(map(plain_name, PASSAGE_IDS))
 _DIGITS = 16  # number of digits of the checksum that identifies the passages
 
 
@@ -89,8 +89,7 @@ def _to_passage(given: GivenPassage, number: int) -> Passage:
         return Passage(str(number), "", given)
     if not isinstance(given, Mapping):
         raise InputError(f"passage {number} is a {type(given).__name__}: give a text, or a record with id, title and text")
-    names = {str(name).lower().replace("_", ""): name for name in given}
-    if given.keys().isdisjoint(("id", "_id")) and (other := next((names[name] for name in _OTHER_IDS if name in names), None)):
+    if given.keys().isdisjoint(("id", "_id")) and (other := next((name for name in given if plain_name(name) in _IDS), None)):
         raise InputError(f"passage {number} has no 'id', but {other!r}: call the field 'id', or leave it out to number the passages")
     try:
         return passage_from_record(given, str(number))

@@ -31,6 +31,7 @@ BROKEN_FILE = (EOFError, OSError, zlib.error, zstandard.ZstdError)
 
 MAX_LINE_BYTES = 64 << 20
 STANDARD_INPUT = Path("-")
+TO_JSON_LINES = "write its rows as JSON Lines, such as by pandas' to_json(FILE, orient='records', lines=True)"
 
 _READ_BYTES = 1 << 20
 _ZSTD_BYTES = 512  # compressed bytes per step, which expand to at most 16 MiB: 4 bytes can expand to 128 KiB
@@ -39,6 +40,9 @@ _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this si
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+_ARROW, _PYTHON = (b"ARROW1\0", b"FEA1\0", b"\xff\xff\xff\xff"), (b"\x93NUMPY", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5")
+_TABLES = {b"SQLite format 3\0": "a SQLite database", b"PAR1\x15": "a Parquet file", b"\x89HDF": "an HDF5 file"}
+_TABLES |= dict.fromkeys(_ARROW, "an Arrow or Feather file") | dict.fromkeys(_PYTHON, "a pickle or array of NumPy")
 _TAR = slice(257, 262)  # place of the name of tar's format
 _DEEP_NAME = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")  # on which tomllib spends memory of the square of its length
 
@@ -75,14 +79,17 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes; standard input and pipes are read to their end.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, or is a directory, a device, an archive (zip, 7z, xz, rar, tar) or a pointer
-            of git LFS.
+        InputError: the file is missing, empty or unreadable, or is a directory, a device, an archive (zip, 7z, xz, rar, tar), a binary
+            file of a known kind, or a pointer of git LFS.
     """
     file = _open_named(path)
     with contextlib.suppress(*BROKEN_FILE):  # which its reader reports
-        if isinstance(file, io.BufferedReader) and file.peek(_TAR.stop)[_TAR] == b"ustar":
+        head = file.peek(_TAR.stop) if isinstance(file, io.BufferedReader) else b""
+        tar = "a tar archive" if head[_TAR] == b"ustar" else ""
+        if kind := next((kind for start, kind in {**_ARCHIVES, **_TABLES}.items() if head.startswith(start)), tar):
             file.close()
-            raise InputError(f"{path} is a tar archive: unpack it first")
+            unpack = "unpack it first, or compress with gzip, bzip2 or zstd; of a document (docx, xlsx), export the text"
+            raise InputError(f"{path} is {kind}: {TO_JSON_LINES if head.startswith((*_TABLES,)) else unpack}")
     return file
 
 
@@ -219,8 +226,6 @@ def _open(path: Path, name: str) -> IO[bytes]:
         magic = file.read(4)
     if not magic:
         raise InputError(f"{name} is empty")
-    if magic in _ARCHIVES:
-        raise InputError(f"{name} is {_ARCHIVES[magic]}: unpack it first, or compress with gzip, bzip2 or zstd")
     raw: io.RawIOBase = _SteadyFile(path, name)
     if magic.startswith(_GZIP):
         raw = _UnbufferedReader(gzip.GzipFile(fileobj=raw, mode="rb"), raw)
@@ -252,7 +257,7 @@ class _UnbufferedReader(io.RawIOBase):
     The ``readinto`` of gzip and bz2 fills the whole buffer first, and loses the buffer's content if the file is truncated.
     """
 
-    def __init__(self, file: gzip.GzipFile | bz2.BZ2File, raw: io.RawIOBase) -> None:
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File | io.BufferedReader, raw: io.RawIOBase) -> None:
         self._file, self._raw = file, raw
 
     def readable(self) -> bool:
@@ -270,23 +275,17 @@ class _UnbufferedReader(io.RawIOBase):
         super().close()
 
 
-class _ZstdFrames(io.RawIOBase):
+class _ZstdFrames(_UnbufferedReader):
     """Decompressed bytes of one or more zstd frames.
 
     At a truncated frame this reader raises ``EOFError``, as gzip does; zstandard's stream reader ends silently.
     """
 
     def __init__(self, raw: io.RawIOBase) -> None:
-        self._file = io.BufferedReader(raw, zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE)
+        super().__init__(io.BufferedReader(raw, zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE), raw)
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._is_inside = False  # whether the current frame is incomplete
         self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._file.fileno()
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub declares WriteableBuffer
         while not self._ready:
@@ -303,7 +302,3 @@ class _ZstdFrames(io.RawIOBase):
         buffer[:n] = self._ready[:n]
         self._ready = self._ready[n:]
         return n
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()

@@ -24,7 +24,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 
 from .compression import BROKEN_FILE, open_bytes
-from .records import KEPT_FIELDS, beir_fields, contents_fields, explain_json_error, plain_fields, record_unkept_fields
+from .records import FIELDS, KEPT_FIELDS, explain_json_error, header_columns, plain_fields, record_unkept_fields
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -88,15 +88,16 @@ def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield the rows of a file in DPR's format.
 
     Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter. The header defines the column order.
-    Without a header, the order is DPR's: id, text, title. Blank lines are skipped.
+    Without a header (see ``header_columns``), the order is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
     order: tuple[int, int, int] | None = None
     for number, row in _read_rows(path, on_bad):
         if order is None:
             order = (0, 2, 1)
-            if sorted(row) == ["id", "text", "title"]:
-                order = (row.index("id"), row.index("title"), row.index("text"))
+            header = header_columns(row)
+            if header and sorted(header) == ["id", "text", "title"]:
+                order = (header.index("id"), header.index("title"), header.index("text"))
                 continue
         yield LocatedPassage(Passage(row[order[0]], row[order[1]], row[order[2]]), file, number)
 
@@ -257,9 +258,7 @@ def _article(header: tuple[int, dict[str, str]] | None, body: str, path: Path) -
 
 READERS: dict[str, Reader] = {
     "tsv": read_tsv,
-    "jsonl": _json_reader(plain_fields),
-    "contents": _json_reader(contents_fields),
-    "beir": _json_reader(beir_fields),
+    **{name: _json_reader(fields) for name, fields in FIELDS.items()},
     "wikiextractor": read_wikiextractor,
     "wikiextractor-json": _json_reader(_wikiextractor_fields),
 }

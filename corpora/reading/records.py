@@ -1,10 +1,10 @@
-"""Conversion of JSON records to passages, by the fields of each format."""
+"""Conversion of JSON records to passages, by the fields of each format; and the names that fields and columns have."""
 
 from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,6 +17,30 @@ KEPT_FIELDS = {
     "contents": frozenset({"id", "contents"}),
     "beir": frozenset({"_id", "title", "text"}),
 }  # by format
+
+# Names of ids, in the order in which those of a record count.
+QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id")
+PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id", "docno", "pid", "document_id", "paragraph_id", "chunk_id")
+
+
+def plain_name(name: object) -> str:
+    """Return a name in lower case, without ``_`` and ``-``, in which the names of one thing differ."""
+    return str(name).strip().casefold().replace("_", "").replace("-", "")
+
+
+_TEXTS = {"title": "title", "text": "text", "contents": "text", "passage": "text", "query": "query", "question": "query"}
+_COLUMNS = {**dict.fromkeys(map(plain_name, (*QUESTION_IDS, *PASSAGE_IDS, "number")), "id"), **_TEXTS}
+
+
+def header_columns(row: Sequence[str]) -> list[str] | None:
+    """Return what each column of a table holds: "id", "title", "text" or "query"; None unless all cells of the first row are their names.
+
+    If two columns hold the same, their own names are returned.
+    """
+    columns = [_COLUMNS.get(plain_name(cell), "") for cell in row]
+    if not all(columns):
+        return None
+    return columns if len({*columns}) == len(columns) else list(row)
 
 
 def explain_json_error(error: Exception) -> str:
@@ -92,7 +116,8 @@ def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
 
 
-_FIELDS = {"jsonl": plain_fields, "contents": contents_fields, "beir": beir_fields}
+FIELDS = {"jsonl": plain_fields, "contents": contents_fields, "beir": beir_fields}
+"""Function that converts a record to a passage, by format."""
 
 
 def record_format(record: Mapping[str, object]) -> str:
@@ -127,6 +152,6 @@ def passage_from_record(record: Mapping[str, object], default_id: str) -> Passag
         ValueError: a field is missing or has the wrong type.
     """
     try:
-        return _FIELDS[record_format(record)]({"id": default_id, **record})
+        return FIELDS[record_format(record)]({"id": default_id, **record})
     except (KeyError, TypeError) as error:
         raise ValueError(f"{explain_json_error(error)}; it has {', '.join(map(str, record)) or 'no fields':.200}") from None

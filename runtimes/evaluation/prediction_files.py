@@ -11,7 +11,7 @@ from typing import Any
 from wikidx.base.errors import InputError
 from wikidx.base.net.endpoint import error_message
 from wikidx.corpora.reading.compression import read_bytes
-from wikidx.runtimes.questions.fields import ID_FIELDS
+from wikidx.corpora.reading.records import QUESTION_IDS
 
 PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
 ANSWERS = (*PREDICTED, "answer")  # next to another, "answer" is the gold answer
@@ -38,7 +38,7 @@ def read_prediction_records(path: Path) -> Iterator[tuple[str, Any]]:
         yield from ((f"record {number}", record) for number, record in enumerate(whole, 1))
     elif not isinstance(whole, _Object):
         raise InputError(f"{path} holds {whole!r:.40}, no predictions: an object, a list or lines of objects are read")
-    elif any(name in whole for name in ID_FIELDS) and any(name in whole for name in ANSWERS):
+    elif any(name in whole for name in QUESTION_IDS) and any(name in whole for name in ANSWERS):
         yield "line 1", whole
     else:
         yield from _records_by_id(path, whole)

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from wikidx.base.errors import InputError
+from wikidx.corpora.reading.records import QUESTION_IDS
 from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, from_batch, read_prediction_records
 from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json
@@ -31,7 +32,7 @@ from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.questions.fields import ID_FIELDS, given_id, record_id
+from wikidx.runtimes.questions.fields import given_id, record_id
 from wikidx.runtimes.questions.records import Record
 
 # Kinds of data issues; READING_RULES says how each is handled.
@@ -162,7 +163,7 @@ def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
         hint = ""
         if isinstance(first, dict):
             record_id(Record(first, str(path), "first record", 1))  # which refuses an id such as 1.0
-            hint = f"; one of {', '.join(ANSWERS if rows else ID_FIELDS)} is needed, its first record has {', '.join(first)}"
+            hint = f"; one of {', '.join(ANSWERS if rows else QUESTION_IDS)} is needed, its first record has {', '.join(first)}"
         raise InputError(f'{path} has no predictions: lines of {{"id", "answer"}} or an object of id to answer are read{hint:.400}')
     for name, issues in issues_by_id.items():
         for kind in issues:

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wikidx.base.errors import InputError
+from wikidx.corpora.reading.records import QUESTION_IDS
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .records import Record
-
-_MAX_FIELD_CHARACTERS = 200  # maximum length of the field list in an error message
-ID_FIELDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id")
 
 
 def text_of(record: Record, *names: str) -> str:
@@ -70,7 +68,7 @@ def record_id(record: Record) -> str:
 
 def given_id(value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return the value of the first id field of a record that is not null; None if there is none."""
-    return next((value[name] for name in ID_FIELDS if value.get(name) is not None), None)
+    return next((value[name] for name in QUESTION_IDS if value.get(name) is not None), None)
 
 
 def id_from(record: Record, value: object) -> str:
@@ -123,4 +121,4 @@ def _first_present(record: Record, names: Iterable[str]) -> str:
 
 
 def _list_fields(value: Mapping[str, Any]) -> str:
-    return f"the fields {', '.join(map(repr, value))}"[:_MAX_FIELD_CHARACTERS] if value else "no fields"
+    return f"the fields {', '.join(map(repr, value)):.200}" if value else "no fields"

@@ -134,7 +134,12 @@ def _is_table_with_answers(record: Record) -> bool:
 
 
 _ALL = (
-    Format("trec", "TREC topics: <top> with <num> and <title>, or XML: <topic number> with <query>", _is_trec, parse_trec_topic),
+    Format(
+        "trec",
+        "TREC topics: <top> with <num> and <title>, or XML: <topic number> with <query>, <query> with <qid> and <content>",
+        _is_trec,
+        parse_trec_topic,
+    ),
     Format("idx", "idx questions': {id, question, golden_answers, gold}", _has("question", "golden_answers", "gold"), parse_converted),
     Format("popqa", "PopQA, TSV or JSON: id, question, possible_answers, prop, s_pop", _has("question", "possible_answers"), parse_popqa),
     Format("triviaqa", "TriviaQA's own JSON: Data: [{QuestionId, Question, Answer: {Value, Aliases}}]", _is_triviaqa, parse_triviaqa),

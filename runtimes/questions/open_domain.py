@@ -13,22 +13,23 @@ from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
+from wikidx.corpora.reading.records import PASSAGE_IDS, QUESTION_IDS, record_unkept_fields
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold
-from .fields import ID_FIELDS, id_from, objects_from, objects_of, record_id, text_from, text_of, texts_from, texts_of, unique
+from .fields import id_from, objects_from, objects_of, record_id, text_from, text_of, texts_from, texts_of, unique
 from .multi_hop import supporting_facts
 from .records import Record
 
 # The fields that any record may have; of answers and of gold passages, the first that is there counts.
 _QUESTIONS = ("question", "query", "input")
-ANSWERS = ("golden_answers", "answers", "answer", "answer-text", "answerKey")  # the last two: OTT-QA's and HybridQA's, ARC's
+# The last three: OTT-QA's and HybridQA's, ARC's, verl's.
+ANSWERS = ("golden_answers", "answers", "answer", "answer-text", "answerKey", "reward_model")
 _FURTHER_ANSWERS = ("alt_ans", "answer_aliases")  # CRAG's, MuSiQue's
 _CHOICES = ("choices", "options")
 _PASSAGES = ("gold_ids", "positive_passages", "positive_ctxs")  # ids, or objects with one: BRIGHT's, Tevatron's, DPR's
-_PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id")
 _NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's
-_LOOKS_LIKE_GOLD = re.compile(r"answer|gold|target|reference|label|positive|relevant|pos$", re.IGNORECASE)
+_READ = frozenset({"text", "excluded_ids", "type", "hops", *_QUESTIONS, *QUESTION_IDS, *ANSWERS, *_FURTHER_ANSWERS, *_CHOICES, *_PASSAGES})
 _LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
 
@@ -48,17 +49,16 @@ def _parse(record: Record, names: tuple[str, ...], metadata: Mapping[str, Any]) 
     return Question(record_id(record), text, answers, _plain_gold(record, answers, metadata))
 
 
-def unread_gold(record: Record, question: Question) -> list[str]:
-    """Return the fields of a record that look like gold data, if ``parse_plain`` or ``parse_beir`` has read no answers from it."""
-    known = () if question.golden_answers else {*ANSWERS, *_FURTHER_ANSWERS, *_PASSAGES}
-    return [name for name, value in record.value.items() if known and name not in known and value and _LOOKS_LIKE_GOLD.search(name)]
+def unread_fields(record: Record, question: Question) -> list[str]:
+    """Return the fields that may hold gold data if ``parse_plain`` or ``parse_beir`` has read no answers: all but those that they know."""
+    return [] if question.golden_answers else record_unkept_fields(record.value, _READ)
 
 
 def _answers(record: Record) -> tuple[str, ...]:
     """Return the answers: a list or a single one, of texts, of numbers, or of letters or numbers of choices."""
     name, given = _given_answers(record)
-    choices = _choices(record.value)
-    texts = [choices.get(one, one) if type(one) in (int, str) and one not in choices.values() else one for one in given if one == one]
+    choices = _choices(record.value, is_key=name == "answerKey")
+    texts = [choices.get(str(one), choices.get(one, one)) if type(one) in (int, str) else one for one in given if one == one]
     answers = [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in texts if one not in _NO_ANSWERS]
     return texts_from(record, answers, name)
 
@@ -66,29 +66,39 @@ def _answers(record: Record) -> tuple[str, ...]:
 def _given_answers(record: Record) -> tuple[str, list[Any]]:
     """Return the field of the answers, and the answers; NaN in place of null."""
     name = next((name for name in ANSWERS if name in record.value), ANSWERS[0])
-    values = [record.value.get(name, []), *(record.value.get(further) or [] for further in _FURTHER_ANSWERS)]
+    values = [_target(record.value.get(name, [])), *(record.value.get(further) or [] for further in _FURTHER_ANSWERS)]
     given = [answer for value in values for answer in (value if isinstance(value, list) else [value])]
     return name, [math.nan if answer is None else answer for answer in given]
 
 
-def _choices(value: Mapping[str, Any]) -> dict[Any, Any]:
-    """Return number from 0, and letter or label -> text of each choice of a record."""
+def _target(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the answers in verl's ``{"ground_truth": {"target": …}}``; any other value unchanged."""
+    for name in ("ground_truth", "target"):
+        value = value.get(name, value) if isinstance(value, dict) else value
+    return value
+
+
+def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
+    """Return number from 0, and letter or label -> text of each choice of a record.
+
+    Labels of the record decide before texts, as with an answer that is a key; of other letters and numbers, those that are texts are none.
+    """
     texts: Any = next((value[name] for name in _CHOICES if name in value), None)
     labels: Any = list(string.ascii_uppercase)
     if isinstance(texts, dict):  # ARC's {"text": […], "label": […]}, MedQA's {"A": …}
         labels, texts = texts.get("label", list(texts)), texts.get("text", list(texts.values()))
+        is_key = is_key or "answer_idx" not in value  # which MedQA has next to a text
     if not isinstance(texts, list) or not isinstance(labels, list):
         return {}
-    return {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
+    choices = {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
+    return {key: text for key, text in choices.items() if is_key or key not in texts}
 
 
 def _passage_ids(record: Record) -> list[str]:
     """Return the ids of the gold passages; objects without one are left out."""
     given = next((_list(record, name) for name in _PASSAGES if name in record.value), [])
-    named = [one if isinstance(one, dict) else {_PASSAGE_IDS[0]: one} for one in given]
-    return list(
-        unique(id_from(record, next(one[name] for name in _PASSAGE_IDS if name in one)) for one in named if {*_PASSAGE_IDS} & {*one})
-    )
+    named = [one if isinstance(one, dict) else {PASSAGE_IDS[0]: one} for one in given]
+    return list(unique(id_from(record, next(one[name] for name in PASSAGE_IDS if name in one)) for one in named if {*PASSAGE_IDS} & {*one}))
 
 
 def count_nulls(record: Record) -> int:
@@ -124,7 +134,7 @@ def parse_converted(record: Record) -> Question:
 
 def parse_trec_topic(record: Record) -> Question:
     """Parse a topic of TREC. The question is what is searched for: the query or title, else the description or the topic's own text."""
-    names = ("num", "number", "identifier", *ID_FIELDS), ("query", "title", "question", "desc", "description", "topic")
+    names = ("num", "number", "identifier", *QUESTION_IDS), ("query", "content", "title", "question", "desc", "description", "topic")
     number, text = (" ".join(_LABEL.sub("", text_of(record, *of), count=1).split()) for of in names)
     return Question(id_from(record, number), text_from(record, text, "title"))
 
@@ -187,9 +197,8 @@ def parse_popqa(record: Record) -> Question:
     answers = record.value.get("possible_answers")
     views, kind = record.value.get("s_pop"), record.value.get("prop")
     answer_list = parse_list(answers) if isinstance(answers, str) else answers
-    gold_data = gold(
-        popularity=None if views in (None, "") else _integer(record, views, "s_pop"), type=kind if isinstance(kind, str) else None
-    )
+    popularity = None if views in (None, "") else _integer(record, views, "s_pop")
+    gold_data = gold(popularity=popularity, type=kind if isinstance(kind, str) else None)
     return Question(record_id(record), text_of(record, "question"), texts_from(record, answer_list, "possible_answers"), gold_data)
 
 

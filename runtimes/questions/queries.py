@@ -12,6 +12,7 @@ from .fields import given_id
 from .formats import Format, find_format
 from .open_domain import split_article
 from .records import Record, read_records
+from .topics import TOPIC_FORMS
 
 
 class Query(NamedTuple):
@@ -37,7 +38,7 @@ def read_queries(path: Path) -> list[Query]:
     with contextlib.closing(read_records(path, has_texts=True)) as records:
         queries = [query for record in records for query in _queries(record)]
     if all(query.error for query in queries):
-        raise InputError(queries[0].error if queries else f"{path} has no queries")
+        raise InputError(queries[0].error if queries else f"{path} has no queries in a known form: {TOPIC_FORMS}")
     return queries
 
 

@@ -15,9 +15,10 @@ from wikidx.corpora.reading.compression import STANDARD_INPUT
 from .base import Question, gold
 from .formats import FORMATS, Format, find_format
 from .given_passages import given_passages
-from .open_domain import count_nulls, parse_beir, parse_plain, split_article, unread_gold
+from .open_domain import count_nulls, parse_beir, parse_plain, split_article, unread_fields
 from .records import Record, read_records
 from .sets import converted_path, find_set, published_sets
+from .topics import TOPIC_FORMS
 
 SAMPLE = "sample"
 
@@ -45,8 +46,8 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
             if question.id in positions:
                 raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
-            if not questions and chosen.read in (parse_beir, parse_plain) and (unread := unread_gold(record, question)):
-                logger.warning("%s: fields that look like gold data, and are not read: %s", path, f"{', '.join(unread):.200}")
+            if not questions and chosen.read in (parse_beir, parse_plain) and (unread := unread_fields(record, question)):
+                logger.warning("%s: the first record has no known answer; its other fields: %s", path, f"{', '.join(unread):.200}")
             n_nulls += count_nulls(record)
             questions.append(question._replace(passages=given_passages(record, question.id)) if with_passages else question)
     if not questions:
@@ -124,7 +125,7 @@ def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> t
     records = itertools.chain.from_iterable(map(split_article, unsplit))
     first = next(records, None)
     if first is None:
-        raise InputError(f"{path} has no questions")
+        raise InputError(f"{path} has no questions in a known form: {TOPIC_FORMS}")
     detected = find_format(first)
     chosen = detected if name is None else FORMATS[name]
     if not chosen.matches(first):

@@ -16,15 +16,15 @@ from typing import IO, Any, Literal, NamedTuple
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading.compression import open_decompressed, read_lines
+from wikidx.corpora.reading.compression import TO_JSON_LINES, open_decompressed, read_lines
+from wikidx.corpora.reading.records import header_columns
 
 from .json_text import JsonText
 from .topics import read_topics
 
 _DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that determine the form
-_CONTAINERS = frozenset(
-    {"Data", "data", "examples", "train", "dev", "test"}
-)  # the records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys
+# The records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys.
+_CONTAINERS = frozenset({"Data", "data", "examples", "train", "dev", "test"})
 _QUESTION_KEYS = frozenset({"question", "query", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _RECORD_KEYS = {*map(str.casefold, _QUESTION_KEYS), "id", "_id", "text", "title", "contents", "answer", "prompt", "response"}
 # An object with one of these, in upper or lower case, is a record too, if all of its values are texts.
@@ -32,9 +32,9 @@ _BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|dat
 _BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
 _BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
 _BEGINS_TABLE = re.compile(r"\S+\t|[^\t]+\t\s*\"?\[")  # an id and a text, a header, or a question and a list of answers
-_BEGINS_TSV = re.compile(r'(?!(question|query)\t)[^\s"]+\t(?!(question|query|message|claim)$|\s*"?\[)[^\t]*$')  # an id and a text
+_BEGINS_TSV = re.compile(r'[^\s"]+\t(?!\s*"?\[)[^\t]*$')  # an id and a text
 _BEGINS_JSON = re.compile(r"\{\s*([\"'}]|\w+\s*:|$)|.*\0")  # not {\em Nile}, a text; a NUL is of UTF-16, and is neither
-_HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header
+_HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header, too
 
 
 class Record(NamedTuple):
@@ -91,18 +91,25 @@ def detect_records(file: IO[bytes], name: str, read: bytes = b"", *, has_texts: 
     if _BEGINS_TOPICS.match(start):
         topics = enumerate(read_topics(_decode_lines(lines, name)), 1)
         return (Record(topic, name, f"topic {number} (line {line})", number) for number, (line, topic) in topics)
-    _refuse_tables_of_others(start, name)
+    _refuse_csv(start, name)
     if start.startswith(("{", "[")) or not start or (has_texts and not _BEGINS_TABLE.match(start)):
         return _read_lines(lines, name, has_texts=has_texts)
-    return _read_table(lines, name, csv.QUOTE_NONE if _BEGINS_TSV.match(start) else csv.QUOTE_MINIMAL)
+    return _read_table(lines, name, csv.QUOTE_NONE if _BEGINS_TSV.match(start) and not _header(start.split("\t")) else csv.QUOTE_MINIMAL)
 
 
-def _refuse_tables_of_others(start: str, name: str) -> None:
-    """Raise ``InputError`` for a file that begins as Parquet, or as CSV with a header."""
-    columns = {column.strip('"') for column in start.split(",")}
-    if start.startswith("PAR1") or (len(columns) > 1 and {*_HEADER_COLUMNS, "text"} & columns):
-        advice = "write it as JSON Lines, such as by pandas' to_json(FILE, orient='records', lines=True), or with tabs"
-        raise InputError(f"{name} is Parquet or CSV, which is not read here: {advice}")
+def _refuse_csv(start: str, name: str) -> None:
+    """Raise ``InputError`` for a file that begins as CSV with a header."""
+    columns = [column.strip('"') for column in start.split(",")]
+    if len(columns) > 1 and (_header(columns) or "text" in columns):
+        raise InputError(f"{name} is CSV, which is not read here: {TO_JSON_LINES}, or with tabs")
+
+
+def _header(row: list[str]) -> list[str] | None:
+    """Return the names of the columns if a first row is a header. A title without another text is what is searched for."""
+    columns = header_columns(row)
+    if columns and {"query", "text"}.isdisjoint(columns):
+        return ["query" if column == "title" else column for column in columns]
+    return columns or (None if _HEADER_COLUMNS.isdisjoint(row) else row)
 
 
 def _holds_records(start: str) -> bool:
@@ -182,11 +189,10 @@ def _read_table(lines: Iterable[bytes], name: str, quoting: Literal[0, 3]) -> It
     number, has_begun = 1, False
     try:
         for row in rows:
-            if not has_begun and not _HEADER_COLUMNS.isdisjoint(row):
-                header = row
-            elif any(map(str.strip, row)):
-                yield _table_record(row, header, name, number)
-            has_begun = has_begun or any(map(str.strip, row))
+            if any(map(str.strip, row)):
+                if has_begun or not (header := _header(row)):
+                    yield _table_record(row, header, name, number)
+                has_begun = True
             number = rows.line_num + 1
     except csv.Error as error:
         raise InputError(f"{name}, line {number}: no row of a table with tabs ({error}): check its quotes") from error

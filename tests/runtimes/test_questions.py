@@ -132,6 +132,27 @@ def test_quotes_of_topics_are_their_own(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("_id\ttext", "q1\tNile", Query("Nile", "q1")),
+        ("qid\ttext", 'q1\t"a ""b"""', Query('a "b"', "q1")),
+        ("Query\tquery-id", "Nile\tq1", Query("Nile", "q1")),
+        ("topic_id\ttitle", "q1\tNile", Query("Nile", "q1")),
+        ("number\tquery", "q1\tNile", Query("Nile", "q1")),
+        ("qid\tpid\tquery\tpassage", "q1\tp1\tNile\tA river.", Query("Nile", "q1")),
+    ],
+)
+def test_a_header_of_known_names_is_no_query(tmp_path: Path, header: str, row: str, expected: Query) -> None:
+    (tmp_path / "file").write_text(f"{header}\n{row}\n")
+    assert read_queries(tmp_path / "file") == [expected]
+
+
+def test_a_first_line_with_another_word_is_a_query(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("q1\ttext\nid\ttitle\n")
+    assert read_queries(tmp_path / "file") == [Query("text", "q1"), Query("title", "id")]
+
+
 def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "file").write_text('"whole phrase" a\tb\n[CLS] ?\n\n {"text": "half \\ud83d", "id": 7}\n{"query": "x"}\n<b> is a tag\n')
     assert read_queries(tmp_path / "file") == [

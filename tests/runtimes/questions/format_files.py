@@ -168,6 +168,13 @@ FORMAT_FILES = (
         [item("fox &a;", id="1"), item("den", id="2")],
     ),
     FormatFile(
+        "trec",
+        "",
+        "<queries>\n<query>\n<qid>0001</qid>\n<content>fox</content>\n<description>d</description>\n</query>\n"
+        '<query id="2">who?</query></queries>\n',
+        [item("fox", id="0001"), item("who?", id="2")],
+    ),
+    FormatFile(
         "trec", "", '<topics>\n<topic number="3">\nA man with\na cough.\n</topic>\n</topics>\n', [item("A man with a cough.", id="3")]
     ),
     FormatFile("topics", "", "0\twho got it\n1\twho else\n", [item("who got it", id="0"), item("who else", id="1")]),

@@ -167,8 +167,12 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
         (lines({"question": "a", "answers": [True]}), "the field 'answers' is \\[True\\], not a list of texts"),
         ("<top>\n<title> a\n</top>\n", r"topic 1 \(line 1\): no field 'num' or 'number' or "),
         ("<top>\n<num> 1\n<title>\n</top>\n", r"topic 1 \(line 1\): the field 'title' is '\\n', not a text"),
-        ("id,question\n1,who\n", "is Parquet or CSV, which is not read here: write it as JSON Lines"),
-        ("PAR1\x15\x04", "is Parquet or CSV"),
+        ("id,question\n1,who\n", "is CSV, which is not read here: write its rows as JSON Lines"),
+        ("PAR1\x15\x04", "is a Parquet file: write its rows as JSON Lines"),
+        (
+            "<data><item>a</item></data>\n",
+            "has no questions in a known form: of XML and SGML, <top>, <topic>, and <query> in <queries> are read",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | bytes, message: str) -> None:

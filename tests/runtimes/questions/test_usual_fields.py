@@ -42,6 +42,12 @@ FILES = (
             {"question": "Who?", "options": {"A": "C", "B": "A"}, "answer": "B"},
             {"question": "How many?", "choices": ["2", "0"], "answer": "0"},
             {"question": "Who?", "choices": ["C"], "golden_answers": [0, 7]},
+            {"question": "How many?", "choices": {"text": ["4", "3", "2", "1"], "label": ["1", "2", "3", "4"]}, "answerKey": "1"},
+            {"question": "How many?", "choices": {"text": [4, 3, 2, 1], "label": [1, 2, 3, 4]}, "answerKey": 1},
+            {"question": "Which?", "options": {"A": "B", "B": "O"}, "answer": "B"},
+            {"question": "Which?", "options": ["B", "O"], "answerKey": "B"},
+            {"question": "Which?", "options": ["B", "O"], "answer": "B"},
+            {"question": "Which?", "options": {"A": "B", "B": "O"}, "answer": "B", "answer_idx": "A"},
         ),
         [
             item("Who?", "A"),
@@ -49,10 +55,25 @@ FILES = (
             item("Who?", "A", id="3"),
             item("How many?", "0", id="4"),
             item("Who?", "C", "7", id="5"),
+            item("How many?", "4", id="6"),
+            item("How many?", "4", id="7"),
+            item("Which?", "O", id="8"),
+            item("Which?", "O", id="9"),
+            item("Which?", "B", id="10"),
+            item("Which?", "B", id="11"),
         ],
     ),
     FormatFile(
         "questions", "MS MARCO", lines({"answers": ["No Answer Present."], "query": "Who?", "query_id": 12}), [item("Who?", id="12")]
+    ),
+    FormatFile(
+        "questions",
+        "verl",
+        lines(
+            {"question": "Who?", "reward_model": {"style": "rule", "ground_truth": {"target": ["A", "B"]}}},
+            {"question": "Who?", "reward_model": {"ground_truth": "A"}},
+        ),
+        [item("Who?", "A", "B"), item("Who?", "A", id="2")],
     ),
     FormatFile("beir", "answers", lines({"_id": "1", "text": "Who?", "answers": ["A"]}), [item("Who?", "A")]),
 )
@@ -69,7 +90,8 @@ def test_the_fields_of_other_sets_are_read(tmp_path: Path, case: FormatFile) -> 
     ("record", "unread"),
     [
         ({"query": "a", "gold_ids": ["d"], "gold_answer": "b", "gold_ids_long": []}, "gold_answer"),
-        ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos"),
+        ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos, position"),
+        ({"question": "a", "opa": "b", "cop": 0, "extra": {"gold": "c"}, "exp": None}, "opa, cop, extra"),
         ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
     ],
 )
@@ -79,4 +101,4 @@ def test_gold_data_that_is_not_read_is_told(
     file = tmp_path / "file"
     file.write_text(lines(record, record | {"_id": "2", "id": "2"}))
     read_questions(file)
-    assert caplog.messages == ([f"{file}: fields that look like gold data, and are not read: {unread}"] if unread else [])
+    assert caplog.messages == ([f"{file}: the first record has no known answer; its other fields: {unread}"] if unread else [])
