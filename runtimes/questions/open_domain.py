@@ -90,7 +90,7 @@ def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
         is_key = is_key or "answer_idx" not in value  # which MedQA has next to a text
     if not isinstance(texts, list) or not isinstance(labels, list):
         return {}
-    choices = {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
+    choices: dict[Any, Any] = {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
     return {key: text for key, text in choices.items() if is_key or key not in texts}
 
 

@@ -175,13 +175,6 @@ def test_format_that_cannot_be_detected_is_refused(tmp_path: Path, content: str 
         detect_format(made_file(tmp_path, content))
 
 
-def test_zip_archive_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "made", "w") as archive:
-        archive.writestr("rows.tsv", HEADER)
-    with pytest.raises(InputError, match="made is a zip archive: unpack it first"):
-        detect_format(tmp_path / "made")
-
-
 BAD_TSV: list[tuple[str, str | bytes, str]] = [
     ("too few columns", "1\ta\n", "2 columns instead of 3 (id, text, title): if no line has a title, end each with a tab"),
     ("too many columns", "1\ta\tT\tx\n", "4 columns instead of 3 (id, text, title)"),
