@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from pathlib import Path
+from os import PathLike, fsdecode
 from typing import TYPE_CHECKING
 
 from wikidx.base.artifacts.home import check_new_name
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def build(  # noqa: PLR0913
-    source: str | Path | Iterable[GivenPassage],
+    source: str | PathLike[str] | Iterable[GivenPassage],
     retriever: str = "bm25",
     *,
     name: str | None = None,
@@ -60,8 +60,8 @@ def build(  # noqa: PLR0913
     retriever_name = RetrieverName.parse(retriever)
     retriever_name.check()
     embedding, options = EmbedOptions(device=device), StoreOptions(replace=replace)
-    if isinstance(source, str | Path):
-        resolved = resolve(str(source), name=name, options=options, reading=ReadOptions(split=split))
+    if isinstance(source, str | PathLike):
+        resolved = resolve(fsdecode(source), name=name, options=options, reading=ReadOptions(split=split))
     elif name is not None:
         resolved = ResolvedCorpus(given_corpus(source, check_new_name(name), split), options)
     else:

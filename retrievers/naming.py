@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wikidx.base.errors import InputError
+from wikidx.base.errors import ArgumentError, InputError
 from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
 
@@ -41,8 +41,12 @@ class RetrieverName:
             corpus: the corpus whose named pipelines are known; None: none are.
 
         Raises:
+            ArgumentError: a name is no text.
             InputError: a pipeline does not follow the notation.
         """
+        for name in (text, "" if corpus is None else corpus):
+            if not isinstance(name, str):
+                raise ArgumentError(f"a corpus or a retriever is named by a text, such as 'sample' or 'bm25+minilm', not by {name!r:.60}")
         files = saved_pipelines(corpus) if corpus else {}
         is_saved = text in files and not is_index_name(text)
         if not (is_saved or _NOTATION & set(text) or REMOTE in text):

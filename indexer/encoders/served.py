@@ -160,7 +160,7 @@ class ServedEncoder:
                     return self._ask(side, texts, names)
                 if self.spec.truncate_dim and re.search("(?i)matryoshka|dimension", str(error)):
                     raise EndpointError(f"{error}{_WITHOUT_DIM}", status=error.status, is_final=True) from error
-                if error.status not in _TEXTS_REFUSED:
+                if error.status not in _TEXTS_REFUSED and not (error.status == 500 and error.is_final):  # the latter is llama.cpp's
                     raise
                 if len(texts) == 1:
                     advice = "if it is too long, let the server truncate texts, or build from shorter passages"

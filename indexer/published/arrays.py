@@ -36,12 +36,14 @@ _CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, Arithme
 class Block(NamedTuple):
     """A block of consecutive embeddings: their ids, and vectors in float16 or float32 of shape (n, dim).
 
-    In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``.
+    In a format without ids, ``ids`` is None, and the first vector belongs to row ``first``. ``is_euclidean``: the file compares
+    vectors by Euclidean distance.
     """
 
     ids: list[str] | None
     first: int
     vectors: StoredVectors
+    is_euclidean: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class FileArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     start: int | None = None
+    is_euclidean: bool = False
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         """Return the rows from ``start`` to ``stop``, which must be in the array."""
@@ -79,7 +82,7 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
     """
     first = 0
     for name, ids, vectors in arrays:
-        shape, dtype = vectors.shape, vectors.dtype
+        shape, dtype, is_euclidean = vectors.shape, vectors.dtype, getattr(vectors, "is_euclidean", False)
         if len(shape) != 2 or not shape[1] or not (dtype.kind == "f" or dtype == "<u2"):
             raise InputError(f"{name} holds {dtype} of shape {shape}: vectors are floats of two dimensions")
         if ids is not None and len(ids) != shape[0]:
@@ -87,7 +90,7 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
         most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (shape[1] * dtype.itemsize)))
         for start in range(0, shape[0], most_rows):
             rows = slice(start, min(start + most_rows, shape[0]))
-            yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]))
+            yield Block(None if ids is None else list(map(str, ids[rows])), first + start, _widen(vectors[rows]), is_euclidean)
         first += shape[0]
 
 
@@ -191,6 +194,7 @@ def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
             columns = _parquet_columns(path, file.schema_arrow, id_column)
             for batch in file.iter_batches(BLOCK_ROWS, columns=list(columns)):
                 id_values, lists = (batch.column(column) for column in columns)
+                lists = getattr(lists, "storage", lists)  # of an extension type, such as a tensor of fixed shape
                 lengths = set(lists.value_lengths().to_pylist())
                 if len(lengths) != 1 or id_values.null_count:
                     raise InputError(f"{path} has rows without an id, or with vectors of several lengths ({str(lengths):.60})")

@@ -3,7 +3,8 @@
 Each embedding is matched to its passage by its id. Embeddings without ids are matched in order, and there must be exactly one per
 passage. Missing, duplicate and foreign embeddings are counted and named. Only missing embeddings can be allowed: their rows get no
 vector, and no search returns them. For an encoder that scales its vectors to length 1, a vector of zeros is a missing one, and any other
-length is refused.
+length is refused. An index for Euclidean distances ranks as inner products do only if its vectors have one length: others are refused,
+unless the encoder is one of ``ENCODERS``, whose vectors are for inner products whatever index holds them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from wikidx.corpora import CORPORA
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
+from wikidx.indexer import ENCODERS
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
 from wikidx.indexer.embedding.embed import resolve_resources
@@ -34,13 +36,14 @@ from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import PassageEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
-from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile, lengths, write_rows
+from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, UNIT_TOLERANCE, VectorFile, lengths, write_rows
 
 from .arrays import Block
 from .formats import Embeddings, add_checksums
 
 _SHOWN = 3
 _ID_PREFIX = "wiki:"  # DPR's code prefixes the ids of its Wikipedia passages (conf/ctx_sources/default_sources.yaml)
+_OTHER_RANKING = ": inner products, by which idx searches, rank them otherwise: scale them by --normalize, or save an inner-product index"
 _SAME = 0.05  # relative distance: half precision or other library versions cause less, other passages more
 
 
@@ -157,6 +160,7 @@ class _Importer:
         self._has_ids = True
         self._n_read = self._n_imported = self._n_zero = 0
         self._foreign, self._duplicates = _Examples(), _Examples()
+        self._lengths = np.zeros(0)  # of the shortest and of the longest vector of an index for Euclidean distances
 
     def import_all(self, source: Embeddings, options: ImportOptions, progress: Progress) -> Rows:
         """Write all embeddings into the array; return the rows without an embedding, ascending."""
@@ -172,6 +176,11 @@ class _Importer:
             raise InputError(f"{self._name} holds vectors of dimension {block.vectors.shape[1]}, '{self._spec.name}' has {self._spec.dim}")
         self._has_ids = block.ids is not None
         self._n_read += len(block.vectors)
+        if block.is_euclidean and (self._spec.name not in ENCODERS or self._spec.query_checkpoint is None):
+            shortest, longest = self._lengths = np.sort([*self._lengths, *lengths(block.vectors)])[[0, -1]]
+            if longest - shortest > UNIT_TOLERANCE * longest:
+                found = f"compares by Euclidean distance (FAISS's METRIC_L2) vectors of lengths from {shortest:.4g} to {longest:.4g}"
+                raise InputError(f"{self._name} {found}{_OTHER_RANKING}")
         rows = self._read_array(block)
         is_known = rows != NO_ROW
         if not self._is_subset:

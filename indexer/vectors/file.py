@@ -35,7 +35,7 @@ MISSING = "missing.npy"
 RANGE_ROWS, GPU_RANGE_ROWS = 1_024, 4_096
 # Vectors that were scaled to length 1 in bfloat16, which has 8 bits, are off by less than this, those in float16 by less than 0.002. The
 # dtype in a file does not tell which: many vectors were computed in 16 bits and stored in 32.
-_UNIT_TOLERANCE = 0.01
+UNIT_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _convert(vectors: NDArray[Any], stored: str | np.dtype[Any], rows: Rows | ra
         content: StoredVectors = np.ascontiguousarray(vectors, dtype=stored)
     is_finite = np.isfinite(content).all(axis=1)
     found = lengths(vectors) if is_unit else np.ones(len(content), dtype=np.float32)
-    is_good = is_finite & (np.abs(found - 1) <= _UNIT_TOLERANCE)
+    is_good = is_finite & (np.abs(found - 1) <= UNIT_TOLERANCE)
     if is_good.all():
         return content, None
     number = int(np.argmin(is_good))

@@ -20,12 +20,14 @@ _MIN_BYTES = 16 << 10  # at 1 Gbit/s, less than this is sent in the time that it
 
 
 def decode_body(body: bytes, headers: Headers, max_bytes: int) -> bytes:
-    """Return a request's body decompressed. A wrong content type does not matter if the body looks like JSON.
+    """Return a request's body decompressed.
+
+    A wrong content type does not matter if the body looks like JSON, nor a missing content encoding if it looks like gzip.
 
     Raises:
         InvalidRequest: the body is compressed in another way, is too long, or is no JSON in UTF-8.
     """
-    coding = ", ".join(headers.getlist("content-encoding")).lower()
+    coding = ", ".join(headers.getlist("content-encoding")).lower() or ("gzip" if body.startswith(b"\x1f\x8b") else "")
     if coding not in ("", "identity", "gzip", "x-gzip", "zstd"):
         raise InvalidRequest(f"Content-Encoding {coding!r:.80} is not read: send gzip or zstd", status=415, accept_encoding="gzip, zstd")
     reader: Any = gzip.GzipFile(fileobj=io.BytesIO(body)) if coding.endswith("gzip") else io.BytesIO(body)

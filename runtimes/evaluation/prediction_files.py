@@ -13,7 +13,8 @@ from wikidx.base.net.endpoint import error_message
 from wikidx.corpora.reading.compression import read_bytes
 from wikidx.corpora.reading.records import QUESTION_IDS
 
-PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
+_PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
+PREDICTED = (*_PREDICTED, "model_answer", "generated_answer", "model_output", "prediction_text")
 ANSWERS = (*PREDICTED, "answer")  # next to another, "answer" is the gold answer
 
 _UNREADABLE = (ValueError, RecursionError)  # raised by json

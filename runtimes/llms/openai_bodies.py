@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from wikidx.base.net.endpoint import error_message
+from wikidx.base.net.endpoint import TOO_LONG, error_message
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
 from .dialects import OPENAI, UNKNOWN, Dialect
@@ -51,9 +51,6 @@ _COMPLETE = ("", "stop", "complete", "eos", "eos_token", "end_turn", "stop_seque
 _BEGINNING_REFUSED = re.compile(r"prefill|(last|final) (turn|message|role)|end with a user|assistant messages? at the end", re.IGNORECASE)
 _TURNS_REFUSED = re.compile(r"\broles?\b|alternat|system (prompt|message|turn|instruction)|jinja", re.IGNORECASE)
 _MAX_TOKENS = 1_000_000_000
-_TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx", re.IGNORECASE)
-
-
 _CONTEXT = re.compile(r"context (?:length|size|window)(?: is| of)?(?: only)? \(?(\d+)|n_ctx\W+(\d+)", re.IGNORECASE)
 _PROMPT_TOKENS = re.compile(
     r"(\d+) in the messages|resulted in (\d+) tokens|(\d+) input tokens|first (\d+) tokens|prompt is (\d+) tokens|request \((\d+) tokens",
@@ -86,7 +83,7 @@ class Refusal(NamedTuple):
     @property
     def is_too_long(self) -> bool:
         """True if the prompt is longer than the context."""
-        return self.code == "context_length_exceeded" or bool(_TOO_LONG.search(self.message))
+        return self.code == "context_length_exceeded" or bool(TOO_LONG.search(self.message))
 
     @property
     def is_model_missing(self) -> bool:

@@ -213,7 +213,7 @@ class Connection:
         """Return the error for a refusal; ``pause`` is the pause in seconds that the endpoint requests, or None."""
         if refusal.status < 300:
             return Unusable(f"{self._name} answers an error: {refusal.message}")
-        is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and refusal.refused_turns)
+        is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and (refusal.refused_turns or refusal.is_too_long))
         if is_transient(refusal.status) and not is_final:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
         advice = ": set OPENAI_API_KEY if it is about the key" if refusal.status in (401, 403) else ""

@@ -1,7 +1,8 @@
 """Answers that come in parts, put together to the answer that the same request gets at once.
 
-A stream consists of server-sent events, each a line ``data: JSON`` with a part of the answer. Servers differ in the space after the colon,
-in the ends of lines, in comments between events, and in the event that has the numbers of tokens: the last one, with or without choices.
+A stream consists of server-sent events, each a line ``data: JSON`` with a part of the answer. The JSON may stand in several such lines,
+which an empty one ends. Servers differ in the space after the colon, in the ends of lines, in comments between events, and in the event
+that has the numbers of tokens: the last one, with or without choices.
 An answer without events is one JSON value, whatever type of content the server announces. The content of a message may be a list of parts.
 """
 
@@ -76,7 +77,8 @@ class StreamedAnswer:
     def __init__(self) -> None:
         self.is_done, self._has_events, self.n_parts = False, False, 0
         self._fields, self._choices = dict[str, Any](), dict[int, dict[str, Any]]()
-        self._rest, self._others = list[bytes](), list[bytes]()  # the beginning of a line; lines that are no events
+        # The beginning of a line; the lines of an event of several; lines that are no events.
+        self._rest, self._data, self._others = list[bytes](), list[bytes](), list[bytes]()
 
     def add(self, content: bytes) -> bool:
         """Add content of the stream, cut anywhere. Return whether it has a further token of the answer.
@@ -94,22 +96,21 @@ class StreamedAnswer:
 
     def whole(self) -> bytes | None:
         """Return the content of an answer that has not come as events; None if it has."""
-        self.add(b"\n")  # the last line may have no end
+        self.add(b"\n\n")  # the last event may have no end
         return None if self._has_events else b"\n".join(self._others)
 
     def cut(self) -> None:
         """End the texts here, as cut ones."""
-        self._rest = []
+        self._rest, self._data = [], []
         for choice in self._choices.values():
             choice["finish_reason"] = choice["finish_reason"] or "length"
 
     def finish(self) -> dict[str, Any]:
-        """Return the answer.
+        """Return the answer that has come as events, after ``whole``.
 
         Raises:
             EOFError: the stream has ended too early.
         """
-        self.add(b"\n")
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not self.is_done and not all(choice["finish_reason"] for choice in choices):
             raise EOFError("the stream ended before the last token")
@@ -118,6 +119,11 @@ class StreamedAnswer:
     def _add_line(self, line: bytes) -> bool:
         field, _, value = line.partition(b":")
         field, value = field.removeprefix(codecs.BOM_UTF8), value.strip()
+        if field == b"data" and (self._data or value.count(b"{") > value.count(b"}")):
+            self._data.append(value)
+            return False
+        if self._data and not line.strip():
+            field, value, self._data = b"data", b"\n".join(self._data), []
         if field not in (b"data", b"error") or not value:  # comments, names of events, lines of a whole answer
             self._others.append(line)
             return False

@@ -100,7 +100,7 @@ def flat(content: bytes) -> list[list[float]] | None:
     if len(content) < HEADER.size:
         return None
     kind, dim, n, _, _, _, _, n_numbers = HEADER.unpack_from(content)
-    is_flat = kind in (b"IxFI", b"IxF2", b"IxFl") and 1 <= dim <= 1 << 16 and n >= 0  # larger dimensions are refused
+    is_flat = kind in (b"IxFI", b"IxF2") and 1 <= dim <= 1 << 16 and n >= 0  # larger dimensions are refused
     if not is_flat or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
         return None
     return np.frombuffer(content, "<f4", n_numbers, HEADER.size).astype(float).reshape(n, dim).tolist()
@@ -118,7 +118,7 @@ def test_what_is_announced_takes_no_memory(file: Path, dim: int, n: int) -> None
 def test_flat_indexes(file: Path, content: bytes, ids: bytes) -> None:
     file.write_bytes(content)
     found, expected = read(file), flat(content)
-    if content.startswith((b"IxFI", b"IxF2", b"IxFl")):
+    if content.startswith((b"IxFI", b"IxF2")):
         assert repr(found and found[1]) == repr(expected)
     folder = file.with_name("pyserini")
     folder.mkdir(exist_ok=True)

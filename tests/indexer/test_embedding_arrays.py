@@ -104,13 +104,14 @@ def test_a_tensor_is_read_as_safetensors_reads_it(dtype: str, tmp_path: Path) ->
         read(tmp_path / "v.safetensors")
 
 
-@pytest.mark.parametrize("is_fixed", [False, True])
+@pytest.mark.parametrize("form", ["lists", "fixed", "tensor"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_parquet_has_a_column_of_ids_and_one_of_lists(dtype: str, is_fixed: bool, tmp_path: Path) -> None:
+def test_parquet_has_a_column_of_ids_and_one_of_lists(dtype: str, form: str, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
     values = pa.array(VECTORS.astype(dtype).ravel())
     lists = pa.FixedSizeListArray.from_arrays(values, DIM)
-    column = lists if is_fixed else lists.cast(pa.list_(values.type))
+    tensor = pa.fixed_shape_tensor(values.type, [2, DIM // 2])
+    column = {"lists": lists.cast(pa.list_(values.type)), "fixed": lists, "tensor": pa.ExtensionArray.from_storage(tensor, lists)}[form]
     table = pa.table({"text": ["some"] * N, "_id": IDS, "number": np.arange(N), "vector": column})
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "v.parquet", row_group_size=411)
     ids, vectors = read(tmp_path / "v.parquet")
@@ -145,6 +146,14 @@ def test_a_flat_index_may_have_ids(factory: str, metric: str, tmp_path: Path) ->
     content = (tmp_path / "index").read_bytes()
     (tmp_path / "index").write_bytes(content[:-8])
     with pytest.raises(InputError, match="is cut off: it does not end with 1,000 ids"):
+        read(tmp_path / "index")
+
+
+@pytest.mark.parametrize("metric", ["METRIC_L1", "METRIC_Lp"])
+def test_an_index_of_another_metric_is_refused(metric: str, tmp_path: Path) -> None:
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    faiss.write_index(faiss.IndexFlat(DIM, getattr(faiss, metric)), str(tmp_path / "index"))
+    with pytest.raises(InputError, match=f"compares by FAISS's metric {getattr(faiss, metric)} .*an index for inner products is needed"):
         read(tmp_path / "index")
 
 

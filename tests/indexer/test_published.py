@@ -267,6 +267,31 @@ def test_a_length_that_an_encoder_does_not_give_is_refused_or_scaled(store: Pass
         run(path)
 
 
+@pytest.mark.parametrize(
+    ("index", "longest", "encoder", "is_refused"),
+    [
+        ("IndexFlatL2", 1.5, "none", True),
+        ("IndexFlatL2", 1.0, "none", False),
+        ("IndexFlatL2", 1.5, "contriever", False),
+        ("IndexFlatIP", 1.5, "none", False),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_an_index_for_distances_has_vectors_of_one_length(
+    index: str, longest: float, encoder: str, is_refused: bool, made: Vectors, tmp_path: Path
+) -> None:
+    """Otherwise it ranks as no inner product does; the vectors of an encoder that idx knows are for that, whatever index holds them."""
+    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    flat = getattr(faiss, index)(DIM)
+    flat.add(np.concatenate([made[:-1], np.float32(longest) * made[-1:]]))
+    faiss.write_index(flat, str(tmp_path / "index"))
+    arguments = "made", dataclasses.replace(encoder_spec(encoder), dim=DIM), open_store("made"), find_embeddings(tmp_path / "index")
+    if is_refused:
+        with pytest.raises(InputError, match=r"Euclidean distance \(FAISS's METRIC_L2\) vectors of lengths from 1 to 1.5: .*--normalize"):
+            import_vectors(*arguments, ImportOptions())
+    import_vectors(*arguments, ImportOptions(normalize=is_refused))
+
+
 @pytest.mark.parametrize("has_ids", [False, True])
 def test_vectors_of_zeros_are_missing_ones(store: PassageStore, made: Vectors, tmp_path: Path, has_ids: bool) -> None:
     made[[5, 2000]] = 0

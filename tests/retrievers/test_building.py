@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -101,6 +101,32 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
 def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         idx.build(**{"source": CAPITALS, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("retriever", [["bm25", "minilm"], ("bm25", "minilm"), Path("bm25"), None, 5])
+def test_a_name_is_a_text(retriever: Any) -> None:  # noqa: ANN401
+    for call in (idx.build, idx.open_searcher):
+        with pytest.raises(idx.IdxError, match=r"is named by a text, such as 'sample' or 'bm25\+minilm', not by ") as raised:
+            call("sample", retriever)
+        assert isinstance(raised.value, TypeError)
+    with pytest.raises(idx.IdxError, match=r"not by PosixPath\('sample'\)"):
+        idx.open_searcher(Path("sample"))  # type: ignore[arg-type]
+
+
+class FilePath(os.PathLike[str]):
+    """A path of a library of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_any_path_names_a_file(tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "Lima"}\n')
+    with idx.build(FilePath(tmp_path / "c.jsonl")) as searcher:
+        assert searcher.search(["Lima"], k=1)[0][0].id == "a"
 
 
 @pytest.mark.parametrize("opened", [Path.open, lambda path: path.open("rb"), gzip.open, lambda path: io.StringIO(path.read_text())])

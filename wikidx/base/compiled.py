@@ -23,6 +23,7 @@ import re
 import shutil
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -30,10 +31,18 @@ from typing import Any
 
 import numpy as np
 import numpy.ma
-from numba import config, njit, types
-from numba.core import event, serialize
-from numba.core.compiler_lock import global_compiler_lock
-from numba.extending import typeof_impl
+
+try:
+    warnings.filterwarnings("error", "Environment variable 'NUMBA_", RuntimeWarning)  # instead of a traceback in a warning
+    from numba import config, njit, types
+    from numba.core import event, serialize
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.extending import typeof_impl
+except (ValueError, RuntimeWarning) as error:
+    from wikidx.base.errors import InputError
+
+    given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
+    raise InputError(f"numba refuses the environment's {given}: {str(error).splitlines()[0]}: correct or unset it") from error
 
 logger = logging.getLogger(__name__)
 

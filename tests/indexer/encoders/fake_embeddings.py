@@ -37,7 +37,7 @@ class FakeEmbeddings:
         takes_base64: None: an unknown encoding_format is ignored, as by older Ollama; False: it is refused.
         max_texts: larger batches are refused with 413, as by TEI.
         max_characters: longer texts are refused with ``too_long``.
-        too_long: status of this refusal: 413 in TEI, 400 in vLLM and OpenAI, 422 in Infinity.
+        too_long: status of this refusal: 413 in TEI, 400 in vLLM and OpenAI, 422 in Infinity, 500 in llama.cpp.
         refuse: body -> a refusal, or None.
         dies_after: requests that are answered; later connections are closed without an answer.
         faults: answers to the next requests: a status with a body and headers, or "drop" to close the connection.
@@ -79,6 +79,10 @@ class FakeEmbeddings:
         if longest := max((len(text) for text in texts if len(text) > self.max_characters), default=0):
             limit = self.max_characters
             message = f"This model's maximum context length is {limit} tokens. However, you requested {longest} tokens in the input."
+            if self.too_long == 500:
+                message = (
+                    f"input ({longest} tokens) is too large to process. increase the physical batch size (current batch size: {limit})"
+                )
             return self.too_long, {"object": "error", "message": message, "code": self.too_long}
         form = body.get("encoding_format", "float")
         if form == "base64" and self.takes_base64 is False:

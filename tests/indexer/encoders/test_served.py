@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
@@ -113,15 +114,16 @@ def test_vectors_are_normalized_only_on_request() -> None:
             assert np.linalg.norm(encoder.encode_queries(["who"])) == pytest.approx(length, abs=1e-6)
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
 def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
     fake = FakeEmbeddings(max_characters=500, too_long=status)
     passages = [*PASSAGES[:40], Passage("the-long-one", "", "x" * 501), *PASSAGES[40:]]
     message = (
-        "passage 'the-long-one', of 501 characters, is refused: .* answers .* maximum context length is 500 tokens.*: if it is too long"
+        r"passage 'the-long-one', of 501 characters, is refused: .* answers .* (length is 500 tokens|\(501 tokens\) is too large).*: if it"
     )
     with encoding(fake) as encoder, pytest.raises(EndpointError, match=message):
         encoder.encode_passages(passages)
+    assert all(batches == 1 for batches in Counter(map(tuple, fake.batches)).values())  # nothing is tried again
 
 
 @pytest.mark.parametrize("normalize", [True, False])

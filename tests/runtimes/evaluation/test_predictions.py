@@ -159,10 +159,12 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
         {"id": "e", "prediction": None, "pred": "ours"},
         {"id": "f", "answer": "ours"},
         {"id": "g", "answer": ["gold"], "pred_answer": "ours"},
+        {"id": "h", "answer": "gold", "model_answer": "ours"},
+        {"id": "i", "answer": "gold", "generated_answer": "ours"},
     ]
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
-    assert answers(found) == {"a": "ours", "b": "ours", "c": "ours", "d": None, "e": "ours", "f": "ours", "g": "ours"}
-    assert found.data_issues == {SEVERAL_FIELDS: ["a", "b", "c", "d", "e", "g"], NO_ANSWER: ["d"]}
+    assert answers(found) == {**dict.fromkeys("abcefghi", "ours"), "d": None}
+    assert found.data_issues == {SEVERAL_FIELDS: list("abcdeghi"), NO_ANSWER: ["d"]}
     assert (found.rows["a"].question, found.rows["b"].question) == ("where?", None)
 
 

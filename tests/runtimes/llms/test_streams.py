@@ -175,7 +175,12 @@ def test_replies_of_a_streaming_server_are_those_of_one_that_does_not_stream(wir
 
 
 def test_what_is_no_stream_of_an_answer() -> None:
-    for content in (b'data: {"choices": 1}\n', b"data: {\n", b'data: {"choices": [{"delta": {"content": 1}}]}\n'):
+    for content in (
+        b'data: {"choices": 1}\n',
+        b"data: {\n\n",
+        b"data: {\ndata: ]\n\n",
+        b'data: {"choices": [{"delta": {"content": 1}}]}\n',
+    ):
         with pytest.raises(ValueError, match="."):
             StreamedAnswer().add(content)
     cut = StreamedAnswer()
@@ -185,6 +190,20 @@ def test_what_is_no_stream_of_an_answer() -> None:
     for content in (b'event: error\ndata: {"error": {"message": "no"}}\n', b'error: {"message": "no"}\n'):
         with pytest.raises(ReportedError):
             StreamedAnswer().add(content)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("last", [b"", b"\n", b"\n\n"])
+def test_an_event_may_stand_in_several_lines(end: bytes, last: bytes) -> None:
+    answer = StreamedAnswer()
+    first = {"choices": [{"delta": {"content": "a {"}}]}
+    lines = (
+        json.dumps({"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]}, indent=1).encode().replace(b"\n", end + b"data: ")
+    )
+    assert answer.add(b"data: " + json.dumps(first).encode() + end + end)
+    assert answer.add(b": a comment" + end + b"data: " + lines + last) == (last == b"\n\n")
+    assert answer.whole() is None
+    assert answer.finish()["choices"][0]["message"]["content"] == "a {b"
 
 
 def event(**fields: object) -> bytes:

@@ -34,6 +34,8 @@ _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a proxy elsewhere
 _READ_BYTES = 1 << 16
 _MAX_MESSAGE = 500
 _HTML = "HTML, not JSON: "
+# Servers' words for a text that is too long for the model.
+TOO_LONG = re.compile(r"(?i)context[ _](length|size|window)|maximum context|prompt is too long|too many tokens|n_ctx|too large to process")
 _PAGE = re.compile(r"\s*<(?:!doctype html|html|head|body)\b(?:.*?<title[^>]*>\s*(\S[^<]*))?", re.IGNORECASE | re.DOTALL)
 
 
@@ -113,22 +115,20 @@ class Endpoint:
             raise EndpointError(self._describe(*explain(error))) from error
         except ValueError as error:
             raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}", status=200) from error
-        advice = ": set OPENAI_API_KEY" if response.status in (401, 403) else ""
+        message = error_message(read_error(response, answer, url)) + (": set OPENAI_API_KEY" if response.status in (401, 403) else "")
         raise EndpointError(
-            f"{self._name} answers {response.status}: {error_message(read_error(response, answer, url))}{advice}",
+            f"{self._name} answers {response.status}: {message}",
             status=response.status,
-            is_final=not is_transient(response.status),
+            is_final=not is_transient(response.status) or (response.status == 500 and bool(TOO_LONG.search(message))),
             retry_after_s=retry_after_s(response.headers),
         )
 
     def _describe(self, trouble: Trouble, cause: str) -> str:
         if trouble is Trouble.UNREACHABLE:
             return f"nobody listens at {self.url} ({cause}): start the server, or correct the address"
-        return (
-            f"{self._name} has not answered within {self._timeout_s:g} s"
-            if trouble is Trouble.LATE
-            else f"the connection to {self._name} broke: {cause}"
-        )
+        if trouble is Trouble.LATE:
+            return f"{self._name} has not answered within {self._timeout_s:g} s"
+        return f"the connection to {self._name} broke: {cause}"
 
 
 def _judge(error: IdxError) -> Verdict:
