@@ -44,8 +44,7 @@ FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
 
 _MAX_DIM = 1 << 16
 _MAX_MEMBERS, _MAX_MEMBER_HEADERS = 100_000, 1 << 16
-_EUCLIDEAN, _OTHER_METRIC = b"IxF2", b"IxFl"
-_FLAT = (b"IxFI", _EUCLIDEAN, _OTHER_METRIC)  # FAISS's flat indexes; the first is for inner products
+_FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Euclidean distance, another metric
 _ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys((*_FLAT, *_ID_MAPS), "flat")}
@@ -331,12 +330,12 @@ def _read_flat_index(file: IO[bytes], name: str) -> tuple[FileArray, bool]:
     if len(size) < 8 or header[:4] not in _FLAT:
         raise InputError(f"{name} is no flat FAISS index, or cut off: it begins with {header[:4]!r}")
     _, dim, n_vectors, *_, metric = _FAISS_HEADER.unpack(header)
-    if header.startswith(_OTHER_METRIC):
+    if header.startswith(b"IxFl"):
         raise InputError(f"{name} compares by FAISS's metric {metric} (2 is L1, 3 Linf, 4 Lp): an index for inner products is needed")
     n_numbers = int.from_bytes(size, "little")
     if not 1 <= dim <= _MAX_DIM or n_vectors < 0 or n_numbers != n_vectors * dim:
         raise InputError(f"{name} is corrupt: it says {n_vectors:,} vectors of dimension {dim} and {n_numbers:,} numbers")
-    return FileArray(file, name, (n_vectors, dim), np.dtype("<f4"), is_euclidean=header.startswith(_EUCLIDEAN)), has_ids
+    return FileArray(file, name, (n_vectors, dim), np.dtype("<f4"), is_euclidean=header.startswith(b"IxF2")), has_ids
 
 
 def _read_last_ids(path: Path, n_vectors: int) -> NDArray[np.int64]:

@@ -192,18 +192,13 @@ def test_what_is_no_stream_of_an_answer() -> None:
             StreamedAnswer().add(content)
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("last", [b"", b"\n", b"\n\n"])
+@pytest.mark.parametrize(("end", "last"), [(b"\n", b""), (b"\n", b"\n\n"), (b"\r\n", b"\r\n\r\n")])
 def test_an_event_may_stand_in_several_lines(end: bytes, last: bytes) -> None:
-    answer = StreamedAnswer()
-    first = {"choices": [{"delta": {"content": "a {"}}]}
-    lines = (
-        json.dumps({"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]}, indent=1).encode().replace(b"\n", end + b"data: ")
-    )
-    assert answer.add(b"data: " + json.dumps(first).encode() + end + end)
-    assert answer.add(b": a comment" + end + b"data: " + lines + last) == (last == b"\n\n")
-    assert answer.whole() is None
-    assert answer.finish()["choices"][0]["message"]["content"] == "a {b"
+    answer, wires = StreamedAnswer(), [{"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]} for text in ("a {", "b")]
+    assert answer.add(b"data: " + json.dumps(wires[0]).encode() + end + end)
+    lines = json.dumps(wires[1], indent=1).encode().replace(b"\n", end + b"data: ")
+    assert answer.add(b": alive" + end + b"data: " + lines + last) == bool(last)
+    assert (answer.whole(), answer.finish()["choices"][0]["message"]["content"]) == (None, "a {b")
 
 
 def event(**fields: object) -> bytes:
