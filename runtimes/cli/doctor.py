@@ -89,10 +89,11 @@ def _describe_gpus() -> str:
 
 
 def _describe_folders() -> Section:
-    from numba import config
-
     from wikidx.base.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
     from wikidx.base.compiled import cache_folders
+
+    # isort: split
+    from numba import config  # last: the import above tells what numba refuses
 
     folder = home()
     state = "does not exist yet" if not folder.exists() else "writable" if os.access(folder, os.W_OK) else "not writable"

@@ -42,7 +42,7 @@ except (ValueError, RuntimeWarning) as error:
     from wikidx.base.errors import InputError
 
     given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
-    raise InputError(f"numba refuses the environment's {given}: {str(error).splitlines()[0]}: correct or unset it") from error
+    raise InputError(f"numba refuses the environment's {given}: {str(error).splitlines()[0].rstrip('.')}: correct or unset it") from error
 
 logger = logging.getLogger(__name__)
 
