@@ -39,8 +39,9 @@ from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Batch, Model
-from wikidx.indexer.encoders.spec import Dtype, EncoderSpec
+from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.vectors.file import VectorFile
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Indexes over the terms of passages, and over their vectors. Of the other packages it imports only ``base`` and ``corpora``.
 
 base       Hits, Encoder, VectorIndex, LexicalIndex, array types      naming     bm25, contriever, contriever-ivfpq -> IndexName
-analysis/  text -> terms, equal to Lucene's                           encoders/  one file per family, with a shared forward pass
+analysis/  text -> terms, equal to Lucene's                           networks/  networks of checkpoints
+encoders/  one file per family, with a shared forward pass
 embedding/ passages -> vectors, on one device, several or a cluster   vectors/   vectors of a corpus on disk
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()

@@ -19,9 +19,9 @@ from wikidx.base.registry import load, unknown_name_error
 
 from . import ENCODERS, INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe
-from .encoders.checkpoints import ServedModel, parse_checkpoint
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
+from .networks.checkpoints import ServedModel, parse_checkpoint
 
 
 def encoder_spec(name: str) -> EncoderSpec:

@@ -27,7 +27,7 @@ from .rerankers.opening import find_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder
-    from wikidx.indexer.encoders.spec import Dtype
+    from wikidx.indexer.networks.network_size import Dtype
 
     from .searcher import LocalSearcher
 

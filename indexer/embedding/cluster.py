@@ -26,10 +26,10 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.base.progress import Progress
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.batching import tokenizing_chunks
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens, weight_checksums
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
+from wikidx.indexer.networks.batching import tokenizing_chunks
 
 from .options import Resources
 from .pipeline import Job, Report, TokenizedRows, encode_ranges, explain_device_errors

@@ -21,9 +21,9 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.progress import Progress, silent
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.network_size import network_demand
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.networks.network_size import network_demand
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS, VectorFile
 
 from .options import EmbedOptions, Precision, RayResources, Resources

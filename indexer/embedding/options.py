@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import check_devices
 from wikidx.indexer.base import Stored
-from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.networks.network_size import Dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

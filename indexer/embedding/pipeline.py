@@ -25,10 +25,10 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.batching import CHUNK_ROWS, batches, tokenizing_chunks
 from wikidx.indexer.encoders.model import Batch, Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
+from wikidx.indexer.networks.batching import CHUNK_ROWS, batches, tokenizing_chunks
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS
 
 from .options import Resources

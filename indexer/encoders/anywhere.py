@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
+from wikidx.indexer.networks.loading import load_config, n_positions
+from wikidx.indexer.networks.pooling import split_modes
+from wikidx.indexer.networks.tokenizers import load_any_tokenizer
 
-from .checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
-from .loading import load_config, n_positions
-from .pooling import split_modes
 from .recipes import Recipe, RecipeOptions
 from .served import served_recipe, spec_of_served
 from .spec import EncoderSpec
-from .tokenizing import load_any_tokenizer
 
 _ENDLESS = 1_000_000  # a larger limit of a tokenizer stands for no limit
 _DEFAULT_TOKENS = 512  # of a checkpoint without any limit

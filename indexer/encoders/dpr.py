@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.networks.checkpoints import HubCheckpoint
 
-from .checkpoints import HubCheckpoint
 from .spec import EncoderSpec, Pair
 
 

@@ -6,7 +6,8 @@ format for passages. Title and text are joined by a space.
 
 from __future__ import annotations
 
-from .checkpoints import PackagedCheckpoint
+from wikidx.indexer.networks.checkpoints import PackagedCheckpoint
+
 from .contriever import title_and_text
 from .spec import EncoderSpec
 

@@ -13,12 +13,13 @@ from wikidx.base.errors import ArtifactMismatch, MissingExtraError
 from wikidx.base.machine.devices import resolve_device
 from wikidx.base.machine.failures import device_errors
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.networks.checkpoints import CONFIG, WEIGHTS, checksum, read_json_object, weights_bytes
+from wikidx.indexer.networks.dense import apply_dense, load_dense
+from wikidx.indexer.networks.loading import encoder_class, load_network, strip_heads
+from wikidx.indexer.networks.network_size import Dtype
+from wikidx.indexer.networks.pooling import pool, split_modes
 
-from .checkpoints import CONFIG, WEIGHTS, checksum, read_json_object, weights_bytes
-from .dense import apply_dense, load_dense
-from .loading import encoder_class, load_network, strip_heads
-from .pooling import pool, split_modes
-from .spec import Dtype, EncoderSpec, Side, Tokens
+from .spec import EncoderSpec, Side, Tokens
 
 if TYPE_CHECKING:
     import torch

@@ -24,9 +24,9 @@ from wikidx.base.net.endpoint import Endpoint, EndpointError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.networks.batching import batches
+from wikidx.indexer.networks.checkpoints import ServedModel
 
-from .batching import batches
-from .checkpoints import ServedModel
 from .recipes import Recipe, RecipeOptions
 from .spec import EncoderSpec, Side
 

@@ -14,12 +14,11 @@ from pydantic import Field
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-
-from .checkpoints import Checkpoint, HubCheckpoint, RequiredFiles, ServedModel, checksums, locate, required_files
-from .pooling import split_modes
+from wikidx.indexer.networks.checkpoints import Checkpoint, HubCheckpoint, RequiredFiles, ServedModel, checksums, locate, required_files
+from wikidx.indexer.networks.network_size import Dtype
+from wikidx.indexer.networks.pooling import split_modes
 
 Side = Literal["query", "passage"]
-Dtype = Literal["float32", "float16", "bfloat16"]
 Pair = tuple[str, str]
 
 

@@ -13,13 +13,13 @@ from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.networks.batching import batches
+from wikidx.indexer.networks.checkpoints import Checkpoint
+from wikidx.indexer.networks.network_size import Dtype, network_demand
 
-from .batching import batches
-from .checkpoints import Checkpoint
 from .model import Model, default_dtype
-from .network_size import network_demand
 from .served import ServedEncoder
-from .spec import Dtype, EncoderSpec, Side, Tokens
+from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
 
 _SERVER_TIMEOUT_S = 30.0

@@ -18,10 +18,10 @@ from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.batching import batches
-from wikidx.indexer.encoders.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
-from wikidx.indexer.encoders.loading import load_network, n_positions
-from wikidx.indexer.encoders.network_size import network_demand
+from wikidx.indexer.networks.batching import batches
+from wikidx.indexer.networks.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
+from wikidx.indexer.networks.loading import load_network, n_positions
+from wikidx.indexer.networks.network_size import network_demand
 from wikidx.retrievers.cancellation import raise_if_cancelled
 
 if TYPE_CHECKING:

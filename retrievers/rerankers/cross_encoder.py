@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
-from wikidx.indexer.encoders.dense import load_activation
-from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
+from wikidx.indexer.networks.dense import load_activation
+from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
 from .checkpoint import ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, Ids, Network, RerankerSpec, optional_json
 

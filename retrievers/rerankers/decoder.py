@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import HubCheckpoint, parse_checkpoint
-from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+from wikidx.indexer.networks.checkpoints import HubCheckpoint, parse_checkpoint
+from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
 from .checkpoint import ST_CONFIG, Ids, Network, RerankerSpec, optional_json
 

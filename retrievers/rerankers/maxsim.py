@@ -21,10 +21,10 @@ from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
-from wikidx.indexer.encoders.dense import apply_dense, load_dense
-from wikidx.indexer.encoders.loading import silent_transformers
-from wikidx.indexer.encoders.tokenizing import checkpoint_tokenizer
+from wikidx.indexer.networks.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
+from wikidx.indexer.networks.dense import apply_dense, load_dense
+from wikidx.indexer.networks.loading import silent_transformers
+from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
 from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, optional_json, windows
 

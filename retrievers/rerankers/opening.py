@@ -7,7 +7,7 @@ from collections.abc import Callable
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import encoder_device
 from wikidx.base.registry import load
-from wikidx.indexer.encoders.checkpoints import CONFIG, parse_checkpoint, read_json_object
+from wikidx.indexer.networks.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS

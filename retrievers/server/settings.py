@@ -11,7 +11,7 @@ from typing import Any
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import check_devices
-from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.networks.network_size import Dtype
 from wikidx.retrievers.naming import RetrieverName
 
 from .limits import Limits

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wikidx.base.artifacts.manifest import Manifest, package_versions
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.reading.compression import read_text
-from wikidx.indexer.encoders.checkpoints import checksum
+from wikidx.indexer.networks.checkpoints import checksum
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.runtimes.llms.gguf_files import find_gguf

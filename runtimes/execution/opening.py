@@ -12,7 +12,7 @@ from typing import Any
 
 from wikidx.base.errors import InputError
 from wikidx.base.registry import unknown_name_error
-from wikidx.indexer.encoders.spec import Dtype
+from wikidx.indexer.networks.network_size import Dtype
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments

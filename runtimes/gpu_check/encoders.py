@@ -23,11 +23,12 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.embed import EmbedProgress, embed, resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Resources
 from wikidx.indexer.embedding.pipeline import Job
-from wikidx.indexer.encoders.loading import encoder_class, load_network
 from wikidx.indexer.encoders.model import Model
-from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Tokens
+from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.loading import encoder_class, load_network
+from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.vectors.file import VectorFile
 
 from .networks import encoder_in, made_passages, save_bert, save_t5

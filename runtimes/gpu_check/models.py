@@ -11,7 +11,7 @@ import numpy as np
 from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.encoders.loading import silent_transformers
+from wikidx.indexer.networks.loading import silent_transformers
 from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
 from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 from wikidx.runtimes.llms.base import Call, Decoding, Generate, Reply

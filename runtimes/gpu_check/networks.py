@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.encoders.loading import silent_transformers
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.loading import silent_transformers
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 _SPREAD = 0.05  # of weights, of wide networks less: with BERT's 0.02, vectors of different texts differ too little to show a wrong mask

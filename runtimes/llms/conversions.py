@@ -11,7 +11,7 @@ from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_arti
 from wikidx.base.artifacts.home import home
 from wikidx.base.artifacts.manifest import Manifest, Recipe, read_manifest
 from wikidx.base.errors import ArtifactError, InputError, LockedError
-from wikidx.indexer.encoders.checkpoints import checksum
+from wikidx.indexer.networks.checkpoints import checksum
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.base.machine.failures import first_line
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.reading.compression import refuse_pointer
-from wikidx.indexer.encoders.checkpoints import CONFIG
-from wikidx.indexer.encoders.loading import silent_transformers
+from wikidx.indexer.networks.checkpoints import CONFIG
+from wikidx.indexer.networks.loading import silent_transformers
 
 from .conversions import convert_once, folder_of
 from .embedded import EMBEDDED, embedded_file

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from wikidx.indexer.encoders.batching import batches
+from wikidx.indexer.networks.batching import batches
 
 from .base import Decoding
 from .growing_cache import make_room

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.base.machine.devices import encoder_device, free_memory, resolve_device
 from wikidx.base.machine.failures import device_errors, first_line
-from wikidx.indexer.encoders.loading import silent_transformers
+from wikidx.indexer.networks.loading import silent_transformers
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo

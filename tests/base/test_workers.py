@@ -28,9 +28,9 @@ from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, _SharedState, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, embed_ranges
-from wikidx.indexer.encoders import batching
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks import batching
 from wikidx.indexer.vectors.file import VectorFile, finished_ranges
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.faults.commands import ENCODER, idx
 from wikidx.corpora.build import store_path
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 from wikidx.indexer.encoders.contriever import BASE, SPEC
+from wikidx.indexer.networks.checkpoints import HubCheckpoint
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 

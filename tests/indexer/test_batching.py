@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wikidx.indexer.encoders import batching
-from wikidx.indexer.encoders.batching import batches, tokenizing_chunks
+from wikidx.indexer.networks import batching
+from wikidx.indexer.networks.batching import batches, tokenizing_chunks
 
 
 def made(n: int) -> np.typing.NDArray[np.int64]:

@@ -23,9 +23,9 @@ from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import Precision, Resources
 from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
-from wikidx.indexer.encoders import batching
 from wikidx.indexer.encoders.spec import Tokens
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks import batching
 from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 if TYPE_CHECKING:

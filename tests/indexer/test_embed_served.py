@@ -23,9 +23,9 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import served
-from wikidx.indexer.encoders.checkpoints import ServedModel
 from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.naming import encoder_spec, name_encoder
+from wikidx.indexer.networks.checkpoints import ServedModel
 from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.retrievers.opening import open_retriever
 

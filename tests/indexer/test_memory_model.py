@@ -20,9 +20,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from tests.indexer.dry_allocation import DryAllocation  # noqa: E402
 from wikidx.base.machine.fit import CUDA_BYTES  # noqa: E402
-from wikidx.indexer.encoders.network_size import DTYPE_BYTES, size_of_config  # noqa: E402
-from wikidx.indexer.encoders.spec import Dtype  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu, gpu_best, memory  # noqa: E402
+from wikidx.indexer.networks.network_size import (  # noqa: E402
+    DTYPE_BYTES,
+    Dtype,  # noqa: E402
+    size_of_config,
+)
 
 _REDUCED = 256  # factor by which tiles and batches of candidates are smaller
 _TOLERANCE = 0.05

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_bytes
-from wikidx.indexer.encoders.checkpoints import locate, required_files
+from wikidx.indexer.networks.checkpoints import locate, required_files
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.runtimes.llms.gguf_files import find_gguf
 

@@ -26,8 +26,8 @@ from wikidx.corpora.known import wiki2018
 from wikidx.indexer import ENCODERS
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.published import addresses as published_addresses
 from wikidx.indexer.vectors.file import VECTORS
 

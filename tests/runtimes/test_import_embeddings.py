@@ -25,8 +25,8 @@ from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import contriever
-from wikidx.indexer.encoders.checkpoints import HubCheckpoint
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.vectors.file import VECTORS
 
 pytestmark = pytest.mark.slow  # twenty seconds

@@ -25,8 +25,8 @@ import numpy as np
 from wikidx.base.errors import ArtifactMismatch, InputError, MissingExtraError
 from wikidx.base.machine.devices import resolve_device
 from wikidx.base.machine.failures import device_errors, first_line
-from wikidx.indexer.encoders.batching import batches
-from wikidx.indexer.encoders.loading import check_weights, n_positions, silent_transformers
+from wikidx.indexer.networks.batching import batches
+from wikidx.indexer.networks.loading import check_weights, n_positions, silent_transformers
 from wikidx.runtimes.execution.identity import folder_digest
 from wikidx.runtimes.llms.options import EngineOptions
 

@@ -15,8 +15,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import contriever, dpr, gtr, minilm, simlm
 from wikidx.indexer.encoders.model import Model
-from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Side, Tokens
+from wikidx.indexer.encoders.spec import EncoderSpec, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
+from wikidx.indexer.networks.network_size import Dtype
 
 MAX_DIFFERENCE = 5e-5
 MAX_ANGLE = 2e-6  # 1 - cosine

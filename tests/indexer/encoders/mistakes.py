@@ -17,8 +17,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.dpr import since_2021
 from wikidx.indexer.encoders.model import Batch, Model
-from wikidx.indexer.encoders.spec import Dtype, EncoderSpec, Pair, Side, Tokens
+from wikidx.indexer.encoders.spec import EncoderSpec, Pair, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Ids, Tokenizer
+from wikidx.indexer.networks.network_size import Dtype
 
 # Tokenizers
 

@@ -20,9 +20,10 @@ from tests.loopback import serving
 from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.durable import file_sha256
 from wikidx.base.errors import DownloadError, InputError, LockedError
-from wikidx.indexer.encoders import checkpoints, contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
 from wikidx.indexer.encoders.spec import changed_weights, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder
+from wikidx.indexer.networks import checkpoints
 
 REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
 QUERIES = ["the river", "nile"]

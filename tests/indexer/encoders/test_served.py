@@ -15,9 +15,9 @@ from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving,
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.net.endpoint import EndpointError
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.encoders.checkpoints import ServedModel, parse_checkpoint
 from wikidx.indexer.encoders.recipes import RecipeOptions
 from wikidx.indexer.encoders.served import ServedEncoder, served_recipe, spec_of_served
+from wikidx.indexer.networks.checkpoints import ServedModel, parse_checkpoint
 
 MODEL = "org/tiny"
 PASSAGES = [Passage(f"p{n}", "" if n % 3 else f"Title {n}", "river " * (n * 7 % 40) + str(n)) for n in range(100)]

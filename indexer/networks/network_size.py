@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wikidx.base.machine.fit import Demand
 
 from .checkpoints import CONFIG, read_json_object
-from .spec import Dtype
 
+Dtype = Literal["float32", "float16", "bfloat16"]
 DTYPE_BYTES: Mapping[Dtype, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 _NAMES = {  # names of a size in configurations

@@ -1,0 +1,56 @@
+"""Tokenizers of a checkpoint: the one that transformers makes of its files, and the one in its own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wikidx.base.artifacts.home import utf8_path
+from wikidx.base.errors import ArtifactCorrupt
+from wikidx.base.machine.failures import first_line
+
+from .checkpoints import TOKENIZER, find_file
+from .loading import silent_transformers
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+def load_any_tokenizer(folder: Path, name: str) -> Any:  # noqa: ANN401 - transformers has no types
+    """Return the tokenizer that transformers makes of a checkpoint's files, with a ``backend_tokenizer`` in Rust; it imports torch.
+
+    Raises:
+        ArtifactCorrupt: the files cannot be read, need code of the checkpoint, or give no tokenizer in Rust.
+    """
+    import transformers
+
+    try:
+        with silent_transformers():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer.backend_tokenizer.get_vocab_size()
+    except Exception as error:  # transformers raises any class for an unreadable file
+        raise ArtifactCorrupt(
+            f"the tokenizer in {folder} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again"
+        ) from error
+    return tokenizer
+
+
+def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a checkpoint with its authors' settings. A bare WordPiece vocabulary gives BERT's uncased tokenizer.
+
+    Args:
+        folder: the checkpoint's folder.
+        name: the encoder or reranker, for messages.
+
+    Raises:
+        ArtifactCorrupt: the file cannot be read.
+    """
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+    path = find_file(folder, TOKENIZER) or folder / TOKENIZER[0]
+    try:
+        if path.suffix == ".json":
+            return Tokenizer.from_file(utf8_path(path))
+        return Tokenizer.from_str(BertWordPieceTokenizer(utf8_path(path), lowercase=True).to_str())
+    except Exception as error:  # the library raises plain ``Exception`` for every error in a file
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error
