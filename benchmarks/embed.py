@@ -38,9 +38,10 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.embedding.pipeline import Job, run_pipeline
-from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks.network import Batch
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.vectors.file import VectorFile
 

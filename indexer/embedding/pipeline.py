@@ -25,10 +25,11 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, concatenate
 from wikidx.indexer.networks.batching import CHUNK_ROWS, batches, tokenizing_chunks
+from wikidx.indexer.networks.network import Batch
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS
 
 from .options import Resources
@@ -170,7 +171,7 @@ def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[Tokenize
 
 def _pad(model: Model, batch: tuple[TokenizedRows, Rows]) -> PaddedBatch:
     target, numbers = batch
-    return PaddedBatch(target, numbers, model.pad(target.tokens, numbers))
+    return PaddedBatch(target, numbers, model.pad_tokens(target.tokens, numbers))
 
 
 def _encode_batches(model: Model, padded: Iterable[PaddedBatch]) -> Iterator[tuple[PaddedBatch, Vectors]]:

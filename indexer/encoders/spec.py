@@ -41,6 +41,12 @@ class Tokens(NamedTuple):
         """Return the number of tokens of each text, shape (n,)."""
         return np.diff(self.ends, prepend=0)
 
+    def split(self, numbers: NDArray[np.int64] | None = None) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]] | None]:
+        """Return the tokens of each of the texts numbered ``numbers`` (None: all), and their types."""
+        ends, lengths = (part if numbers is None else part[numbers] for part in (self.ends, self.lengths()))
+        spans = [slice(end - length, end) for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
+        return [self.ids[span] for span in spans], None if self.types is None else [self.types[span] for span in spans]
+
 
 def identity(query: str) -> str:
     """Return a query unchanged."""

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.machine.devices import may_use_gpus, resolve_device
-from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
@@ -73,9 +72,9 @@ class TransformerEncoder:
         return self._encode(side, tokens), tokens.lengths()
 
     def _encode(self, side: Side, tokens: Tokens) -> Vectors:
-        advice = "end what else uses it, or name another one with --device"
-        with device_errors(self.device, f"{len(tokens.ends):,} texts for '{self.spec.name}'", advice):
-            return _encode(self._model(side), tokens)
+        model = self._model(side)
+        with model.computing(f"{len(tokens.ends):,} texts"):
+            return _encode(model, tokens)
 
     def _tokenizer(self, side: Side) -> Tokenizer:
         if side not in self._tokenizers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from wikidx.base.machine.threads import limit_threads_after_fork
 from .checkpoints import CONFIG, WEIGHTS, find_file
 
 _MAX_NAMED = 3
+# oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch. Its default of up to 1,024
+# primitives fills a server's memory over hours. Encoding is as fast with this small cache.
+_ONEDNN_CACHE = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 _UNUSED = {"pooler", "position_ids"}  # BERT's next-sentence head, and a buffer that older libraries stored
 _ENCODER_CLASSES = {  # of networks of encoder and decoder, of which AutoModel would load both
     "t5": "T5EncoderModel",
@@ -46,6 +50,7 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str, *, trust
     import torch
     import transformers
 
+    os.environ.setdefault(*_ONEDNN_CACHE)  # torch reads this at its first matrix product
     limit_threads_after_fork(torch.set_num_threads)
     with silent_transformers():
         config = load_config(folder, name, trusts_code=trusts_code)

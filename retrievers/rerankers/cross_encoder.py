@@ -16,9 +16,10 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
 from wikidx.indexer.networks.dense import load_activation
+from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
-from .checkpoint import ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, Ids, Network, RerankerSpec, optional_json
+from .checkpoint import ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, RerankerNetwork, RerankerSpec, optional_json
 
 if TYPE_CHECKING:
     import torch
@@ -36,12 +37,12 @@ class CrossEncoder:
 
     Raises:
         ArtifactMismatch: the checkpoint is not a cross-encoder.
-        IdxError: see ``Network``.
+        IdxError: see ``RerankerNetwork``.
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._network = Network("AutoModelForSequenceClassification", spec, device)
-        config, folder = self._network.model.config, self._network.folder
+        self._network = RerankerNetwork("AutoModelForSequenceClassification", spec, device)
+        config, folder = self._network.module.config, self._network.folder
         if config.num_labels > 2:
             raise ArtifactMismatch(f"{folder} tells {config.num_labels} labels apart: a cross-encoder for reranking has one or two")
         default = f"torch.nn.{'Sigmoid' if config.num_labels == 1 else 'Identity'}"
@@ -68,7 +69,7 @@ class CrossEncoder:
         return [pair.ids for pair in pairs], [pair.type_ids for pair in pairs]
 
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        labels: torch.Tensor = self._activation(self._network.model(**batch).logits.float())
+        labels: torch.Tensor = self._activation(self._network.module(**batch).logits.float())
         return labels[:, -1] - labels[:, 0] if labels.shape[1] == 2 else labels[:, 0]
 
 

@@ -14,9 +14,10 @@ from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import HubCheckpoint, parse_checkpoint
+from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
-from .checkpoint import ST_CONFIG, Ids, Network, RerankerSpec, optional_json
+from .checkpoint import ST_CONFIG, RerankerNetwork, RerankerSpec, optional_json
 
 if TYPE_CHECKING:
     import torch
@@ -40,11 +41,11 @@ class Decoder:
 
     Raises:
         ArtifactMismatch: the tokenizer has no token for yes or no, or the network reads too few tokens for the prompt.
-        IdxError: see ``Network``.
+        IdxError: see ``RerankerNetwork``.
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._network = Network("AutoModelForCausalLM", spec, device)
+        self._network = RerankerNetwork("AutoModelForCausalLM", spec, device, pads_left=True)
         folder = self._network.folder
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)
         self._tokenizer.no_truncation()
@@ -67,7 +68,7 @@ class Decoder:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
             IdxError: the device has too little memory, or fails.
         """
-        return self._network.score(queries, passages, self._prompts, self._relevance, pads_left=True)
+        return self._network.score(queries, passages, self._prompts, self._relevance)
 
     def _prompts(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], None]:
         pairs = zip(queries, texts, strict=True)
@@ -78,7 +79,7 @@ class Decoder:
         return [text.ids for text in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        logits: torch.Tensor = self._network.model(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
+        logits: torch.Tensor = self._network.module(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
         return (logits[:, self._yes] - logits[:, self._no]).sigmoid()
 
 

@@ -24,9 +24,10 @@ from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
 from wikidx.indexer.networks.dense import apply_dense, load_dense
 from wikidx.indexer.networks.loading import silent_transformers
+from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
-from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, Ids, Network, RerankerSpec, optional_json, windows
+from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, RerankerNetwork, RerankerSpec, optional_json, windows
 
 if TYPE_CHECKING:
     import torch
@@ -69,15 +70,15 @@ class MaxSim:
 
     Raises:
         ArtifactMismatch: the checkpoint is not in PyLate's format.
-        IdxError: see ``Network``.
+        IdxError: see ``RerankerNetwork``.
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._spec, self._network = spec, Network("AutoModel", spec, device)
+        self._spec, self._network = spec, RerankerNetwork("AutoModel", spec, device)
         folder, name = self._network.folder, spec.name
         self._settings = settings = _read_settings(folder, name)
-        layers, _ = load_dense(_find_layers(spec, folder), self._network.model.config.hidden_size, name, of_tokens=True)
-        self._layers = layers.to(self._network.device)
+        layers, _ = load_dense(_find_layers(spec, folder), self._network.module.config.hidden_size, name, of_tokens=True)
+        self._layers = self._network.place(layers)
         self._queries = self._tokens(settings.query_prefix, settings.query_length)
         self._passages = self._tokens(settings.document_prefix, settings.document_length)
         skipped = (self._passages.tokenizer.token_to_id(word) for word in settings.skiplist_words)
@@ -104,8 +105,9 @@ class MaxSim:
         ids = self._passages.split(distinct)
         scores, places = np.empty(len(queries), dtype=np.float32), np.empty(len(ids), dtype=np.int64)
         for batch in self._network.batches(np.array([len(text) for text in ids])):
-            vectors = self._network.compute(self._vectors, [ids[number] for number in batch])  # (texts, tokens, components)
-            padded = [[*ids[number], *[-1] * (vectors.shape[1] - len(ids[number]))] for number in batch]
+            in_batch = [ids[number] for number in batch]
+            vectors = self._network.compute(self._vectors, self._network.pad(in_batch))  # (texts, tokens, components)
+            padded = [[*text, *[-1] * (vectors.shape[1] - len(text))] for text in in_batch]
             is_counted = ~np.isin(padded, self._uncounted)
             places[batch] = np.arange(len(batch))
             pairs = np.flatnonzero(np.isin(text_numbers, batch))
@@ -125,21 +127,22 @@ class MaxSim:
         n_attended = lengths if self._settings.attend_to_expansion_tokens else n_own
         vectors: dict[int, torch.Tensor] = {}
         for batch in self._network.batches(lengths):
-            computed = self._network.compute(self._vectors, [ids[number] for number in batch], n_attended=n_attended[batch])
+            padded = self._network.pad([ids[number] for number in batch], n_attended=n_attended[batch])
+            computed = self._network.compute(self._vectors, padded)
             vectors |= {number: row[: lengths[number]] for number, row in zip(batch.tolist(), computed, strict=True)}
         return pad_sequence([vectors[number] for number in range(len(ids))], batch_first=True)
 
     def _vectors(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         from torch.nn import functional
 
-        hidden = self._network.model(**batch).last_hidden_state.float()
+        hidden = self._network.module(**batch).last_hidden_state.float()
         return functional.normalize(apply_dense(self._layers, hidden), dim=-1)
 
     def _similarities(self, queries: torch.Tensor, passages: torch.Tensor, is_counted: NDArray[np.bool_]) -> Scores:
         """Return the scores of pairs of vectors (n, tokens, components); a passage none of whose tokens counts has the score 0."""
         import torch
 
-        with self._network.computing(f"{len(queries):,} pairs to rerank"):
+        with self._network.computing(f"{len(queries):,} pairs"):
             cosines = queries @ passages.transpose(1, 2)
             uncounted = torch.from_numpy(~is_counted).to(self._network.device)
             highest = cosines.masked_fill(uncounted[:, None], -torch.inf).amax(dim=2)

@@ -31,7 +31,7 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
     Raises:
         UnknownNameError: no reranker has this name.
         InputError: the checkpoint is of no known kind.
-        MissingExtraError, ArtifactError, DownloadError: see ``Network``; the function raises them, too.
+        MissingExtraError, ArtifactError, DownloadError: see ``RerankerNetwork``; the function raises them, too.
     """
     kind, _, location = name.partition(":")
     if kind not in KINDS and "/" not in name:

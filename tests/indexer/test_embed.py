@@ -70,12 +70,12 @@ class FakeModel:
     def __init__(self, spec: object, side: str, device: str, dtype: str) -> None:
         pass
 
-    def pad(self, tokens: Tokens, which: np.typing.NDArray[np.int64]) -> FakeBatch:
+    def pad_tokens(self, tokens: Tokens, which: np.typing.NDArray[np.int64]) -> FakeBatch:
         starts = tokens.ends - tokens.lengths()
         return FakeBatch([tokens.ids[starts[i] : tokens.ends[i]].astype(np.uint8).tobytes() for i in which])
 
     def encode(self, tokens: Tokens, which: np.typing.NDArray[np.int64]) -> Vectors:
-        vectors: Vectors = self.forward(self.pad(tokens, which)).numpy()
+        vectors: Vectors = self.forward(self.pad_tokens(tokens, which)).numpy()
         return vectors
 
     def forward(self, batch: FakeBatch) -> torch.Tensor:

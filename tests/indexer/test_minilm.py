@@ -62,7 +62,9 @@ def test_too_little_memory_for_queries_is_one_line_with_the_chosen_device(monkey
     monkeypatch.setattr(Model, "forward", fail)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     encoder = TransformerEncoder(encoder_spec("minilm"), "auto")
-    with pytest.raises(IdxError, match="^cpu has too little memory for 2 texts for 'minilm': end what else uses it, or name another one"):
+    with pytest.raises(
+        IdxError, match="^cpu has too little memory for 2 texts for the encoder 'minilm': end what else uses it, or name another one"
+    ):
         encoder.encode_queries(["a", "b"])
 
 

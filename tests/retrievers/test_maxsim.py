@@ -178,7 +178,7 @@ def test_each_distinct_text_is_encoded_once_and_neighbours_change_nothing(tmp_pa
     np.testing.assert_allclose(np.concatenate([scored(folder, [pair]) for pair in PAIRS[:4]]), expected[:4], rtol=0, atol=1e-5)
     monkeypatch.setattr(maxsim, "_PAIRS", 2)
     reranker = MaxSim(RerankerSpec(name="made", checkpoint=folder))
-    n_read, model = list[int](), reranker._network.model
+    n_read, model = list[int](), reranker._network.module
     model.register_forward_pre_hook(lambda _, args, inputs: n_read.append(len(inputs["input_ids"])), with_kwargs=True)
     np.testing.assert_allclose(reranker.score([q for q, _ in PAIRS], [p for _, p in PAIRS]), expected, rtol=0, atol=1e-5)
     assert sum(n_read) == len(QUERIES) + len(PASSAGES)

@@ -18,9 +18,10 @@ torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 from tests.runtimes.command_line import Command  # noqa: E402
 from tests.runtimes.fake_gpu_parts import fake_part  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Hits  # noqa: E402
-from wikidx.indexer.encoders.model import Batch, Model  # noqa: E402
+from wikidx.indexer.encoders.model import Model  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_gpu  # noqa: E402
 from wikidx.indexer.indexes.exact.memory import WORK_BYTES  # noqa: E402
+from wikidx.indexer.networks.network import Batch  # noqa: E402
 from wikidx.runtimes import gpu_check  # noqa: E402
 from wikidx.runtimes.gpu_check import PARTS, Outcome, check_gpu, machine, speed  # noqa: E402
 from wikidx.runtimes.gpu_check.memory import take_memory  # noqa: E402
@@ -64,12 +65,12 @@ def test_parts_with_an_environment_of_their_own_pass_in_a_process_of_their_own()
 
 
 def test_a_lost_mask_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pad = Model.pad
+    pad = Model.pad_tokens
 
     def pad_without_mask(self: Model, *arguments: Any) -> Batch:  # noqa: ANN401 - as those of pad
-        return pad(self, *arguments)._replace(lengths=None)
+        return pad(self, *arguments)._replace(mask=None)
 
-    monkeypatch.setattr(Model, "pad", pad_without_mask)
+    monkeypatch.setattr(Model, "pad_tokens", pad_without_mask)
     part = part_named("encoder bert")
     records = run_here(part._replace(on_cpu={**part.on_cpu, "dtypes": ["bfloat16"], "backends": ["flash"]}), tmp_path)
     assert [record["case"].partition(",")[0] for record in records if not record["passed"]] == ["masked", "batches in another order"]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import os
 import re
@@ -98,6 +99,15 @@ class MissingExtraError(IdxError, ImportError):
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
         return type(self), (self._feature, self.extra, self._verb)  # otherwise pickle would call the class with the message alone
+
+
+def require_packages(feature: str, extra: str, *packages: str) -> None:
+    """Raise ``MissingExtraError`` unless packages of an optional extra can be imported."""
+    try:
+        for package in packages:
+            importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error
 
 
 def install_argument(extra: str) -> str:

@@ -16,9 +16,10 @@ from tests.indexer.encoders.golden import Golden, in_batches, tokens_of
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.dpr import since_2021
-from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Pair, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Ids, Tokenizer
+from wikidx.indexer.networks.network import Batch
 from wikidx.indexer.networks.network_size import Dtype
 
 # Tokenizers
@@ -88,15 +89,13 @@ class AllOfTypeOne(Tokenizer):
 class Unmasked(Model):
     """Takes padding for text where tokens look at each other, and pools rightly."""
 
-    def _hidden_states(
-        self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor | None, mask: torch.Tensor | None
-    ) -> torch.Tensor:
-        return super()._hidden_states(ids, types, positions, None)
+    def _hidden_states(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        return super()._hidden_states({name: tensor for name, tensor in inputs.items() if name != "attention_mask"})
 
 
 class UnmaskedThroughout(Model):
-    def pad(self, tokens: Tokens, which: Any = None) -> Batch:  # noqa: ANN401 - as handed on
-        return super().pad(tokens, which)._replace(lengths=None)
+    def pad_tokens(self, tokens: Tokens, numbers: Any = None) -> Batch:  # noqa: ANN401 - as handed on
+        return super().pad_tokens(tokens, numbers)._replace(mask=None)
 
 
 class PaddingPooled(Model):
@@ -142,7 +141,7 @@ class NormalizedFirst(Model):
 class WithoutDistances(Model):
     def __init__(self, spec: EncoderSpec, side: Side, device: str = "cpu", dtype: Dtype = "float32") -> None:
         super().__init__(spec, side, device, dtype)
-        torch.nn.init.zeros_(self._network.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight)
+        torch.nn.init.zeros_(self.module.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight)
 
 
 # Specs

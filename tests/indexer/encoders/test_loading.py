@@ -371,7 +371,7 @@ def test_a_projection_that_is_more_than_a_matrix_is_refused(t5: Path) -> None:
 
 def test_a_device_without_room_for_the_weights_is_named(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformers.BertModel, "to", lambda network, *to: torch.empty(1 << 46, dtype=torch.uint8))  # which no machine has
-    with pytest.raises(IdxError, match="^cpu has too little memory for the weights of 'contriever': name another one with --device"):
+    with pytest.raises(IdxError, match="^cpu has too little memory for the encoder 'contriever': end what else uses it, or name"):
         load(contriever.SPEC, bert)
 
 

@@ -12,8 +12,9 @@ import torch
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm
-from wikidx.indexer.encoders.model import Batch, Model
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
+from wikidx.indexer.networks.network import Batch
 
 FAMILIES = (contriever.SPEC, simlm.SPEC, popular.BGE, gtr.SPEC, dpr.since_2021(contriever.SPEC))
 
@@ -53,10 +54,10 @@ def test_wider_padding_changes_no_vector(model: Model) -> None:
     lengths = np.array([5, 1, 13, 8])
     ids = np.random.default_rng(7).integers(5, 40, size=int(lengths.sum())).astype(np.int32)
     tokens = Tokens(ids, np.cumsum(lengths), np.zeros(len(ids), dtype=np.uint8))
-    narrow = model.pad(tokens)
+    narrow = model.pad_tokens(tokens)
     assert narrow.ids.shape == (4, 13)
-    assert narrow.types is not None
-    wider_ids, wider_types = (torch.nn.functional.pad(part, (0, 3)) for part in (narrow.ids, narrow.types))
-    wide = Batch(wider_ids, wider_types, narrow.lengths)
+    wide_ids, wide_types, mask = (None if part is None else torch.nn.functional.pad(part, (0, 3)) for part in narrow[:3])
+    assert wide_ids is not None
+    wide = Batch(wide_ids, wide_types, mask)
     assert wide.ids.shape == (4, 16)
     np.testing.assert_allclose(model.forward(wide).numpy(), model.forward(narrow).numpy(), rtol=0, atol=2e-6)

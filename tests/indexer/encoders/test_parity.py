@@ -92,5 +92,5 @@ def test_what_is_stored_in_float16_is_computed_in_float32_by_default(shared_data
     golden = Golden(shared_data / "golden_encoders" / "gtr")
     tokens = Tokenizer(golden.spec(), "query").queries(["why"])
     exact, half = Model(golden.spec(), "query"), Model(golden.spec(), "query", dtype="float16")
-    assert {parameter.dtype for parameter in exact._network.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in exact.module.parameters()} == {torch.float32}
     assert 2e-5 < np.abs(exact.encode(tokens) - half.encode(tokens)).max() < 1e-3
