@@ -7,6 +7,9 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
+NO_ROW = -1
+"""Row of no passage."""
+
 
 class Passage(NamedTuple):
     """A passage, or a whole article before ``corpora.reading.splitters`` splits it."""
@@ -14,6 +17,11 @@ class Passage(NamedTuple):
     id: str
     title: str
     text: str
+
+
+def title_and_text(passage: Passage) -> str:
+    """Return title and text with a space between them, or the text alone if there is no title."""
+    return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
 class LocatedPassage(NamedTuple):

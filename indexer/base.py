@@ -12,6 +12,7 @@ from pydantic import Field
 
 from wikidx.base.machine.fit import Placement
 from wikidx.base.validation import options
+from wikidx.corpora.passage import NO_ROW as NO_ROW
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 
@@ -20,7 +21,6 @@ Vectors = NDArray[np.float32]
 Stored = Literal["float32", "float16"]  # precision of vectors on disk
 StoredVectors = NDArray[np.float32] | NDArray[np.float16]
 
-NO_ROW = -1
 
 _LARGEST_PARAM = 2**31 - 1  # more lists or candidates than any index has
 

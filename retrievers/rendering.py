@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, require_packages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,10 +69,9 @@ def _table(queries: Sequence[str], hits: Sequence[Hit]) -> str:
 
 def to_pandas(rankings: Iterable[tuple[str, Sequence[str], Sequence[Hit]]]) -> pd.DataFrame:
     """Return rankings as a data frame; each is given with its query id and queries. Raises ``MissingExtraError`` without pandas."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtraError("a data frame", "pandas") from error
+    require_packages("a data frame", "pandas", "pandas")
+    import pandas as pd
+
     records = [
         (name, " | ".join(queries), rank, hit.score, hit.id, hit.title, hit.text)
         for name, queries, hits in rankings

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.errors import ArtifactCorrupt
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import NO_ROW, Passage
 
 from .batches import Batches
 from .checks import Checks
@@ -19,7 +19,6 @@ from .names import Rows, find_candidates
 
 TextKeys = NDArray[np.uint64]
 
-NO_ROW = -1
 
 _READ_ROWS = 1024
 _READ_BYTES = 4 << 20  # size limit of a batch, which only whole articles reach

@@ -7,13 +7,14 @@ then normalised even if the folder has no ``Normalize``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import ArtifactCorrupt, InputError
-from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, ServedModel, find_optional, locate, parse_checkpoint, required_files
+from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, ServedModel, locate, parse_checkpoint, required_files
 from wikidx.indexer.networks.loading import load_config, n_positions
+from wikidx.indexer.networks.module_folders import SETTINGS, Module, default_prompt, optional_json, read_modules, transformer_settings
 from wikidx.indexer.networks.pooling import split_modes
 from wikidx.indexer.networks.tokenizers import load_any_tokenizer
 
@@ -23,7 +24,6 @@ from .spec import EncoderSpec
 
 _ENDLESS = 1_000_000  # a larger limit of a tokenizer stands for no limit
 _DEFAULT_TOKENS = 512  # of a checkpoint without any limit
-_TRANSFORMER_CONFIGS = [f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta")]
 _TASK = "feature-extraction"
 _LOADING = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs", "processing_kwargs")
 _WITHOUT_EFFECT = {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation", "padding_side", "use_cache"}  # on the vectors
@@ -78,34 +78,30 @@ def read_recipe(source: str, choices: RecipeOptions) -> Recipe:
     if choices.trust_remote_code and isinstance(checkpoint, HubCheckpoint):
         raise InputError(f"--trust-remote-code {source}: download the repository, read its code, and name its folder with --encoder")
     try:
-        return _read_recipe(_Files(checkpoint, source), choices)
+        return _read_recipe(_Source(checkpoint, source), choices)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ArtifactCorrupt(f"{source} is no checkpoint of sentence-transformers or transformers: {error!r:.200}") from error
 
 
-class _Files(NamedTuple):
-    """The JSON files of a checkpoint, downloaded when they are read."""
+class _Source(NamedTuple):
+    """A checkpoint, and its name for messages."""
 
     checkpoint: Path | HubCheckpoint
-    source: str
+    name: str
 
-    def json(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the content of a file; None if the checkpoint has no such file."""
-        path = find_optional(self.checkpoint, name, self.source)
-        try:
-            return None if path is None else parse_json(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ArtifactCorrupt.of(error, f"{path}", f"{path} cannot be read ({error}): get the checkpoint again") from error
+    def json(self, file: str) -> Mapping[str, Any]:
+        """Return the object in a file; empty if the checkpoint has no such file."""
+        return optional_json(self.checkpoint, file, self.name)
 
 
-def _read_recipe(files: _Files, choices: RecipeOptions) -> Recipe:
+def _read_recipe(source: _Source, choices: RecipeOptions) -> Recipe:
     """Return the recipe. Settings of the folder replace those of the network, and options of the user replace both."""
-    modules = files.json("modules.json")
-    layers = {} if modules is None else _read_modules(files, [(module["type"], module["path"]) for module in modules])
+    modules = read_modules(*source)
+    layers = {} if modules is None else _read_modules(source, modules)
     place, dim, n_tokens = (layers.pop(name, None) for name in ("place", "dense_dim", "max_tokens"))
-    checkpoint = files.checkpoint / place if place and isinstance(files.checkpoint, Path) else files.checkpoint
+    checkpoint = source.checkpoint / place if place and isinstance(source.checkpoint, Path) else source.checkpoint
     dense = layers.get("dense", [])
-    network = _read_network(locate(checkpoint, files.source, required_files(dense, by_transformers=True)), files.source, n_tokens, choices)
+    network = _read_network(locate(checkpoint, source.name, required_files(dense, by_transformers=True)), source.name, n_tokens, choices)
     chosen = {
         "pooling": choices.pooling,
         "normalize": choices.normalize,
@@ -119,55 +115,56 @@ def _read_recipe(files: _Files, choices: RecipeOptions) -> Recipe:
     return recipe | {"dense": dense, "dim": min(dim, recipe["truncate_dim"] or dim)}
 
 
-def _read_modules(files: _Files, modules: list[tuple[str, str]]) -> dict[str, Any]:
+def _read_modules(source: _Source, modules: Sequence[Module]) -> dict[str, Any]:
     """Return the settings of ``EncoderSpec`` that a sentence-transformers folder has.
 
     Also "place", the network's folder; "dense_dim", components of the last dense layer's vectors; and "max_tokens". None: not given.
     """
-    kinds = [type_.rpartition(".")[2] if type_.startswith("sentence_transformers.") else type_ for type_, _ in modules]
+    kinds = [module.kind if module.type_.startswith("sentence_transformers.") else module.type_ for module in modules]
     after = [kind for kind in kinds[2:] if kind != "Dropout"]
     if kinds[:2] != ["Transformer", "Pooling"] or set(after) - {"Dense", "Normalize"} or "Dense" in after[after.count("Dense") :]:
         raise InputError(
-            f"{files.source} consists of {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, Dense layers, Normalize are supported"
+            f"{source.name} consists of {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, Dense layers, Normalize are supported"
         )
-    place = modules[0][1]
-    if place and isinstance(files.checkpoint, HubCheckpoint):
-        raise InputError(f"{files.source} has its network in {place}: download the repository, and name its folder with --encoder")
+    place = modules[0].path
+    if place and isinstance(source.checkpoint, HubCheckpoint):
+        raise InputError(f"{source.name} has its network in {place}: download the repository, and name its folder with --encoder")
     dense = [folder for kind, (_, folder) in zip(kinds, modules, strict=True) if kind == "Dense"]
-    pooling = files.json(f"{modules[1][1]}/{CONFIG}")
+    pooling = source.json(f"{modules[1].path}/{CONFIG}")
+    if not pooling:
+        raise KeyError(f"{modules[1].path}/{CONFIG}")
     modes = pooling.get("pooling_mode") or [mode for key, mode in _LEGACY_MODES.items() if pooling.get(key)] or ["mean"]
     return {
         "place": place,
         "dense": [f"../{folder}" if place else folder for folder in dense],
-        "dense_dim": files.json(f"{dense[-1]}/{CONFIG}")["out_features"] if dense else None,
-        **_read_transformer(files, place),
+        "dense_dim": source.json(f"{dense[-1]}/{CONFIG}")["out_features"] if dense else None,
+        **_read_transformer(source, place),
         "pooling": modes if isinstance(modes, str) else "+".join(modes),
         "pools_prompt": pooling.get("include_prompt", True),
-        **_read_comparison(files, is_normalized="Normalize" in kinds),
+        **_read_comparison(source, is_normalized="Normalize" in kinds),
     }
 
 
-def _read_transformer(files: _Files, place: str) -> dict[str, Any]:
+def _read_transformer(source: _Source, place: str) -> dict[str, Any]:
     """Return the settings of the module ``Transformer``."""
-    found = (files.json(str(Path(place) / name)) for name in _TRANSFORMER_CONFIGS)
-    config: dict[str, Any] = next((content for content in found if content is not None), {})
+    config = transformer_settings(*source, place)
     changes = {key for name in _LOADING for key in config.get(name) or {}} - _WITHOUT_EFFECT
     task, has_chat = config.get("transformer_task", _TASK), "message" in config.get("modality_config", {})
     if changes or has_chat or task != _TASK:
         reason = ", ".join(sorted(changes)) or ("a chat template" if has_chat else f"the task {task}")
-        raise InputError(f"{files.source} reads texts with {reason}: this is not supported")
+        raise InputError(f"{source.name} reads texts with {reason}: this is not supported")
     lengths = {"max_query_tokens": config.get("query_length"), "max_passage_tokens": config.get("document_length")}
     given = {name: length for name, length in lengths.items() if length}
     return {"max_tokens": config.get("max_seq_length"), "lower_case": bool(config.get("do_lower_case")), **given}
 
 
-def _read_comparison(files: _Files, *, is_normalized: bool) -> dict[str, Any]:
+def _read_comparison(source: _Source, *, is_normalized: bool) -> dict[str, Any]:
     """Return prompts, truncation and normalisation. Passages have the first of the prompts that are named for them and not empty."""
-    config = files.json("config_sentence_transformers.json") or {}
+    config = source.json(SETTINGS)
     similarity, prompts = config.get("similarity_fn_name") or "cosine", config.get("prompts") or {}
     if similarity not in ("cosine", "dot") and not is_normalized:
-        raise InputError(f"{files.source} is for comparing vectors by '{similarity}': only cosine and dot are supported")
-    default = prompts.get(config.get("default_prompt_name"), "")
+        raise InputError(f"{source.name} is for comparing vectors by '{similarity}': only cosine and dot are supported")
+    default = default_prompt(config) or ""
     of_passages = [prompts[name] for name in ("document", "passage", "corpus") if name in prompts]
     return {
         "query_prompt": prompts.get("query", default) or "",

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import title_and_text
 
 from .spec import hub_encoder
-
-
-def title_and_text(passage: Passage) -> str:
-    """Return title and text with a space between them."""
-    return f"{passage.title} {passage.text}"
-
 
 _of = partial(hub_encoder, dim=768, pooling="mean", normalize=False, max_tokens=512, passage_text=title_and_text, by_transformers=False)
 SPEC = _of("contriever", "facebook/contriever-msmarco@abe8c1493371369031bcb1e02acb754cf4e162fa")

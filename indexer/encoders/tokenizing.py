@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, MissingExtraError
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, require_packages
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.networks.checkpoints import CONFIG, read_json_object
 from wikidx.indexer.networks.loading import n_positions
@@ -161,10 +161,9 @@ def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np
 
 def _load_tokenizer(folder: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
     """Return the checkpoint's own tokenizer without its truncation and padding."""
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise MissingExtraError(f"the encoder '{spec.name}'", "dense") from error
+    require_packages(f"the encoder '{spec.name}'", "dense", "tokenizers")
+    import tokenizers
+
     tokenizer = load_any_tokenizer(folder, spec.name).backend_tokenizer if spec.by_transformers else checkpoint_tokenizer(folder, spec.name)
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from wikidx.base.artifacts import durable
 from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.durable import file_sha256, parse_json, write_durably
 from wikidx.base.artifacts.home import home
-from wikidx.base.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError
+from wikidx.base.errors import ArtifactCorrupt, DownloadError, InputError, MissingExtraError, require_packages
 from wikidx.base.machine.failures import first_line
 from wikidx.base.net.download import apply_mirror
 from wikidx.base.validation import options
@@ -34,7 +34,7 @@ WEIGHTS = (
 )  # in transformers' order of preference
 DENSE_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
-_TOKENIZERS = (*TOKENIZER, "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json")  # forms that transformers reads
+TOKENIZERS = (*TOKENIZER, "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json")  # forms that transformers reads
 
 _HUB = "https://huggingface.co"
 _SETTLED_S = 2.0  # a file changed more recently may change again with the same time stamp
@@ -119,9 +119,13 @@ def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
 
 def required_files(dense: Sequence[str] = (), *, by_transformers: bool = False) -> RequiredFiles:
     """Return the files of a checkpoint that an encoder needs; see ``EncoderSpec`` for the arguments."""
-    tokenizer = (_TOKENIZERS, ("tokenizer_config.json",)) if by_transformers else (TOKENIZER,)
-    layers = (group for folder in dense for group in ((f"{folder}/{CONFIG}",), tuple(f"{folder}/{name}" for name in DENSE_WEIGHTS)))
-    return ((CONFIG,), *tokenizer, WEIGHTS, *layers)
+    tokenizer = (TOKENIZERS, ("tokenizer_config.json",)) if by_transformers else (TOKENIZER,)
+    return ((CONFIG,), *tokenizer, WEIGHTS, *dense_files(dense))
+
+
+def dense_files(folders: Sequence[str]) -> RequiredFiles:
+    """Return the files of the layers in some folders of a checkpoint."""
+    return tuple(group for folder in folders for group in ((f"{folder}/{CONFIG}",), tuple(f"{folder}/{name}" for name in DENSE_WEIGHTS)))
 
 
 def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Path:
@@ -155,10 +159,9 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         return checkpoint
     if not _missing_files(checkpoint.folder, required, encoder):
         return checkpoint.folder
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError(f"the checkpoint of '{encoder}'", "dense") from error
+    require_packages(f"the checkpoint of '{encoder}'", "dense", "huggingface_hub")
+    import huggingface_hub
+
     config = huggingface_hub.try_to_load_from_cache(checkpoint.repository, CONFIG, revision=checkpoint.revision)
     if isinstance(config, str) and not _missing_files(Path(config).parent, required, encoder):
         return Path(config).parent
@@ -191,6 +194,18 @@ def read_json_object(path: Path, name: str) -> Mapping[str, Any]:
         ArtifactCorrupt: the file cannot be read, or is no JSON object.
     """
     return durable.read_json_object(path, f"get the checkpoint of '{name}' again")
+
+
+@contextlib.contextmanager
+def read_errors(path: Path, name: str) -> Iterator[None]:
+    """Translate exceptions for an unreadable file into ``ArtifactCorrupt``; libraries raise any class for one."""
+    try:
+        yield
+    except Exception as error:
+        reason = first_line(error)
+        if path.suffix == ".bin" and not isinstance(error, OSError | UnicodeError):  # torch advises to allow running code in the file
+            reason = "it is corrupt, or holds more than tensors; nothing of it was run"
+        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
 
 
 def list_shards(index: Path, name: str) -> list[Path]:

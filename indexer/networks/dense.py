@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
-from wikidx.base.machine.failures import first_line
+from wikidx.base.errors import ArtifactMismatch
 
-from .checkpoints import CONFIG, DENSE_WEIGHTS, find_file, read_json_object
+from .checkpoints import CONFIG, DENSE_WEIGHTS, find_file, read_errors, read_json_object
 
 if TYPE_CHECKING:
     import torch
@@ -78,12 +77,9 @@ def _load_layer(folder: Path, n_inputs: int, name: str, *, of_tokens: bool) -> t
     if not of_tokens and {config.get(f"module_{end}_name") or pooled for end in ("input", "output")} != {pooled}:
         raise ArtifactMismatch(f"{folder / CONFIG} describes a layer that does not replace '{pooled}': it is not supported")
     path = find_file(folder, DENSE_WEIGHTS) or folder / DENSE_WEIGHTS[0]
-    try:
+    with read_errors(path, name):
         stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         shapes = {str(name): tuple(tensor.shape) for name, tensor in stored.items() if tensor.is_floating_point()}
-    except Exception as error:  # invalid bytes raise any class; torch's message advises to run code in the file
-        reason = first_line(error) if path.suffix == ".safetensors" else "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
     n_outputs = int((shapes.get("linear.weight") or (0,))[0])
     expected = {"linear.weight": (n_outputs, n_inputs)} | ({"linear.bias": (n_outputs,)} if config.get("bias", True) else {})
     if is_projected := bool(config.get("use_residual")) and n_inputs != n_outputs:

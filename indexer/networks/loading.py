@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.machine.failures import first_line
 from wikidx.base.machine.threads import limit_threads_after_fork
 
-from .checkpoints import CONFIG, WEIGHTS, find_file
+from .checkpoints import CONFIG, WEIGHTS, find_file, read_errors
 
 _MAX_NAMED = 3
 # oneDNN, torch's matrix library on CPUs, caches a primitive of about 1 MB for each shape of a batch. Its default of up to 1,024
@@ -59,7 +59,7 @@ def load_network(model_class: str, folder: Path, name: str, dtype: str, *, trust
         if hasattr(config, "use_cache"):
             config.use_cache = False  # a decoder's keys and values, which would take memory
         path = find_file(folder, WEIGHTS) or folder / WEIGHTS[0]
-        with _load_errors(path, name):
+        with read_errors(path, name):
             network, report = getattr(transformers, model_class).from_pretrained(
                 folder,
                 config=config,
@@ -77,7 +77,7 @@ def load_config(folder: Path, name: str, *, trusts_code: bool = False) -> Any:  
     """Return the configuration of a checkpoint's network; raises ``ArtifactCorrupt`` as ``load_network`` does."""
     import transformers
 
-    with _load_errors(folder / CONFIG, name), silent_transformers():
+    with read_errors(folder / CONFIG, name), silent_transformers():
         return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusts_code)
 
 
@@ -124,15 +124,24 @@ def silent_transformers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _load_errors(path: Path, name: str) -> Iterator[None]:
-    """Translate any exception of transformers for an unreadable file into ``ArtifactCorrupt``."""
+def opening_by_transformers(source: str, kind: str) -> Iterator[Any]:
+    """Yield the module ``transformers``, silenced, to open a folder or a repository named by the user, in any form that it knows.
+
+    Args:
+        source: the folder or repository.
+        kind: the kind of checkpoint, for the message of one that is not loaded.
+
+    Raises:
+        InputError: transformers cannot load it.
+    """
+    import transformers
+    from safetensors import SafetensorError
+
     try:
-        yield
-    except Exception as error:
-        reason = first_line(error)
-        if path.suffix == ".bin" and not isinstance(error, OSError | UnicodeError):  # torch advises to allow running code in the file
-            reason = "it is corrupt, or holds more than tensors; nothing of it was run"
-        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({reason}): get the checkpoint of '{name}' again") from error
+        with silent_transformers():
+            yield transformers
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        raise InputError.of(error, source, f"'{source}' is no {kind} that transformers can load: {first_line(error)}") from error
 
 
 def check_weights(network: Any, report: Mapping[str, Any], path: str) -> None:  # noqa: ANN401 - transformers has no types

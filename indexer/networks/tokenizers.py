@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wikidx.base.artifacts.home import utf8_path
-from wikidx.base.errors import ArtifactCorrupt
-from wikidx.base.machine.failures import first_line
 
-from .checkpoints import TOKENIZER, find_file
+from .checkpoints import TOKENIZER, TOKENIZERS, find_file, read_errors
 from .loading import silent_transformers
 
 if TYPE_CHECKING:
@@ -24,14 +22,9 @@ def load_any_tokenizer(folder: Path, name: str) -> Any:  # noqa: ANN401 - transf
     """
     import transformers
 
-    try:
-        with silent_transformers():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with read_errors(find_file(folder, TOKENIZERS) or folder, name), silent_transformers():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         tokenizer.backend_tokenizer.get_vocab_size()
-    except Exception as error:  # transformers raises any class for an unreadable file
-        raise ArtifactCorrupt(
-            f"the tokenizer in {folder} cannot be read ({first_line(error)}): get the checkpoint of '{name}' again"
-        ) from error
     return tokenizer
 
 
@@ -48,9 +41,7 @@ def checkpoint_tokenizer(folder: Path, name: str) -> tokenizers.Tokenizer:
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     path = find_file(folder, TOKENIZER) or folder / TOKENIZER[0]
-    try:
+    with read_errors(path, name):
         if path.suffix == ".json":
             return Tokenizer.from_file(utf8_path(path))
         return Tokenizer.from_str(BertWordPieceTokenizer(utf8_path(path), lowercase=True).to_str())
-    except Exception as error:  # the library raises plain ``Exception`` for every error in a file
-        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): get the checkpoint of '{name}' again") from error

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.artifacts.home import utf8_path
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, require_packages
 from wikidx.indexer.base import StoredVectors
 
 BLOCK_ROWS = 8_192
@@ -184,11 +184,10 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_parquet(path: Path, id_column: str) -> Iterator[Arrays]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError("reading Parquet", "parquet") from error
+    require_packages("reading Parquet", "parquet", "pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     try:
         with parquet.ParquetFile(utf8_path(path)) as file:
             columns = _parquet_columns(path, file.schema_arrow, id_column)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from wikidx.base.errors import require_packages
 from wikidx.base.machine.devices import may_use_gpus, resolve_device
 from wikidx.base.machine.fit import Demand
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.batching import batches
 from wikidx.indexer.networks.checkpoints import CONFIG, Checkpoint, HubCheckpoint, locate, read_json_object, required_files
 from wikidx.indexer.networks.loading import load_network, n_positions
+from wikidx.indexer.networks.module_folders import OPTIONAL
 from wikidx.indexer.networks.network import Batch, Ids, Network
 from wikidx.indexer.networks.network_size import network_demand
 from wikidx.retrievers.cancellation import raise_if_cancelled
@@ -25,20 +26,9 @@ from wikidx.retrievers.cancellation import raise_if_cancelled
 if TYPE_CHECKING:
     import torch
 
-ST_CONFIG = "config_sentence_transformers.json"
-ST_LENGTH = "sentence_bert_config.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-MODULES = "modules.json"
-
 _WINDOW = 4096  # pairs that are tokenised and sorted by length together; the number bounds the memory
 _CPU_BATCH_TOKENS = 1_024  # including padding; small enough for the CPU's caches
 GPU_BATCH_TOKENS = 32_768
-_OPTIONAL = (ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, MODULES)  # files that only some repositories have
-
-
-def title_and_text(passage: Passage) -> str:
-    """Return title and text with a space between them; only the text if the title is empty."""
-    return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +146,7 @@ def _demand(spec: RerankerSpec) -> Demand:
 
 def find_folder(checkpoint: Checkpoint, name: str) -> Path:
     """Return the directory of a checkpoint, downloaded with its optional files if it is not on this machine; raises as ``locate`` does."""
-    optional = ((file, CONFIG) for file in _OPTIONAL) if isinstance(checkpoint, HubCheckpoint) else ()
+    optional = ((file, CONFIG) for file in OPTIONAL) if isinstance(checkpoint, HubCheckpoint) else ()
     return locate(checkpoint, name, (*optional, *required_files()))
 
 
@@ -164,8 +154,3 @@ def windows(n_pairs: int) -> Iterator[slice]:
     """Yield consecutive ranges of pairs, which bound the memory of their tokens."""
     for start in range(0, n_pairs, _WINDOW):
         yield slice(start, start + _WINDOW)
-
-
-def optional_json(folder: Path, file: str, name: str) -> Mapping[str, Any]:
-    """Return the object in a JSON file of a checkpoint, empty without the file; raises ``ArtifactCorrupt`` as ``read_json_object``."""
-    return read_json_object(folder / file, name) if (folder / file).is_file() else {}

@@ -16,10 +16,11 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
 from wikidx.indexer.networks.dense import load_activation
+from wikidx.indexer.networks.module_folders import SETTINGS, TOKENIZER_SETTINGS, optional_json, transformer_settings
 from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
-from .checkpoint import ST_CONFIG, ST_LENGTH, TOKENIZER_CONFIG, RerankerNetwork, RerankerSpec, optional_json
+from .checkpoint import RerankerNetwork, RerankerSpec
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +83,7 @@ def _stored_activation(folder: Path, name: str) -> str | None:
     """Return the import path of the activation in any of the places where versions of sentence-transformers store it."""
     config = read_json_object(folder / CONFIG, name)
     stored = (
-        optional_json(folder, ST_CONFIG, name).get("activation_fn"),
+        optional_json(folder, SETTINGS, name).get("activation_fn"),
         (config.get("sentence_transformers") or {}).get("activation_fn"),
         config.get("sbert_ce_default_activation_function"),
     )
@@ -92,8 +93,8 @@ def _stored_activation(folder: Path, name: str) -> str | None:
 def _stored_length(folder: Path, name: str) -> int | None:
     """Return the maximum number of tokens that sentence-transformers or the tokenizer stores; None: neither."""
     stored = (
-        optional_json(folder, ST_LENGTH, name).get("max_seq_length"),
-        optional_json(folder, TOKENIZER_CONFIG, name).get("model_max_length"),
+        transformer_settings(folder, name).get("max_seq_length"),
+        optional_json(folder, TOKENIZER_SETTINGS, name).get("model_max_length"),
     )
     return next((length for length in stored if isinstance(length, int) and 0 < length < _UNLIMITED), None)
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import HubCheckpoint, parse_checkpoint
+from wikidx.indexer.networks.module_folders import SETTINGS, default_prompt, optional_json
 from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
 
-from .checkpoint import ST_CONFIG, RerankerNetwork, RerankerSpec, optional_json
+from .checkpoint import RerankerNetwork, RerankerSpec
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ class Decoder:
             raise ArtifactMismatch(
                 f"the tokenizer in {folder} has no token for yes or no: a decoder for reranking answers with one of them"
             )
-        self._instruction = spec.instruction or _stored_instruction(folder, spec.name) or INSTRUCTION
+        self._instruction = spec.instruction or default_prompt(optional_json(folder, SETTINGS, spec.name)) or INSTRUCTION
         self._start, self._end = self._split([_START, _END])
         self._budget = (self._network.max_tokens or spec.max_tokens or _MAX_TOKENS) - len(self._start) - len(self._end)
         if self._budget < 1:
@@ -86,13 +86,6 @@ class Decoder:
 def open_decoder(location: str, device: str) -> Decoder:
     """Open the decoder in a directory, or in a repository of the hub; raises as ``Decoder`` does."""
     return Decoder(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
-
-
-def _stored_instruction(folder: Path, name: str) -> str | None:
-    """Return the default prompt that sentence-transformers stores."""
-    config = optional_json(folder, ST_CONFIG, name)
-    prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name"))
-    return prompt if isinstance(prompt, str) else None
 
 
 QWEN3 = partial(Decoder, RerankerSpec(name="qwen3", checkpoint=HubCheckpoint("Qwen/Qwen3-Reranker-0.6B", "main"), max_tokens=_MAX_TOKENS))

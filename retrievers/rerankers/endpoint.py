@@ -13,11 +13,9 @@ import numpy as np
 from wikidx.base.errors import InputError
 from wikidx.base.net.endpoint import Endpoint, EndpointError
 from wikidx.base.net.request_threads import RequestThreads
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.cancellation import raise_if_cancelled
-
-from .checkpoint import title_and_text
 
 _BATCH = 32  # passages of a request, the most that text-embeddings-inference takes unless it is told otherwise
 _CONCURRENCY = 8

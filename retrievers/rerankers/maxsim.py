@@ -16,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wikidx.base.artifacts.durable import parse_json
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, OptionError
+from wikidx.base.errors import ArtifactMismatch, OptionError
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.networks.checkpoints import CONFIG, DENSE_WEIGHTS, HubCheckpoint, locate, parse_checkpoint
+from wikidx.indexer.networks.checkpoints import HubCheckpoint, dense_files, locate, parse_checkpoint
 from wikidx.indexer.networks.dense import apply_dense, load_dense
-from wikidx.indexer.networks.loading import silent_transformers
+from wikidx.indexer.networks.module_folders import MODULES, SETTINGS, optional_json, read_modules, transformer_settings
 from wikidx.indexer.networks.network import Ids
-from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
+from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer, load_any_tokenizer
 
-from .checkpoint import MODULES, ST_CONFIG, ST_LENGTH, RerankerNetwork, RerankerSpec, optional_json, windows
+from .checkpoint import RerankerNetwork, RerankerSpec, windows
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +82,7 @@ class MaxSim:
         self._passages = self._tokens(settings.document_prefix, settings.document_length)
         skipped = (self._passages.tokenizer.token_to_id(word) for word in settings.skiplist_words)
         self._uncounted = [-1, *(token for token in skipped if token is not None)]  # -1: padding
-        self._expansion = _expansion_token(folder)
+        self._expansion = _expansion_token(folder, name)
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,).
@@ -164,9 +163,9 @@ class _Tokens:
         self.tokenizer, self.max_tokens = checkpoint_tokenizer(folder, name), max_tokens
         marker = self.tokenizer.token_to_id(prefix)
         if prefix and marker is None:
-            raise ArtifactMismatch(f"the tokenizer in {folder} has no token {prefix!r}, with which {ST_CONFIG} marks texts")
+            raise ArtifactMismatch(f"the tokenizer in {folder} has no token {prefix!r}, with which {SETTINGS} marks texts")
         self._prefix = [marker] if prefix and marker is not None else []
-        self._lowers = bool(optional_json(folder, ST_LENGTH, name).get("do_lower_case"))
+        self._lowers = bool(transformer_settings(folder, name).get("do_lower_case"))
         self.tokenizer.enable_truncation(max_tokens - len(self._prefix))
         self.tokenizer.no_padding()
 
@@ -188,21 +187,18 @@ def _number(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _read_settings(folder: Path, name: str) -> TokenSettings:
-    stored = optional_json(folder, ST_CONFIG, name)
+    stored = optional_json(folder, SETTINGS, name)
     known = (field.name for field in dataclasses.fields(TokenSettings))
     values: Mapping[str, Any] = {field: stored[field] for field in known if stored.get(field) is not None}
     try:
         return TokenSettings(**values)
     except OptionError as error:
-        raise ArtifactMismatch(f"{folder / ST_CONFIG}: {error}") from error
+        raise ArtifactMismatch(f"{folder / SETTINGS}: {error}") from error
 
 
-def _expansion_token(folder: Path) -> int:
+def _expansion_token(folder: Path, name: str) -> int:
     """Return the token that fills up queries: the mask, or the end of a text if there is none."""
-    from transformers import AutoTokenizer
-
-    with silent_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    tokenizer = load_any_tokenizer(folder, name)
     ids = tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
     return next((token for token in ids if token is not None), 0)
 
@@ -214,26 +210,18 @@ def _find_layers(spec: RerankerSpec, folder: Path) -> list[Path]:
         ArtifactMismatch: the checkpoint has other modules than a transformer and linear layers.
         ArtifactCorrupt: ``modules.json`` cannot be read.
     """
-    path = folder / MODULES
-    if not path.is_file():
+    modules = read_modules(folder, spec.name)
+    if modules is None:
         raise ArtifactMismatch(f"{folder} has no {MODULES}: it is no ColBERT checkpoint in PyLate's format")
-    try:
-        modules = [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in parse_json(path.read_bytes())]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ArtifactCorrupt.of(error, path, f"{path} cannot be read ({error}): get the checkpoint of '{spec.name}' again") from error
-    kinds = [kind for kind, _ in modules]
-    if (
-        kinds[:1] != ["Transformer"]
-        or modules[0][1]
-        or set(kinds[1:]) != {"Dense"}
-        or any(Path(name).name != name for _, name in modules[1:])
-    ):
+    kinds, paths = [module.kind for module in modules], [module.path for module in modules]
+    is_known = kinds[:1] == ["Transformer"] and set(kinds[1:]) == {"Dense"}
+    if not is_known or paths[0] or any(Path(path).name != path for path in paths):
         listed = ", ".join(kinds) or "nothing"
-        raise ArtifactMismatch(f"{path} lists {listed}: a ColBERT checkpoint in PyLate's format has a Transformer and Dense layers")
-    names = [name for _, name in modules[1:]]
-    files = (group for name in names for group in ((f"{name}/{CONFIG}",), tuple(f"{name}/{file}" for file in DENSE_WEIGHTS)))
-    folder = locate(spec.checkpoint, spec.name, tuple(files))
-    return [folder / name for name in names]
+        raise ArtifactMismatch(
+            f"{folder / MODULES} lists {listed}: a ColBERT checkpoint in PyLate's format has a Transformer and Dense layers"
+        )
+    folder = locate(spec.checkpoint, spec.name, dense_files(paths[1:]))
+    return [folder / path for path in paths[1:]]
 
 
 GTE_MODERNCOLBERT = partial(MaxSim, RerankerSpec(name="moderncolbert", checkpoint=HubCheckpoint("lightonai/GTE-ModernColBERT-v1", "main")))

@@ -8,10 +8,11 @@ from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import encoder_device
 from wikidx.base.registry import load
 from wikidx.indexer.networks.checkpoints import CONFIG, parse_checkpoint, read_json_object
+from wikidx.indexer.networks.module_folders import MODULES
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS
-from .checkpoint import MODULES, find_folder
+from .checkpoint import find_folder
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
 

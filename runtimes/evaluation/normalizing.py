@@ -13,7 +13,7 @@ import string
 from collections.abc import Callable
 from functools import cache, lru_cache
 
-from wikidx.base.errors import MissingExtraError
+from wikidx.base.errors import require_packages
 
 _ARTICLES = r"\b(a|an|the)\b"
 _re_articles = re.compile(_ARTICLES)
@@ -55,9 +55,8 @@ def triviaqa(text: str) -> str:
 
 @cache
 def _without_articles_by_regex() -> Callable[[str, str], str]:
-    try:
-        import regex
-    except ImportError as error:
-        raise MissingExtraError("DPR's normalisation", "eval") from error
+    require_packages("DPR's normalisation", "eval", "regex")
+    import regex
+
     substitute: Callable[[str, str], str] = regex.compile(_ARTICLES).sub
     return substitute

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from wikidx.base.errors import IdxError
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.loading import silent_transformers
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 from wikidx.runtimes.llms.base import Call, Decoding, Generate, Reply
 from wikidx.runtimes.llms.options import EngineOptions

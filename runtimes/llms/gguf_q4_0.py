@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, require_packages
 from wikidx.base.machine.failures import first_line
 from wikidx.base.progress import format_bytes
 
@@ -34,11 +34,10 @@ def requantize(file: Path) -> Path:
 
 
 def _write(file: Path, folder: Path) -> int:
-    try:
-        import gguf
-        from gguf import quants
-    except ImportError as error:
-        raise MissingExtraError(f"the model {file}", "llm") from error
+    require_packages(f"the model {file}", "llm", "gguf.quants")
+    import gguf
+    from gguf import quants
+
     logger.warning("converting %s (%s) for llama.cpp, once: this takes seconds", file.name, format_bytes(file.stat().st_size))
     slow, fast = gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q4_0
     try:

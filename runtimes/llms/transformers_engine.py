@@ -12,10 +12,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.errors import require_packages
 from wikidx.base.machine.devices import encoder_device, free_memory, resolve_device
-from wikidx.base.machine.failures import device_errors, first_line
-from wikidx.indexer.networks.loading import silent_transformers
+from wikidx.base.machine.failures import device_errors
+from wikidx.indexer.networks.loading import opening_by_transformers
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
 from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo
@@ -194,24 +194,17 @@ class TransformersEngine(CheckpointLLM):
 
 def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
     """Load a checkpoint; return its tokenizer and its model."""
-    try:
-        import transformers
-
-        from .packed_decoding import pack
-        from .transformers_decoding import Model
-    except ImportError as error:
-        raise MissingExtraError(f"the model 'hf:{model}'", "llm") from error
-    folder = checkpoint_folder(model)
-    device = resolve_device(encoder_device(options.device))
+    require_packages(f"the model 'hf:{model}'", "llm", "torch", "transformers")
+    folder, device = checkpoint_folder(model), resolve_device(encoder_device(options.device))
     dtype = "float32" if options.dtype == "auto" and device == "cpu" else options.dtype
-    try:
-        with silent_transformers():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, revision=options.revision)
-            forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
-    except (OSError, ValueError) as error:
-        raise InputError.of(error, model, f"'{model}' is no checkpoint that transformers can load: {first_line(error)}") from error
+    with opening_by_transformers(model, "checkpoint") as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, revision=options.revision)
+        forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     with device_errors(device, f"the model '{model}'", _ADVICE):
         forward = forward.eval().to(device)
+    from .packed_decoding import pack
+    from .transformers_decoding import Model
+
     accepted = frozenset(inspect.signature(forward.forward).parameters)
     padded = Model(
         forward=forward,

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.rerankers import checkpoint
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.cross_encoder import SIMLM_SPEC, CrossEncoder
 from wikidx.retrievers.rerankers.opening import open_reranker
 

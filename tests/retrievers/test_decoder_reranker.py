@@ -15,9 +15,9 @@ import transformers
 from tests.indexer.encoders.tiny import save_bert_tokenizer
 from tests.retrievers.test_cross_encoder import PAIRS
 from wikidx.base.errors import ArtifactMismatch
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.base import Scores
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.decoder import Decoder
 from wikidx.retrievers.rerankers.opening import open_reranker
 

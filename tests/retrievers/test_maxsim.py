@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from tests.indexer.encoders.tiny import VOCABULARY, bert_config, save_bert_tokenizer
 from tests.retrievers.test_cross_encoder import SIZES, save_bert
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, InputError
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.rerankers import maxsim
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec, title_and_text
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.maxsim import MaxSim
 from wikidx.retrievers.rerankers.opening import open_reranker
 

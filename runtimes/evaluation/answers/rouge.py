@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from wikidx.base.errors import MissingExtraError
+from wikidx.base.errors import require_packages
 from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> set[str]
 
 @cache
 def _scorer() -> RougeScorer:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise MissingExtraError("ROUGE-Lsum", "eval") from error
+    require_packages("ROUGE-Lsum", "eval", "rouge_score.rouge_scorer")
+    from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer(["rougeLsum"], use_stemmer=True)

@@ -14,19 +14,18 @@ A checkpoint is of one of two kinds, which its configuration determines:
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wikidx.base.errors import ArtifactMismatch, InputError, MissingExtraError
+from wikidx.base.errors import ArtifactMismatch, InputError, require_packages
 from wikidx.base.machine.devices import resolve_device
-from wikidx.base.machine.failures import device_errors, first_line
+from wikidx.base.machine.failures import device_errors
 from wikidx.indexer.networks.batching import batches
-from wikidx.indexer.networks.loading import check_weights, n_positions, silent_transformers
+from wikidx.indexer.networks.loading import check_weights, n_positions, opening_by_transformers
 from wikidx.runtimes.execution.identity import folder_digest
 from wikidx.runtimes.llms.options import EngineOptions
 
@@ -81,7 +80,8 @@ class Checkpoint:
     def __init__(self, name: str, options: EngineOptions | None = None) -> None:
         self._name, self._options = name, options or EngineOptions()
         self._model, self._revision = _locate(name)
-        with _load_transformers(name) as transformers:
+        require_packages(f"the NLI model '{name}'", "llm", "torch", "transformers", "safetensors")
+        with opening_by_transformers(self._name, "NLI checkpoint") as transformers:
             self._config = transformers.AutoConfig.from_pretrained(self._model, revision=self._revision)
         self._is_generative = _is_generative(self._config, name)
         self._labels = {int(number): str(label) for number, label in self._config.id2label.items()}
@@ -94,7 +94,7 @@ class Checkpoint:
 
     def _open(self) -> None:
         auto = "bfloat16" if self._is_generative and self._device != "cpu" else "float32"
-        with _load_transformers(self._name) as transformers:
+        with opening_by_transformers(self._name, "NLI checkpoint") as transformers:
             kind = transformers.AutoModelForSeq2SeqLM if self._is_generative else transformers.AutoModelForSequenceClassification
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._model, revision=self._revision)
             network, report = kind.from_pretrained(
@@ -174,22 +174,6 @@ class Checkpoint:
         """Return a classifier's maximum number of tokens per pair."""
         limit = int(self._tokenizer.model_max_length)
         return min(limit, n_positions(self._config.to_dict()) or limit)
-
-
-@contextlib.contextmanager
-def _load_transformers(name: str) -> Iterator[Any]:
-    """Yield the module ``transformers``, without its console output; its exceptions become ``InputError``."""
-    try:
-        import torch  # noqa: F401
-        import transformers
-        from safetensors import SafetensorError
-    except ImportError as error:
-        raise MissingExtraError(f"the NLI model '{name}'", "llm") from error
-    try:
-        with silent_transformers():
-            yield transformers
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        raise InputError.of(error, name, f"'{name}' is no NLI checkpoint that transformers can load: {first_line(error)}") from error
 
 
 def entailment_label(labels: Mapping[int, str], model: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.errors import InputError, require_packages
 from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.answers.alce_text import split_sentences
 
@@ -36,10 +36,8 @@ def splitter(name: str) -> Splitter:
         return SIMPLE
     if name != "punkt":
         raise unknown_name_error("sentence splitter", name, ("punkt", "simple"))
-    try:
-        import nltk
-    except ImportError as error:
-        raise MissingExtraError("the sentence splitter 'punkt'", "eval") from error
+    require_packages("the sentence splitter 'punkt'", "eval", "nltk")
+    import nltk
 
     def split(text: str) -> list[str]:
         sentences: list[str] = nltk.sent_tokenize(text)
