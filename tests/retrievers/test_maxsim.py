@@ -225,9 +225,10 @@ def test_other_modules_are_refused(tmp_path: Path) -> None:
         ArtifactMismatch, match=r"lists Transformer, Pooling: a ColBERT checkpoint in PyLate.s format has a Transformer and"
     ):
         scored(folder)
-    (folder / "modules.json").write_text("[1")
-    with pytest.raises(ArtifactCorrupt, match=r"modules.json cannot be read"):
-        scored(folder)
+    for corrupt in ("[1", "[1]", '[{"type": 3, "path": ""}]'):
+        (folder / "modules.json").write_text(corrupt)
+        with pytest.raises(ArtifactCorrupt, match=r"modules.json cannot be read"):
+            scored(folder)
     (folder / "modules.json").unlink()
     with pytest.raises(
         InputError, match=r"describes BertModel, which tells no kind of reranker: name it, as in cross-encoder:.* or maxsim:/"
