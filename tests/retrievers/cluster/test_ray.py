@@ -232,8 +232,11 @@ def test_shards_of_another_store_are_not_opened_and_the_end_ends_all(cluster: An
             build_store(corpus_of(some_passages(N)[::-1], "other"), StoreOptions())
             with pytest.raises(ArtifactMismatch, match=r"the passages of 'made' are \S+, the shards of 'minilm' are of"):
                 opener("made", "minilm", open_store("other"), device="cpu")
-    processes = [replica["process"] for shard in shards.describe() for replica in shard["replicas"]]
-    shards.stop()
+    try:
+        wait_until(lambda: all("process" in replica for shard in shards.describe() for replica in shard["replicas"]), 20)
+        processes = [replica["process"] for shard in shards.describe() for replica in shard["replicas"]]
+    finally:
+        shards.stop()
     wait_until(lambda: not any(map(is_running, processes)), 20)
     with pytest.raises(IdxError, match="is being ended"), shards.exchange():
         pass
