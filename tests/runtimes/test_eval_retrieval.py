@@ -225,8 +225,9 @@ def test_excluded_passages_are_left_out_of_searches_and_runs(idx: Command, tmp_p
     assert "excluded_ids, which idx tune cannot leave out" in idx("tune", "sample", "--retriever", "bm25", *files[2:], status=2)
 
 
-def test_what_a_question_excludes_changes_no_other_s_fused_ranking(idx: Command, tmp_path: Path) -> None:
-    idx("build", "sample", "--index", "bm25-1.2-0.75")
+def test_what_a_question_excludes_changes_no_other_s_fused_ranking(idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    idx("build", "sample", "--bm25", "--index", "bm25-1.2-0.75")
     asked, runs = sample.questions()[:6], []
     for excluded in ([], open_searcher("sample").search([asked[0].question], k=60)[0].ids):
         records = [{"id": one.id, "query": one.question, "gold_ids": one.gold_ids} for one in asked]
