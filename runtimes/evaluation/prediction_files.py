@@ -14,7 +14,8 @@ from wikidx.corpora.reading.compression import read_bytes
 from wikidx.corpora.reading.records import QUESTION_IDS
 
 _PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
-PREDICTED = (*_PREDICTED, "model_answer", "generated_answer", "model_output", "prediction_text")
+_OF_AGENTS = ("pred_ans", "Pred_Answer", "final_answer", "generation", "completion")  # R1-Searcher's, Search-o1's and others'
+PREDICTED = (*_PREDICTED, "model_answer", "generated_answer", "model_output", "prediction_text", *_OF_AGENTS)
 ANSWERS = (*PREDICTED, "answer")  # next to another, "answer" is the gold answer
 
 _UNREADABLE = (ValueError, RecursionError)  # raised by json

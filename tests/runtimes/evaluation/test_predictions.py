@@ -161,10 +161,12 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
         {"id": "g", "answer": ["gold"], "pred_answer": "ours"},
         {"id": "h", "answer": "gold", "model_answer": "ours"},
         {"id": "i", "answer": "gold", "generated_answer": "ours"},
+        {"id": "j", "answer": "gold", "pred_ans": "ours"},
+        {"id": "k", "answer": "gold", "Pred_Answer": "ours"},
     ]
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
-    assert answers(found) == {**dict.fromkeys("abcefghi", "ours"), "d": None}
-    assert found.data_issues == {SEVERAL_FIELDS: list("abcdeghi"), NO_ANSWER: ["d"]}
+    assert answers(found) == {**dict.fromkeys("abcefghijk", "ours"), "d": None}
+    assert found.data_issues == {SEVERAL_FIELDS: list("abcdeghijk"), NO_ANSWER: ["d"]}
     assert (found.rows["a"].question, found.rows["b"].question) == ("where?", None)
 
 
