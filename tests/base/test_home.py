@@ -37,6 +37,14 @@ def test_a_file_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         home()
 
 
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", "~nobody-of-this-name/idx")
+    with pytest.raises(
+        InputError, match=r"^~nobody-of-this-name/idx is not known, because this user has no home: set IDX_HOME to a folder$"
+    ):
+        home()
+
+
 def test_a_home_that_may_not_be_read_is_not_taken_for_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.geteuid()
     with tempfile.TemporaryDirectory() as folder:  # unlike ``tmp_path``, in a folder that everybody may enter

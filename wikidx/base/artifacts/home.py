@@ -21,8 +21,12 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def home() -> Path:
-    """Return the data home: ``$IDX_HOME``, else ``~/.idx``; raise ``InputError`` if it is a file."""
-    path = Path(os.environ.get("IDX_HOME") or "~/.idx").expanduser().absolute()
+    """Return the data home: ``$IDX_HOME``, else ``~/.idx``; raise ``InputError`` if it is a file, or a home that nobody has."""
+    given = os.environ.get("IDX_HOME") or "~/.idx"
+    try:
+        path = Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{given} is not known, because this user has no home: set IDX_HOME to a folder") from error
     if os.path.isfile(path):
         raise InputError(f"{path} is a file, and data is kept in a folder: set IDX_HOME to one")
     return path
