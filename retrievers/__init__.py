@@ -1,4 +1,4 @@
-"""Retrieval: from queries to ranked passages. This package may import ``indexer`` and ``corpora``.
+"""Retrieval: from queries to ranked passages. This package may import ``indexer``, ``corpora`` and ``base``.
 
 options       SearchOptions                                    base          protocols and results of retrievers and searchers
 bm25, dense   retrievers: queries -> rows and scores           cache         a retriever with an LRU cache of results

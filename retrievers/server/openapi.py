@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .gate import JSON
-from .schemas import ERRORS, ErrorBody
+from .schemas import ErrorBody
 
 _COMPONENTS = "#/components/schemas/{model}"
 
@@ -28,7 +28,7 @@ class Operation(NamedTuple):
         body: schema of a request's body; None: without a body.
         answer: schema of the answer; None: any object of JSON, or text.
         media_type: type of the answer.
-        errors: statuses of errors, of ``ERRORS``.
+        errors: status -> description of the errors.
         error: schema of errors; None: that of the answer.
         parameters: parameters of path and query, as the document has them.
     """
@@ -40,7 +40,7 @@ class Operation(NamedTuple):
     body: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
     media_type: str = JSON
-    errors: Collection[int] = ()
+    errors: Mapping[int, str] = {}
     error: type[BaseModel] | None = ErrorBody
     parameters: Sequence[dict[str, Any]] = ()
 
@@ -69,7 +69,7 @@ def _describe(operation: Operation, schemas: dict[type[BaseModel], Any]) -> dict
         answer = {"schema": schemas[operation.answer]}
     error = answer if operation.error is None else {"schema": schemas[operation.error]}
     responses = {"200": {"description": "The answer.", "content": {operation.media_type: answer}}}
-    responses |= {str(status): {"description": ERRORS[status], "content": {JSON: error}} for status in operation.errors}
+    responses |= {str(status): {"description": text, "content": {JSON: error}} for status, text in operation.errors.items()}
     described: dict[str, Any] = {
         "tags": [operation.tag],
         "summary": name.replace("_", " ").capitalize(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from http import HTTPStatus
 from pathlib import Path
 
@@ -63,8 +64,10 @@ def make_routes(settings: Settings, catalog: Catalog, metrics: Metrics, answerer
     if answerer is not None:
         operations.append(Operation("POST", ASK, answerer.ask, "ask", answerer.body, answerer.event, EVENTS, errors=ERRORS))
 
+    describe = functools.cache(lambda: openapi_document(operations))  # on the first request, not at the start
+
     async def document(request: Request) -> Response:
-        return _to_response(openapi_document(operations))
+        return _to_response(describe())
 
     routes = [Route(operation.path, operation.endpoint, methods=[operation.method]) for operation in operations]
     handlers = {HTTPException: _answer_http_error, ClientDisconnect: _answer_nobody, IdxError: _answer_error, Exception: _answer_error}
@@ -91,7 +94,7 @@ def _state(catalog: Catalog, metrics: Metrics) -> list[Operation]:
 
     return [
         Operation("GET", "/health", health, "state"),
-        Operation("GET", "/ready", ready, "state", errors=(HTTPStatus.SERVICE_UNAVAILABLE,), error=None),
+        Operation("GET", "/ready", ready, "state", errors={HTTPStatus.SERVICE_UNAVAILABLE: "Not everything is open yet."}, error=None),
         Operation("GET", "/metrics", measurements, "state", media_type="text/plain"),
     ]
 
@@ -120,9 +123,10 @@ def _contents(settings: Settings, catalog: Catalog, answerer: Answerer | None) -
         return _to_response({"passages": found, "missing": [name for name, row in zip(ids, rows, strict=True) if row < 0]})
 
     statuses = (HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
+    errors: dict[int, str] = {status: ERRORS[status] for status in statuses}
     return [
         Operation("GET", "/v1/indexes", indexes, "search"),
-        Operation("GET", _PASSAGES, passages, "search", errors=statuses, parameters=_PASSAGES_PARAMETERS),
+        Operation("GET", _PASSAGES, passages, "search", errors=errors, parameters=_PASSAGES_PARAMETERS),
     ]
 
 

@@ -101,7 +101,8 @@ class _WorkerPool:
         previous = {number: signal.signal(number, self._terminate) for number in _SIGNALS}
         try:
             for number in range(self._settings.workers):
-                self._start(number)
+                if not self._is_stopping:
+                    self._start(number)
             while self._processes:
                 connection.wait([process.sentinel for process in self._processes.values()])
                 for number, process in list(self._processes.items()):
@@ -118,9 +119,9 @@ class _WorkerPool:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the new process receives signals only once it can handle them
         try:
             process.start()
+            self._processes[number] = process  # before a signal can end all that are known
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        self._processes[number] = process
 
     def _replace(self, number: int, process: ForkProcess) -> None:
         """Replace an exited process, unless all processes are ending or the exited one could not open its corpora."""

@@ -96,6 +96,7 @@ def test_the_description_of_the_api_names_every_field_with_its_bounds(url: str) 
     assert {field.name for field in dataclasses.fields(SearchOptions)} <= set(search)
     assert (search["k"]["minimum"], search["k"]["maximum"], search["k"]["default"]) == (1, 100, 10)
     assert search["queries"]["anyOf"][0]["maxItems"] == 2_000
+    assert document["paths"]["/ready"]["get"]["responses"]["503"]["description"] == "Not everything is open yet."
 
 
 def test_nobody_has_an_empty_key() -> None:
