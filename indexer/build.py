@@ -168,13 +168,14 @@ class _Reopening:
     """A function that returns a store, and in another process opens it again; it then raises ``ArtifactMismatch`` if it was replaced."""
 
     def __init__(self, corpus: str, store: PassageStore) -> None:
-        self._corpus, self._fingerprint, self._store = corpus, store.fingerprint, store
+        self._corpus, self._fingerprint = corpus, store.fingerprint
+        self._store: PassageStore | None = store
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"_corpus": self._corpus, "_fingerprint": self._fingerprint}
+    def __getstate__(self) -> dict[str, str | None]:
+        return {"_corpus": self._corpus, "_fingerprint": self._fingerprint, "_store": None}
 
     def __call__(self) -> PassageStore:
-        store = getattr(self, "_store", None) or open_store(self._corpus)
+        store = open_store(self._corpus) if self._store is None else self._store
         if store.fingerprint != self._fingerprint:
             raise ArtifactMismatch(f"the passages of '{self._corpus}' have been replaced meanwhile: run the same command again")
         return store

@@ -23,9 +23,7 @@ from wikidx.corpora.resolving import rebuild_advice
 from wikidx.corpora.store import PassageStore
 
 from .build import build_index, build_vectors, follow
-from .build_spec import PASSAGES
-from .build_spec import BuildSpec as BuildSpec
-from .build_spec import VectorOptions as VectorOptions
+from .build_spec import PASSAGES, BuildSpec
 from .catalog import IndexRef, index_ref
 from .embedding.embed import EmbedProgress, embedding_bytes, resolve_resources
 from .encoders.spec import EncoderSpec

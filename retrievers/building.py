@@ -15,8 +15,8 @@ from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.given import GivenPassage, SplitRule, given_corpus
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.corpora.unnamed import UnnamedCorpus
+from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.embedding.options import EmbedOptions
-from wikidx.indexer.planning import BuildSpec
 from wikidx.indexer.planning import build as build_spec
 
 from .naming import RetrieverName

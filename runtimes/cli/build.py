@@ -23,7 +23,8 @@ from .screen import coverage, note, pluralize, print_json, print_line
 if TYPE_CHECKING:
     from wikidx.base.artifacts.manifest import Manifest
     from wikidx.corpora.store import PassageStore
-    from wikidx.indexer.planning import BuildPlan, BuildSpec
+    from wikidx.indexer.build_spec import BuildSpec
+    from wikidx.indexer.planning import BuildPlan
 
 _SHOWN_SKIPPED = 3
 _STEP_WIDTH = 20
@@ -91,8 +92,8 @@ def build(
     from wikidx.corpora.build import StoreOptions
     from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.resolving import is_name, resolve
+    from wikidx.indexer.build_spec import BuildSpec, VectorOptions
     from wikidx.indexer.embedding.options import EmbedOptions
-    from wikidx.indexer.planning import BuildSpec, VectorOptions
 
     if on_error not in ("fail", "skip"):
         raise InputError(f"--on-error {on_error}: use fail or skip")

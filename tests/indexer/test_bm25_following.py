@@ -18,12 +18,13 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import resolve
 from wikidx.corpora.store import PassageStore, StoreWriter
 from wikidx.indexer.build import build_index
+from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import following, inversion
 from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 from wikidx.indexer.indexes.bm25.following import FollowingInverter
-from wikidx.indexer.planning import Build, BuildSpec
+from wikidx.indexer.planning import Build
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
 

@@ -21,15 +21,17 @@ from wikidx.corpora.known.given import given_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.indexer import planning
+from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.planning import Build, BuildSpec, build, plan
+from wikidx.indexer.planning import Build, build, plan
 from wikidx.indexer.published.addresses import PUBLISHED, PublishedVectors
 
 BUILD = """
 import re, sys
 from wikidx.corpora.resolving import resolve
-from wikidx.indexer.planning import BuildSpec, build
+from wikidx.indexer.build_spec import BuildSpec
+from wikidx.indexer.planning import build
 found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-int8"))).manifests
 print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
 print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)|typer|rich", name)])

@@ -26,7 +26,8 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.known.given import GivenPassage
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import built_names, resolve
-from wikidx.indexer.planning import Build, BuildSpec
+from wikidx.indexer.build_spec import BuildSpec
+from wikidx.indexer.planning import Build
 
 CAPITALS = ["Thimphu is the capital of Bhutan.", "Lima is the capital of Peru."]
 

@@ -21,8 +21,9 @@ from tests.runtimes.test_run import questions
 from wikidx.base.artifacts.building import staging_path
 from wikidx.corpora.resolving import resolve
 from wikidx.indexer import planning
+from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.planning import Build, BuildSpec, describe_interruption
+from wikidx.indexer.planning import Build, describe_interruption
 from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
 from wikidx.runtimes.llms.base import Call, prompt_text
