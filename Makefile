@@ -31,7 +31,7 @@ test-all: $(VENV)/test-full  # what test leaves out, whole
 
 # The path of a search: stores, BM25, vectors, encoders, the searcher, the server, the commands.
 COMMANDS := cli bm25_commands first_commands search_command vector_index_commands help serve
-CORE := tests/test_imports.py tests/base tests/corpora tests/indexer tests/retrievers $(COMMANDS:%=tests/runtimes/test_%.py)
+CORE := tests/test_imports.py tests/base tests/contracts tests/corpora tests/indexer tests/retrievers $(COMMANDS:%=tests/runtimes/test_%.py)
 test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 

@@ -78,7 +78,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def machine_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile kernels where they are tested; interpret them elsewhere, where compiling takes longer than the tests."""
-    is_compiled = bool({"indexer", "retrievers"} & set(request.path.relative_to(ROOT).parts))
+    is_compiled = bool({"contracts", "indexer", "retrievers"} & set(request.path.relative_to(ROOT).parts))
     monkeypatch.setattr(compiled._interpretation, "spent_s", math.inf if is_compiled else 0.0)
 
 
