@@ -1,16 +1,19 @@
-"""Endpoints that rerank: the forms of their requests and answers, batches, retries, and answers that are refused."""
+"""Endpoints that rerank: the forms of their requests and answers, batches, retries, and answers that are refused.
+
+See tests/contracts/test_reranker.py for what holds of every reranker.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply, fake_serving
-from wikidx.base.errors import IdxError, InputError
+from tests.indexer.encoders.fake_embeddings import fake_serving
+from tests.retrievers.made_rerankers import FakeReranker, overlap
+from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded
@@ -18,30 +21,6 @@ from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
 from wikidx.retrievers.rerankers.opening import open_reranker
 
 PASSAGES = [Passage(str(n), "", "x" * n) for n in range(80)]
-
-
-def overlap(query: str, text: str) -> float:
-    """A score that depends on both, and not in the order of the passages."""
-    return math.sin(len(query) + 3 * len(text))
-
-
-@dataclass
-class FakeReranker(FakeEmbeddings):
-    """A server in the form of vLLM, Jina and Cohere ("documents") or of text-embeddings-inference ("texts")."""
-
-    form: str = "documents"
-    is_strict: bool = False  # unknown fields are refused
-
-    def answer(self, body: dict[str, Any]) -> Reply:
-        known = {"documents": {"model", "query", "documents", "top_n"}, "texts": {"query", "texts", "truncate"}}[self.form]
-        if self.form not in body or (self.is_strict and set(body) - known):
-            return 422, {"error": f"missing field `{self.form}`", "error_type": "validation"}
-        if len(body[self.form]) > self.max_texts:
-            return 413, {"error": f"batch size {len(body[self.form])} > maximum allowed batch size {self.max_texts}"}
-        label = "relevance_score" if self.form == "documents" else "score"
-        rows: list[dict[str, Any]] = [{"index": n, label: overlap(body["query"], text)} for n, text in enumerate(body[self.form])]
-        changed = self.change(sorted(rows, key=lambda row: -row[label]))
-        return 200, {"id": "rerank-1", "model": "m", "results": changed} if self.form == "documents" else changed
 
 
 def scored(fake: FakeReranker, passages: Sequence[Passage] = PASSAGES, queries: Sequence[str] = (), **options: Any) -> list[float]:  # noqa: ANN401
@@ -69,7 +48,6 @@ def test_the_form_is_found_out_once() -> None:
         for _ in range(3):
             assert endpoint.score(["fox"], PASSAGES[5:6])[0] == pytest.approx(overlap("fox", "xxxxx"))
     assert ["texts" in body for body in fake.bodies] == [False, True, True, True]
-    assert endpoint.score([], []).shape == (0,)
 
 
 def test_batches_that_are_too_large_are_halved() -> None:
@@ -130,9 +108,3 @@ def test_a_cancelled_search_asks_no_more() -> None:
     with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded):
         scored(fake, PASSAGES * 20)
     assert len(fake.bodies) < 40
-
-
-@pytest.mark.parametrize("name", ["rerank:m", "rerank:@http://h/v1", "rerank:m@"])
-def test_incomplete_names_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="names no endpoint: use rerank:MODEL@URL"):
-        open_reranker(name)

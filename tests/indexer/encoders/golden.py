@@ -17,7 +17,6 @@ from wikidx.indexer.encoders import contriever, dpr, gtr, minilm, simlm
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
-from wikidx.indexer.networks.network_size import Dtype
 
 MAX_DIFFERENCE = 5e-5
 MAX_ANGLE = 2e-6  # 1 - cosine
@@ -50,10 +49,6 @@ class Golden:
         found: list[dict[str, Any]] = json.loads((self.folder / "work" / "token_ids.json").read_bytes())[name]
         return found
 
-    def mistakes(self) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = json.loads((self.folder / "mistakes.json").read_bytes())
-        return found
-
 
 def tokens_of(tokenizer: Tokenizer, texts: list[Passage] | list[str]) -> Tokens:
     passages = [text for text in texts if isinstance(text, Passage)]
@@ -63,12 +58,6 @@ def tokens_of(tokenizer: Tokenizer, texts: list[Passage] | list[str]) -> Tokens:
 def in_batches(model: Model, tokens: Tokens, size: int) -> Vectors:
     numbers = np.arange(len(tokens.ends))
     return np.concatenate([model.encode(tokens, numbers[start : start + size]) for start in range(0, len(numbers), size)])
-
-
-def encoded(golden: Golden, side: Side, spec: EncoderSpec | None = None, *, dtype: Dtype = "float32", size: int = 24) -> Vectors:
-    spec = spec or golden.spec()
-    tokens = tokens_of(Tokenizer(spec, side), golden.texts(side))
-    return in_batches(Model(spec, side, dtype=dtype), tokens, size)
 
 
 def differences(got: Vectors, expected: Vectors) -> Vectors:

@@ -59,9 +59,9 @@ def test_a_cutoff_is_that_of_the_whole_results(searcher: idx.LocalSearcher, adap
 
 
 def test_a_pipeline_reranks_and_an_experiment_takes_it(searcher: idx.LocalSearcher, adapter: Any, topics: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    from tests.retrievers.test_cross_encoder import save_bert
+    from tests.retrievers.made_rerankers import save_classifier
 
-    bm25, reranker = adapter.Retriever(searcher), adapter.Reranker(str(save_bert(tmp_path / "checkpoint")), device="cpu")
+    bm25, reranker = adapter.Retriever(searcher), adapter.Reranker(str(save_classifier(tmp_path / "checkpoint")), device="cpu")
     pipeline = bm25 % 2 >> reranker
     results, before = pipeline(topics), (bm25 % 2)(topics)
     assert set(results["docno"]) == set(before["docno"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retrievers.test_cross_encoder import save_bert
+from tests.retrievers.made_rerankers import save_classifier
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, Rankings, Searcher
 from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
@@ -164,7 +164,7 @@ def test_errors_come_back_to_their_request_at_their_position() -> None:
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:
-    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_bert(tmp_path)))
+    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_classifier(tmp_path)))
     queries, passages = ["the river nile"] * 3000, [Passage("1", "Nile", "the river of the nile")] * 3000
     checks = itertools.count()
     with cancellation_scope(lambda: next(checks) >= 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):
