@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
-from tests.retrievers.server.conftest import LIMITS, built_home  # noqa: F401 - a fixture
+from tests.retrievers.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.server.serving import ask, serving
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.mcp.sources import RemoteSource

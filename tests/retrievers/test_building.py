@@ -37,12 +37,6 @@ def names(home: Path) -> set[str]:
     return {path.name for path in home.iterdir()} - {".locks"} | {path.name for path in (home / ".locks").glob("unnamed-*")}
 
 
-def test_texts_are_searched_in_three_lines() -> None:
-    searcher = idx.build(CAPITALS)
-    hit = searcher.search(["capital of Peru"], k=1)[0][0]
-    assert (hit.id, hit.title, hit.text) == ("1", "", CAPITALS[1])
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -124,23 +118,28 @@ class FilePath(os.PathLike[str]):
         return str(self.path)
 
 
-def test_any_path_names_a_file(tmp_path: Path) -> None:
-    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "Lima"}\n')
-    with idx.build(FilePath(tmp_path / "c.jsonl")) as searcher:
-        assert searcher.search(["Lima"], k=1)[0][0].id == "a"
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "notes.jsonl").write_text('{"id": "a", "text": "Lima is the capital of Peru."}\n')
+    return tmp_path / "notes.jsonl"
+
+
+def test_any_path_names_a_file_which_is_built_as_by_the_command(file: Path) -> None:
+    for path in (file, FilePath(file)):
+        with idx.build(path) as searcher:
+            assert searcher.search(["Lima"], k=1)[0][0].id == "a"
+    assert len(open_store("notes")) == 1
 
 
 @pytest.mark.parametrize("opened", [Path.open, lambda path: path.open("rb"), gzip.open, lambda path: io.StringIO(path.read_text())])
-def test_an_open_file_is_given_by_its_path(opened: Callable[[Path], IO[str]], tmp_path: Path, home: Path) -> None:
-    (tmp_path / "c.jsonl").write_text('{"id": "a", "text": "Lima"}\n')
+def test_an_open_file_is_given_by_its_path(opened: Callable[[Path], IO[str]], file: Path, home: Path) -> None:
     for name in (None, "mine"):
-        with opened(tmp_path / "c.jsonl") as file, pytest.raises(InputError, match="the passages are an open file: give its path"):
-            idx.build(file, name=name)
+        with opened(file) as lines, pytest.raises(InputError, match="the passages are an open file: give its path"):
+            idx.build(lines, name=name)
     assert names(home) == set()
-    with opened(tmp_path / "c.jsonl") as file, idx.build(tmp_path / "c.jsonl") as searcher:
-        assert searcher.passage("a").text == "Lima"
+    with opened(file) as lines, idx.build(CAPITALS) as searcher:
         with pytest.raises(InputError, match=r"the queries are an open file: give file.read\(\).splitlines\(\)"):
-            searcher.search(file)  # type: ignore[arg-type]
+            searcher.search(lines)  # type: ignore[arg-type]
 
 
 def test_a_data_frame_is_given_by_its_records() -> None:
@@ -155,7 +154,7 @@ def test_a_data_frame_is_given_by_its_records() -> None:
             searcher.search(queries)  # type: ignore[arg-type]
 
 
-def test_fields_that_passages_do_not_keep_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_that_passages_do_not_keep_are_logged_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     given: list[GivenPassage] = [
         {"text": CAPITALS[0], "url": "https://example.org", "section": "Asia", "tags": []},
         {"_id": "b", "text": CAPITALS[1], "vector": np.ones(2), "url": "https://example.com"},
@@ -163,8 +162,8 @@ def test_fields_that_passages_do_not_keep_are_logged_once(tmp_path: Path, caplog
     note = "fields that are not kept: url, vector (a passage has an id, a title and a text)"
     for _ in range(2):
         idx.build(given, name="mine").close()
-    (tmp_path / "other.jsonl").write_text('{"id": "1", "text": "Lima", "url": "https://example.org"}\n')
-    idx.build(tmp_path / "other.jsonl").close()
+    file.write_text('{"id": "1", "text": "Lima", "url": "https://example.org"}\n')
+    idx.build(file).close()
     idx.build([*CAPITALS, Passage("c", "Lima", "Capital of Peru.")]).close()
     warnings = [record.getMessage() for record in caplog.records if record.name == "wikidx.indexer.planning"]
     assert warnings == [note, note.replace(", vector", "")]
@@ -177,18 +176,15 @@ def test_passages_that_an_encoder_cuts_are_logged(caplog: pytest.LogCaptureFixtu
     assert cut in caplog.messages
 
 
-def test_passages_with_a_name_are_kept_and_reused(home: Path) -> None:
+def test_passages_with_a_name_are_kept_and_reused_and_replaced_only_on_request(home: Path) -> None:
+    manifest = home / "mine" / "passages" / "manifest.json"
     idx.build(CAPITALS, name="mine").close()
-    written = os.stat(home / "mine" / "passages" / "manifest.json").st_mtime_ns
+    written = os.stat(manifest).st_mtime_ns
     idx.build(CAPITALS, name="mine").close()
-    assert os.stat(home / "mine" / "passages" / "manifest.json").st_mtime_ns == written
-    assert idx.open_searcher("mine").search(["Bhutan"])[0][0].text == CAPITALS[0]
-
-
-def test_other_passages_of_the_same_name_replace_the_old_ones_only_on_request() -> None:
-    idx.build(CAPITALS, name="mine").close()
+    assert os.stat(manifest).st_mtime_ns == written
     with pytest.raises(ArtifactMismatch, match=r"'mine' was built with sha256 \w{16}, not sha256 .*replace=True"):
         idx.build([*CAPITALS, "Nile"], name="mine")
+    assert idx.open_searcher("mine").search(["Bhutan"])[0][0].text == CAPITALS[0]
     assert idx.build([*CAPITALS, "Nile"], name="mine", replace=True).search(["nile"])[0][0].id == "2"
 
 
@@ -204,13 +200,6 @@ def test_long_texts_are_split() -> None:
         assert searcher.search(["w249"])[0][0].id == "0#2"
 
 
-def test_a_file_and_a_known_corpus_are_built_as_by_the_command(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text('{"id": "a", "text": "Lima is the capital of Peru."}\n')
-    assert idx.build(tmp_path / "notes.jsonl").passage("a").text == "Lima is the capital of Peru."
-    assert len(open_store("notes")) == 1
-    assert idx.build("sample@20", "bm25").search(["river"])
-
-
 @pytest.mark.parametrize("is_shown", [True, False])
 def test_progress_is_shown_unless_it_is_unwanted(
     is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -221,23 +210,24 @@ def test_progress_is_shown_unless_it_is_unwanted(
     assert [line.partition(":")[0] for line in lines if line.startswith("passages")] == ["passages"] * is_shown
 
 
-def test_a_group_of_queries_ranks_the_passage_that_one_of_them_names_first() -> None:
-    with idx.build("sample", show_progress=False) as searcher:
+def test_a_known_corpus_is_built_as_by_the_command() -> None:
+    with idx.build("sample", "bm25", show_progress=False) as searcher:
         (ranking,) = searcher.search_groups([["longest river of Africa", "country where the Nile ends"]], k=3)
     assert ranking[0].title == "Nile (river)"
 
 
 def test_passages_without_a_name_are_deleted_with_the_searcher(home: Path) -> None:
-    with idx.build(CAPITALS) as searcher:
-        assert len(names(home)) > 1
-    assert names(home) == set()
+    with idx.build(CAPITALS) as searcher, idx.build(CAPITALS, name="mine"):
+        assert len(list(home.glob("unnamed-*"))) == 1
+        assert corpus_names() == built_names() == ["mine"]  # no list shows them
+    assert names(home) == {"mine"}
     with pytest.raises(ValueError, match="the searcher is closed"):
         searcher.search(["Bhutan"])
     searcher = idx.build(CAPITALS)
     assert searcher.search(["Bhutan"])[0]
     del searcher
     gc.collect()
-    assert names(home) == set()
+    assert names(home) == {"mine"}
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -253,17 +243,11 @@ def test_a_forked_process_leaves_them_to_its_parent(home: Path) -> None:
     assert open_store(name).get_many([0]) == [searcher.passage("0")]
 
 
-def test_no_list_shows_them(home: Path) -> None:
-    with idx.build(CAPITALS), idx.build(CAPITALS, name="mine"):
-        assert len(list(home.glob("unnamed-*"))) == 1
-        assert corpus_names() == built_names() == ["mine"]
-
-
 def test_those_of_a_killed_process_are_deleted_by_the_next_one(home: Path) -> None:
     code = f"import os, signal, wikidx\nsearcher = wikidx.build({CAPITALS})\nos.kill(os.getpid(), signal.SIGKILL)"
     killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert killed.returncode == -signal.SIGKILL
-    (left,) = (path.name for path in home.glob("unnamed-*"))
+    assert len(list(home.glob("unnamed-*"))) == 1
     (home / "unnamed-of-mine").mkdir()  # a user's
     with lock(home / "unnamed-of-mine"):
         pass
@@ -272,7 +256,6 @@ def test_those_of_a_killed_process_are_deleted_by_the_next_one(home: Path) -> No
         assert names(home) == {"unnamed-of-mine", "unnamed-01234567"}
     idx.build(CAPITALS).close()
     assert names(home) == {"unnamed-of-mine"}
-    assert left not in names(home)
 
 
 def test_a_process_that_ends_deletes_them(home: Path) -> None:

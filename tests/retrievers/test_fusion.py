@@ -40,9 +40,23 @@ def random_hits(rng: np.random.Generator, n_lists: int, depth: int, n_rows: int)
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
 
 
-def test_max_keeps_the_best_score() -> None:
+def rounded(line: Pairs) -> Pairs:
+    return [(row, float(np.float32(score))) for row, score in line]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("max", [(7, 3.0), (2, 2.5), (9, 2.5)]),
+        ("sum", [(2, 3.5), (7, 3.5), (9, 2.5)]),
+        ("rrf", [(2, 1 / 62 + 1 / 61), (7, 1 / 61 + 1 / 63), (9, 1 / 62)]),
+        ("interleave", [(2, 1.0), (7, 1.0), (9, 0.5)]),
+    ],
+)
+def test_two_lists_are_merged(rule: str, expected: Pairs) -> None:
     lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
-    assert pairs(merge(lists, make_targets([[0, 1]]), "max")) == [[(7, 3.0), (2, 2.5), (9, 2.5)]]
+    assert pairs(merge(lists, make_targets([[0, 1]]), rule)) == [rounded(expected)]
+    assert pairs(merge(lists, make_targets([[0, 1]]), rule, k=2)) == [rounded(expected[:2])]
 
 
 @given(line_lists, st.sampled_from(["max", "sum"]), st.integers(1, N_ROWS), st.data())
@@ -51,23 +65,6 @@ def test_a_list_alone_is_already_merged(lines: list[Pairs], rule: str, k: int, d
     members = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1))  # a list may be chosen twice
     merged = merge(lists, make_targets([[member] for member in members]), rule, k=k)
     assert [column.tobytes() for column in select(lists, np.array(members), k)] == [column.tobytes() for column in merged]
-
-
-def test_sum_adds_the_scores() -> None:
-    lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
-    assert pairs(merge(lists, make_targets([[0, 1]]), "sum")) == [[(2, 3.5), (7, 3.5), (9, 2.5)]]
-
-
-def test_rrf_adds_reciprocal_ranks() -> None:
-    lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5)])
-    expected = [(2, 1 / 62 + 1 / 61), (7, 1 / 61), (9, 1 / 62)]
-    assert pairs(merge(lists, make_targets([[0, 1]]), "rrf")) == [[(row, float(np.float32(score))) for row, score in expected]]
-
-
-def test_interleaving_takes_the_first_of_all_lists_then_the_second() -> None:
-    lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 250.0), (9, 200.0), (5, 1.0)])
-    third = float(np.float32(1 / 3))
-    assert pairs(merge(lists, make_targets([[0, 1]]), "interleave")) == [[(2, 1.0), (7, 1.0), (9, 0.5), (5, third)]]
 
 
 def test_scaled_fusion_compares_each_score_with_its_list() -> None:
@@ -94,7 +91,7 @@ def test_weighted_fusion_gives_a_missing_row_the_lowest_score_of_the_list() -> N
     """0.1 of BM25 and all of the dense score: row 3 is missing in the dense list, whose lowest is 0.5; row 9 in BM25's, lowest 4."""
     lists = to_lists([hits([(3, 10.0), (1, 4.0)]), hits([(9, 0.75), (1, 0.5)])])
     expected = [(3, 0.1 * 10 + 0.5), (9, 0.1 * 4 + 0.75), (1, 0.1 * 4 + 0.5)]
-    assert pairs(fuse(lists, Fusion("weighted", (0.1, 1.0)))) == [[(row, float(np.float32(score))) for row, score in expected]]
+    assert pairs(fuse(lists, Fusion("weighted", (0.1, 1.0)))) == [rounded(expected)]
 
 
 def test_weighted_fusion_of_normalized_scores() -> None:
@@ -151,9 +148,9 @@ def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
 def test_ranking_of_extreme_scores() -> None:
     """The order is that of numbers, also where a score is 0 with a sign, tiny, huge or infinite after adding up."""
     scores = [3.4e38, 1.0, 1e-45, 0.0, -1e-45, -1.0, -3.4e38]
-    lists = lists_of([(row, score) for row, score in enumerate(scores)])
+    lists = lists_of([*enumerate(scores)])
     (found,) = pairs(merge(lists, make_targets([[0]]), "max"))
-    assert found == [(row, float(np.float32(score))) for row, score in enumerate(scores)]
+    assert found == rounded([*enumerate(scores)])
     zeros = lists_of([(4, 0.0), (2, -0.0)])
     assert pairs(merge(zeros, make_targets([[0]]), "max")) == [[(2, 0.0), (4, 0.0)]]
     (found,) = pairs(merge(lists, make_targets([[0, 0]]), "sum"))
@@ -219,22 +216,14 @@ def test_rows_that_no_store_can_have_are_refused() -> None:
         to_lists([hits([(5, 1.0)])], 5)
 
 
-def test_lists_that_are_not_there_and_unknown_rules_are_refused() -> None:
-    lists = lists_of([(1, 1.0)], [(2, 1.0)])
-    with pytest.raises(ValueError, match="lists 0 to 3 are requested, there are 2"):
-        merge(lists, make_targets([[0, 3]]), "max")
-    with pytest.raises(ValueError, match="unknown rule 'mean': known are max, sum, rrf, interleave"):
-        merge(lists, make_targets([[0]]), "mean")
-    with pytest.raises(ValueError, match="k is 0: it must be at least 1"):
-        merge(lists, make_targets([[0]]), "max", k=0)
-
-
-def test_merging_keeps_the_best() -> None:
-    assert pairs(merge(lists_of([(4, 3.0), (2, 2.0), (9, 1.0)]), make_targets([[0]]), "max", k=2)) == [[(4, 3.0), (2, 2.0)]]
-
-
-def test_merging_by_text_keeps_the_first_of_equal_texts() -> None:
-    text_key = np.array([5, 6, 5, 7, 6], dtype=np.uint64)
-    lists = lists_of([(4, 5.0), (1, 4.0), (2, 3.0), (0, 2.0), (3, 1.0)], [(3, 1.0)])
-    found = merge(lists, make_targets([[0], [1], [0, 1]]), "max", k=3, text_key=text_key)
-    assert pairs(found) == [[(4, 5.0), (2, 3.0), (3, 1.0)], [(3, 1.0)], [(4, 5.0), (2, 3.0), (3, 1.0)]]
+@pytest.mark.parametrize(
+    ("group", "rule", "k", "message"),
+    [
+        ([0, 3], "max", None, "lists 0 to 3 are requested, there are 2"),
+        ([0], "mean", None, "unknown rule 'mean': known are max, sum, rrf, interleave"),
+        ([0], "max", 0, "k is 0: it must be at least 1"),
+    ],
+)
+def test_lists_that_are_not_there_and_unknown_rules_are_refused(group: list[int], rule: str, k: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        merge(lists_of([(1, 1.0)], [(2, 1.0)]), make_targets([group]), rule, k=k)

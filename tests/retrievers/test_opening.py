@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,7 @@ from wikidx.indexer.build import build_index
 from wikidx.retrievers import opening
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.retrievers.opening import OpenCorpora, open_retriever, open_searcher
+from wikidx.retrievers.opening import OpenCorpora, OpenRetriever, open_retriever, open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.searcher import LocalSearcher
 
@@ -58,15 +56,20 @@ def test_what_is_not_there_is_said(store: PassageStore, corpus: str, retriever: 
         open_searcher(corpus, retriever)
 
 
-def test_an_index_is_opened_once_by_whichever_name(store: PassageStore) -> None:
-    build_index("made", "bm25", store)
-    opened = list[str]()
+def recording(opened: list[str]) -> OpenRetriever:
+    """Return an opener that records the names and opens BM25."""
 
     def opener(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         opened.append(name)
         return open_retriever(corpus, "bm25", store, device=device)
 
-    corpora = OpenCorpora(opener=opener)
+    return opener
+
+
+def test_an_index_is_opened_once_by_whichever_name(store: PassageStore) -> None:
+    build_index("made", "bm25", store)
+    opened = list[str]()
+    corpora = OpenCorpora(opener=recording(opened))
     for name in ("bm25+gtr-base", "gtr", "gtr-base", "gtr-base-int8+bm25"):
         assert corpora.searcher("made", RetrieverName.parse(name)).search(["whale"])
     assert opened == ["bm25", "gtr", "gtr-int8"]
@@ -86,19 +89,8 @@ def test_a_reranker_is_opened_once_and_after_the_indexes(device: str, store: Pas
     build_index("made", "bm25", store)
     steps = list[str]()
 
-    def open_on(name: str) -> Callable[[str], Any]:
-        def open_here(device: str) -> object:
-            steps.append(f"{name} on {device}")
-            return SimpleNamespace()
-
-        return open_here
-
-    def opener(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        steps.append(name)
-        return open_retriever(corpus, "bm25", store)
-
-    monkeypatch.setattr(opening, "find_reranker", open_on)
-    corpora = OpenCorpora(device=device, opener=opener)
+    monkeypatch.setattr(opening, "find_reranker", lambda name: lambda device: steps.append(f"{name} on {device}"))
+    corpora = OpenCorpora(device=device, opener=recording(steps))
     for _ in range(2):
         corpora.searcher("made", RetrieverName.parse("gtr >> simlm"), "simlm")
     assert steps == ["gtr", f"simlm on {device}"]

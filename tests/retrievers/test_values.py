@@ -20,7 +20,7 @@ from wikidx.retrievers.opening import open_searcher
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
-RETRIEVER = "bm25+minilm-ivf"
+CORPUS, RETRIEVER = "sample@200", "bm25+minilm-ivf"
 WATCHED: dict[CodeType, Callable[[dict[str, Any]], str]] = {
     manifest._load.__wrapped__.__code__: lambda given: f"manifest of {given['file'].parent.name}",
     PassageStore.__init__.__code__: lambda given: f"store {given['folder'].parent.name}",
@@ -49,13 +49,13 @@ def calls_of(run: Callable[[], object]) -> Counter[str]:
 
 def test_each_value_is_made_once_per_build_and_per_search(home: Path) -> None:
     def build_and_close() -> None:
-        build("sample", RETRIEVER, device="cpu", show_progress=False).close()
+        build(CORPUS, RETRIEVER, device="cpu", show_progress=False).close()
 
     def search() -> None:
-        with open_searcher("sample", RETRIEVER, device="cpu") as searcher:
+        with open_searcher(CORPUS, RETRIEVER, device="cpu") as searcher:
             searcher.search(["river of Egypt"], k=3)
 
-    expected = {"name bm25", "name minilm-ivf", "store sample"}
+    expected = {"name bm25", "name minilm-ivf", f"store {CORPUS}"}
     expected |= {f"manifest of {name}" for name in ("passages", "bm25", "minilm", "minilm-ivf")}
     for run in (build_and_close, build_and_close, search):
         manifest._load.cache_clear()  # as in another process

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from tests.conftest import ROOT, corpus_of
-from tests.retrievers.server.conftest import some_passages
+from tests.retrievers.conftest import some_passages
 from tests.retrievers.server.serving import ask, serving
 from tests.runtimes.command_line import Command
 from wikidx.base.errors import MissingExtraError

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import ROOT, corpus_of
-from tests.retrievers.server.conftest import some_passages
+from tests.retrievers.conftest import some_passages
 from tests.retrievers.server.serving import ask, wait_until
 from tests.runtimes.command_line import Command
 from wikidx.corpora.build import StoreOptions, build_store, open_store
@@ -352,6 +352,8 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
         (["made", "-r", "bm25+bm25"], "'bm25+bm25' names a retriever twice"),
         (["made", "-r", "gtr+gtr-base"], "'gtr+gtr-base' names a retriever twice"),
         (["made", "-r", "minilm", "--workers", "2"], "idx build made --encoder minilm"),
+        (["made", "--shards", "2"], "add --ray"),
+        (["made", "--ray", "local", "--workers", "2"], "one process answers"),
     ],
 )
 def test_mistakes_are_one_line(made: Path, arguments: Sequence[str], message: str) -> None:

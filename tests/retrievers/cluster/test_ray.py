@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -17,24 +15,31 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, corpus_of
-from tests.indexer.cluster.ray_nodes import NODE, cluster_of
-from tests.indexer.made_vectors import clustered, put_vectors
-from tests.retrievers.cluster.sharded_server import Load, Results, Sharded, is_running, search_all, serving_shards, stopped
-from tests.retrievers.server.conftest import some_passages
-from tests.retrievers.server.serving import ask, wait_until
-from tests.retrievers.test_searchers import (  # noqa: F401 - the suite of all searchers, here with this file's fixtures
+from tests.conftest import corpus_of
+from tests.contracts.test_client import (  # noqa: F401 - the suite of all clients, here with this file's fixtures
+    RETRIEVERS,
+    N,
+    Searchers,
+    all_kinds,
     bits,
     searcher,
+    test_a_group_that_cannot_be_searched_costs_only_itself,
     test_bm25_is_the_same_to_the_bit,
     test_bm25_of_another_k1_and_b_is_the_same_to_the_bit,
     test_dense_searches_are_the_same_up_to_rounding,
     test_nothing_asked_and_nothing_found,
     test_parameters_are_each_requests_own,
-    test_passages_come_back_as_they_are,
+    test_passages_come_back_as_they_are_found_or_by_their_ids,
+    test_search_r1_s_calls_have_the_same_answers_as_its_clients_read_them,
     test_threads_get_their_own_answers,
     test_what_cannot_be_searched_raises_the_same,
 )
+from tests.indexer.cluster.ray_nodes import NODE, cluster_of
+from tests.indexer.made_vectors import clustered, put_vectors
+from tests.retrievers.cluster.sharded_server import Load, Results, Sharded, is_running, search_all, serving_shards, stopped
+from tests.retrievers.conftest import some_passages
+from tests.retrievers.retrieving import at_home, build_corpus
+from tests.retrievers.server.serving import ask, wait_until
 from tests.runtimes.test_serve import idx_serve
 from wikidx.base.cluster import connect, list_nodes, load_ray
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, IdxError, InputError
@@ -57,20 +62,14 @@ from wikidx.retrievers.server.settings import Settings
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-N = 60
-RETRIEVERS = ("bm25", "bm25+minilm", "bm25-1.2-0.75", "minilm", "minilm-ivf")
-
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Three nodes, which this process is connected to, and a home with a corpus."""
-    with pytest.MonkeyPatch.context() as patch, cluster_of(3) as found:
-        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("sharded")))
-        build_store(corpus_of(some_passages(N)), StoreOptions())
-        for name in ("bm25", "bm25-1.2-0.75", "minilm", "minilm-ivf"):
-            build_index("made", name, open_store("made"))
+    with at_home(tmp_path_factory.mktemp("sharded")), cluster_of(3) as found:
+        build_corpus("made", some_passages(N), "bm25", "bm25-1.2-0.75", "minilm", "minilm-ivf")
         with connect(found.address):
             yield found
 
@@ -87,12 +86,8 @@ def sharded(cluster: Any) -> Iterator[Sharded]:  # noqa: ANN401
 
 
 @pytest.fixture(scope="module")
-def searchers(sharded: Sharded) -> Iterator[dict[tuple[str, str], Searcher]]:
-    local: dict[tuple[str, str], Searcher] = {("local", name): open_searcher("made", name) for name in RETRIEVERS}
-    remotes = {("remote", name): RemoteSearcher(sharded.url, corpus="made", retriever=name) for name in RETRIEVERS}
-    yield {**local, **remotes}
-    for remote in remotes.values():
-        remote.close()
+def searchers(sharded: Sharded) -> Searchers:
+    return all_kinds(sharded.url, RETRIEVERS)
 
 
 def test_replicas_are_on_different_nodes_with_processors_and_nodes_have_as_many(sharded: Sharded) -> None:
@@ -132,14 +127,13 @@ def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: An
         assert whole.unsearched_rows == []
         assert [hit.row for hit in whole.rankings[0]] == rows_of(open_searcher("made", "minilm"))
         with stopped(sharded.process(1)):
-            with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 20 to 39 of 'made/minilm'.*partial=true") as caught:
+            with pytest.raises(ShardUnavailable, match=r"shard 1 \(rows 53 to 105 of 'made/minilm'.*partial=true") as caught:
                 remote.search(["river"])
             assert (caught.value.status, caught.value.retry_after) == (503, 2)
             found = remote.search_partial([["river"]], SearchOptions(k=N))
-            assert found.unsearched_rows == [UnsearchedRows("minilm", 20, 40)]
-            assert [(hit.row, hit.score) for hit in found.rankings[0]] == [
-                (hit.row, hit.score) for hit in whole.rankings[0] if hit.row not in range(20, 40)
-            ]
+            assert found.unsearched_rows == [UnsearchedRows("minilm", 53, 106)]
+            left = [hit for hit in whole.rankings[0] if hit.row not in range(53, 106)]
+            assert [(hit.row, hit.score) for hit in found.rankings[0]] == [(hit.row, hit.score) for hit in left]
             body = {"queries": ["river"], "timeout_s": 2.0}
             assert "shard 1" in ask(sharded.url, "/v1/search", body).json["error"]
             body = {"queries": ["river"], "retriever": "bm25+minilm", "partial": True, "rerank": "primary"}
@@ -213,7 +207,7 @@ def test_what_a_node_cannot_open_is_refused(cluster: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("device", "n_shards", "message"),
     [
-        ("cpu", 61, "'minilm' of 'made' has 60 rows: it cannot be cut into 61 shards"),
+        ("cpu", N + 1, f"'minilm' of 'made' has {N} rows: it cannot be cut into {N + 1} shards"),
         ("cuda:1", 2, "--device cuda:1 with --ray: use auto, cpu or cuda"),
         ("cuda", 2, r"2 processes \(shards times replicas\) need a GPU each, 0 of the Ray cluster are free"),
     ],
@@ -308,18 +302,3 @@ def test_the_command_serves_from_a_cluster(cluster: Any) -> None:  # noqa: ANN40
         wait_until(lambda: "the current indexes are served\n" in served.said, 60)
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(30) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--shards", "2"), "add --ray"),
-        (("--ray", "local", "--workers", "2"), "one process answers"),
-        (("--ray", "127.0.0.1:1"), "no Ray cluster"),
-    ],
-)
-def test_the_command_refuses_what_cannot_be(home: None, arguments: tuple[str, ...], message: str) -> None:
-    code = "from wikidx.runtimes.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", "made", "--port", "0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert (done.returncode, message in done.stderr.splitlines()[-1]) == (2, True)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT, corpus_of
+from tests.conftest import ROOT
 from tests.indexer.made_vectors import clustered, put_vectors
+from tests.retrievers.retrieving import at_home, build_corpus
 from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.machine.threads import equal_ranges, n_threads
-from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
@@ -86,10 +86,8 @@ def sharded_vectors(name: str, bounds: Sequence[int]) -> ShardedIndex:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PassageStore]:
     """A small corpus; the home stays for the module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("ranges")))
-        build_store(corpus_of([Passage(str(i), "", f"text {i}") for i in range(N)]), StoreOptions())
-        yield open_store("made")
+    with at_home(tmp_path_factory.mktemp("ranges")):
+        yield build_corpus("made", [Passage(str(i), "", f"text {i}") for i in range(N)])
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +107,6 @@ def home(store: PassageStore, monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     """The module's home, not one of each test's own."""
 
 
-def same(found: Hits, expected: Hits) -> None:
-    np.testing.assert_array_equal(found.rows, expected.rows)
-    np.testing.assert_array_equal(found.scores, expected.scores)
-
-
 def questions(vectors: np.ndarray, seed: int, n: int) -> np.ndarray:
     return np.concatenate([clustered(n, 8, seed), vectors[:2]]).astype(np.float32)
 
@@ -129,7 +122,8 @@ def test_vectors_are_the_whole_index_to_the_bit(
     assert len(sharded) == len(whole) == N
     assert sharded.parameters == whole.parameters
     for params in (SearchParams(refine=0), SearchParams(refine=0, nprobe=1) if "nprobe" in whole.parameters else SearchParams(refine=0)):
-        same(sharded.search(asked, k, params), whole.search(asked, k, params))
+        for found, expected in zip(sharded.search(asked, k, params), whole.search(asked, k, params), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("name", ["minilm-int8", "minilm-ivfpq"])
@@ -171,26 +165,23 @@ def test_what_cannot_be_cut_is_refused(store: PassageStore, vectors: np.ndarray)
         local_shards("minilm-hnsw", (75,))
 
 
-def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray) -> None:
-    sharded = sharded_vectors("minilm-ivfpq", (75,))
-    for params, message in (
-        (SearchParams(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"),
-        (SearchParams(refine=10**6), "refine 1,000,000"),
-    ):
-        with pytest.raises(InputError, match=message):
-            sharded.search(vectors[:1], 5, params)
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [(SearchParams(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"), (SearchParams(refine=10**6), "refine 1,000,000")],
+)
+def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray, params: SearchParams, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        sharded_vectors("minilm-ivfpq", (75,)).search(vectors[:1], 5, params)
 
 
-def test_another_index_is_refused(vectors: np.ndarray) -> None:
+@pytest.mark.parametrize(
+    ("field", "what"), [("fingerprint", "its passages are"), ("files", "its files are"), ("vectors", "its vectors are")]
+)
+def test_another_index_is_refused(vectors: np.ndarray, field: str, what: str) -> None:
     expected = index_identity("made", "minilm-int8")
     check_identity("made", "minilm-int8", expected)
-    for wrong, what in (
-        (expected._replace(fingerprint="1" * 64), "its passages are"),
-        (expected._replace(files="1" * 64), "its files are"),
-        (expected._replace(vectors="1" * 64), "its vectors are"),
-    ):
-        with pytest.raises(ArtifactMismatch, match=f"is not the served index: {what} .*, not 111111111111:"):
-            check_identity("made", "minilm-int8", wrong)
+    with pytest.raises(ArtifactMismatch, match=f"is not the served index: {what} .*, not 111111111111:"):
+        check_identity("made", "minilm-int8", expected._replace(**{field: "1" * 64}))  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_allowed(vectors: np.ndarray) -> None:

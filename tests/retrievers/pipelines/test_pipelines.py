@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.retrievers.conftest import PIPELINE, some_passages
 from tests.retrievers.plain import Pairs, best_first, plain_merge, plain_scaled, plain_weighted
-from tests.retrievers.test_rerank import searched
+from tests.retrievers.retrieving import Forwarding, build_corpus
 from wikidx.base.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
-from wikidx.indexer.build import build_index
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParams
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Rankings, Retriever
 from wikidx.retrievers.naming import RetrieverName
@@ -25,24 +27,16 @@ from wikidx.retrievers.pipelines.saved import read_pipeline, saved_pipelines, wr
 from wikidx.retrievers.pipelines.tree import Fused, Node, Source
 from wikidx.retrievers.searcher import LocalSearcher
 
-QUERIES = ["passage about subject 7", "naïve café 3", "title 40 number", "xyzzy subject 2", "quoted"]
+QUERIES = ["whale ocean number 7", "naïve café 3", "ship number 40", "xyzzy river", "book"]
 
 
-class FakeDense:
+class FakeDense(Forwarding):
     """A retriever whose scores are random, but always the same for a query and a row."""
 
-    parameters: Mapping[str, SearchParam] = {}
-
-    def __init__(self, store: PassageStore) -> None:
-        self._n_rows = len(store)
-
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        scores = np.stack([np.random.default_rng(zlib.crc32(query.encode())).random(self._n_rows, np.float32) for query in queries])
+        scores = np.stack([np.random.default_rng(zlib.crc32(query.encode())).random(600, np.float32) for query in queries])
         rows = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
         return Hits(rows, np.take_along_axis(scores, rows, axis=1))
-
-    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        raise AssertionError("no pipeline rescores")
 
 
 class LengthReranker:
@@ -54,20 +48,20 @@ class LengthReranker:
 
 
 @pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    store = build(made_passages[:400])
-    build_index("made", "bm25", store)
-    return store
+def store(made: Path) -> PassageStore:
+    return open_store("made")
 
 
 @pytest.fixture
 def retrievers(store: PassageStore) -> dict[str, Retriever]:
-    return {"bm25": open_retriever("made", "bm25", store), "minilm": FakeDense(store)}
+    bm25 = open_retriever("made", "bm25", store)
+    return {"bm25": bm25, "minilm": FakeDense(bm25)}
 
 
 def plain_run(node: Node, query: str, retrievers: Mapping[str, Retriever], store: PassageStore, depth: int) -> Pairs:
     if isinstance(node, Source):
-        found = searched(retrievers[node.name].retrieve([query], depth))
+        (rows, scores) = (column[0].tolist() for column in retrievers[node.name].retrieve([query], depth))
+        found = [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
     elif isinstance(node, Fused):
         lists = [plain_run(below, query, retrievers, store, depth) for below in node.inputs]
         if node.rule == "rrf":
@@ -134,7 +128,7 @@ def test_the_queries_of_a_group_go_through_the_pipeline_alone_and_are_merged(ret
 
 def test_each_stage_reports_its_candidates_and_its_time(retrievers: dict[str, Retriever], store: PassageStore) -> None:
     made = searcher("{bm25%20, minilm}rrf%15 >> length%5", retrievers, store)
-    rankings = made.search(["subject 7", "subject 8"], k=3, depth=30, explain=True)
+    rankings = made.search(["river", "whale"], k=3, depth=30, explain=True)
     stages = {stage.stage: stage for stage in rankings.stages}
     assert list(stages) == [*sorted(("bm25", "minilm"), key=list(stages).index), "rrf%15", ">> length%5", "merge max", "passages"]
     counts = {name: (stage.candidates_in, stage.candidates_out) for name, stage in stages.items()}
@@ -145,7 +139,7 @@ def test_each_stage_reports_its_candidates_and_its_time(retrievers: dict[str, Re
     assert counts["merge max"] == (10, 6)
     assert counts["passages"] == (6, 6)
     assert all(0 <= stage.seconds < 60 for stage in rankings.stages)
-    assert made.search(["subject 7"]).stages == ()
+    assert made.search(["river"]).stages == ()
 
 
 def test_options_that_a_pipeline_excludes_are_refused(retrievers: dict[str, Retriever], store: PassageStore) -> None:
@@ -163,7 +157,7 @@ def test_options_that_a_pipeline_excludes_are_refused(retrievers: dict[str, Retr
         ("bm25 >> simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
         ("{bm25, remote:nowhere}rrf", InputError, "'nowhere' is not the address of a server"),
         ("{bm25, minilm", InputError, "character 14"),
-        ("{bm25, minilm}rrf", ArtifactMissing, "run 'idx build made --encoder minilm'; 'made' has bm25"),
+        ("{bm25, minilm}rrf", ArtifactMissing, "run 'idx build made --encoder minilm'; 'made' has bm25, bm25-1.2-0.75"),
     ],
 )
 def test_a_pipeline_is_checked_before_anything_is_opened(store: PassageStore, text: str, error: type[Exception], message: str) -> None:
@@ -171,21 +165,26 @@ def test_a_pipeline_is_checked_before_anything_is_opened(store: PassageStore, te
         open_searcher("made", text)
 
 
-def test_a_named_pipeline_stands_where_a_retriever_does(store: PassageStore) -> None:
-    build_index("made", "bm25-1.2-0.75", store)
-    tree = parse_pipeline("{bm25:2, bm25-1.2-0.75}minmax%30")
-    path = write_pipeline("made", "mine", tree, 'made "by hand"\n', {"metric": "R@5", "interval": [0.25, float("nan")], "n": 3})
-    assert read_pipeline(path) == tree
+@pytest.fixture
+def path(home: Path) -> Path:
+    """A pipeline that is saved as 'mine', in a home of this test."""
+    build_corpus("made", some_passages(30), "bm25", "bm25-1.2-0.75")
+    tuned = {"metric": "R@5", "interval": [0.25, float("nan")], "n": 3}
+    return write_pipeline("made", "mine", parse_pipeline(PIPELINE), 'made "by hand"\n', tuned)
+
+
+def test_a_named_pipeline_stands_where_a_retriever_does(path: Path) -> None:
+    assert read_pipeline(path) == parse_pipeline(PIPELINE)
     assert saved_pipelines("made") == {"mine": path}
-    with open_searcher("made", "mine") as named, open_searcher("made", str(tree)) as written:
+    with open_searcher("made", "mine") as named, open_searcher("made", PIPELINE) as written:
         assert named.search(QUERIES).to_dict() == written.search(QUERIES).to_dict()
     inner = RetrieverName.parse("{mine%10, bm25}rrf", "made")
-    assert str(inner) == "{{bm25:2, bm25-1.2-0.75}minmax%10, bm25}rrf"
+    assert str(inner) == "{{bm25:3, bm25-1.2-0.75}minmax%10, bm25}rrf"
     assert str(RetrieverName.parse("mine", "made")) == "mine"
     with pytest.raises(UnknownNameError, match=r"unknown retriever 'mien': did you mean 'mine'.* mine \(built here\)"):
         open_searcher("made", "mien")
     with pytest.raises(InputError, match="'bm25' is the name of an index"):
-        write_pipeline("made", "bm25", tree, "", {})
+        write_pipeline("made", "bm25", parse_pipeline(PIPELINE), "", {})
 
 
 @pytest.mark.parametrize(
@@ -198,8 +197,7 @@ def test_a_named_pipeline_stands_where_a_retriever_does(store: PassageStore) -> 
         ('pipeline = "{bm25"', "mine.toml: pipeline '{bm25', character 6"),
     ],
 )
-def test_an_unusable_file_is_named_with_its_problem(store: PassageStore, content: str, message: str) -> None:
-    path = write_pipeline("made", "mine", Source("bm25"), "", {})
+def test_an_unusable_file_is_named_with_its_problem(path: Path, content: str, message: str) -> None:
     path.write_text(content)
     with pytest.raises(InputError, match=re.escape(message)):
         open_searcher("made", "mine")

@@ -11,21 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import corpus_of
 from tests.loopback import listening
-from tests.retrievers.server.conftest import LIMITS, built_home, made, some_passages, url
+from tests.retrievers.conftest import some_passages
+from tests.retrievers.retrieving import build_corpus
 from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
-from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.build import build_index
 from wikidx.retrievers.base import Rankings
 from wikidx.retrievers.errors import BadAnswer, InvalidRequest, Unreachable
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.wire import contents
 
-__all__ = ["LIMITS", "built_home", "made", "url"]  # fixtures
-
 Answers = Mapping[str, Callable[[Any], Any]]
+Pairs = list[tuple[str, float]]
 QUERIES = ["whale ocean", "fox", "planet metal book"]
 
 
@@ -52,22 +49,31 @@ def faking(answers: Answers) -> Iterator[str]:
         yield url
 
 
-def ranked(rankings: Rankings) -> list[list[tuple[str, float]]]:
+def routir(search: Callable[[Any], Any], services: tuple[str, ...] = ("one",)) -> Answers:
+    """Return the answers of a RoutIR server."""
+    return {"GET /avail": lambda body: {"search": list(services), "fuse": ["RRF"], "score": []}, "POST /search": search}
+
+
+def document(passage: Passage, score: object, number: int = 0) -> dict[str, Any]:
+    """Return a result of a Search-R1 server, whose ids count from 0."""
+    return {"document": {"id": number, "contents": contents(passage)}, "score": score}
+
+
+def ranked(rankings: Rankings) -> list[Pairs]:
     return [[(hit.id, hit.score) for hit in ranking] for ranking in rankings]
 
 
 @pytest.fixture
-def local(made: Path) -> list[list[tuple[str, float]]]:
-    return ranked(open_searcher("made").search(QUERIES, k=20, depth=20))
+def local(made: Path) -> dict[str, Pairs]:
+    """The results of each query in this process."""
+    return dict(zip(QUERIES, ranked(open_searcher("made").search(QUERIES, k=20, depth=20)), strict=True))
 
 
-def test_another_idx_server_is_a_retriever_with_the_same_rows(url: str, local: list[list[tuple[str, float]]]) -> None:
+def test_another_idx_server_is_a_retriever_with_the_same_rows(url: str, local: dict[str, Pairs]) -> None:
     with open_searcher("made", f"remote:{url}") as remote, open_searcher("made", f"{{remote:{url}#bm25, bm25:0}}weighted") as fused:
-        assert ranked(remote.search(QUERIES, k=20, depth=20)) == local
-        assert ranked(fused.search(QUERIES, k=20, depth=20)) == local
-        (ranking,) = remote.search(["fox"], k=1)
-        assert ranking[0].provenance[0].retriever == f"remote:{url}"
-        assert [len(ranking) for ranking in remote.search(["  ", "fox"])] == [0, 10]
+        for searcher in (remote, fused):
+            assert ranked(searcher.search(QUERIES, k=20, depth=20)) == [*local.values()]
+        assert remote.search(["fox"], k=1)[0][0].provenance[0].retriever == f"remote:{url}"
         with pytest.raises(InvalidRequest, match="k is 200"):
             remote.search(["fox"], k=200)
     with pytest.raises(UnknownNameError, match="unknown retriever 'minilm'"):
@@ -79,114 +85,91 @@ def test_passages_of_another_build_are_found_by_their_texts(url: str, made: Path
     expected = open_searcher("made").search(QUERIES, k=20)
     passages = [Passage(f"x{n}", each.title, each.text.upper()) for n, each in enumerate(reversed(some_passages()[::2]))]
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
-    build_store(corpus_of(passages), StoreOptions())
+    build_corpus("made", passages)
     known = {passage.text for passage in passages}
-    rankings = open_searcher("made", f"remote:{url}").search(QUERIES, k=20, depth=20)
-    for ranking, wanted in zip(rankings, expected, strict=True):
-        assert [hit.text for hit in ranking] != []
-        scores = {hit.text.upper(): hit.score for hit in wanted}
-        assert {hit.text: hit.score for hit in ranking} == {text: score for text, score in scores.items() if text in known}
+    for ranking, wanted in zip(open_searcher("made", f"remote:{url}").search(QUERIES, k=20, depth=20), expected, strict=True):
+        scores = {hit.text.upper(): hit.score for hit in wanted if hit.text.upper() in known}
+        assert {hit.text: hit.score for hit in ranking} == scores != {}
 
 
-def test_a_search_r1_server_is_a_retriever(made: Path, local: list[list[tuple[str, float]]]) -> None:
-    """Its ids count from 0, while the local ones do not: texts decide, and the id among equal texts."""
+def test_a_search_r1_server_is_a_retriever(local: dict[str, Pairs]) -> None:
+    """Its ids are not the local ones: texts decide, and the id among equal texts. Some titles have two lines, which become one."""
     asked: list[dict[str, Any]] = []
+    passages = {passage.id: passage for passage in some_passages()}
 
     def retrieve(body: dict[str, Any]) -> dict[str, Any]:
         asked.append(body)
-        passages = {passage.id: passage for passage in some_passages()}  # some titles have two lines, which become one
-        lists = [
-            next(line for query, line in zip(QUERIES, local, strict=True) if query == each) for each in body["queries"] if each in QUERIES
-        ]
-        found = [[(passages[name], score) for name, score in line[: body["topk"]]] for line in lists]
-        documents = [
-            [{"document": {"id": n, "contents": contents(each)}, "score": score} for n, (each, score) in enumerate(line)] for line in found
-        ]
-        return {"result": documents or [[]]}
+        lists = [local[query][: body["topk"]] for query in body["queries"] if query in local]
+        return {"result": [[document(passages[name], score, n) for n, (name, score) in enumerate(line)] for line in lists] or [[]]}
+
+    def texts(lists: list[Pairs]) -> list[Pairs]:
+        return [[(passages[name].text, score) for name, score in line] for line in lists]
 
     with faking({"POST /retrieve": retrieve}) as where, open_searcher("made", f"remote:{where}") as searcher:
-        found = ranked(searcher.search(QUERIES, k=20, depth=20))
-        texts = {passage.id: passage.text for passage in some_passages()}
-        assert [[(texts[name], score) for name, score in line] for line in found] == [[(texts[n], s) for n, s in line] for line in local]
+        assert texts(ranked(searcher.search(QUERIES, k=20, depth=20))) == texts([*local.values()])
         assert asked[-1] == {"queries": QUERIES, "topk": 20, "return_scores": True}
         with pytest.raises(InputError, match="has one retriever: leave out '#e5'"):
             open_searcher("made", f"remote:{where}#e5")
 
 
-def test_a_routir_server_is_a_retriever(made: Path, local: list[list[tuple[str, float]]]) -> None:
-    by_query = {query: dict(sorted(line)) for query, line in zip(QUERIES, local, strict=True)}  # its scores are in no order
-
+def test_a_routir_server_is_a_retriever(local: dict[str, Pairs]) -> None:
     def search(body: dict[str, Any]) -> dict[str, Any]:
-        assert body["service"] == "dense"
-        assert body["limit"] == 20
-        return {"scores": by_query[body["query"]], "query": body["query"], "cached": False, "processed": True}
+        assert (body["service"], body["limit"]) == ("dense", 20)
+        return {"scores": dict(sorted(local[body["query"]])), "cached": False}  # in no order
 
-    answers: Answers = {"GET /avail": lambda body: {"search": ["sparse", "dense"], "fuse": ["RRF"], "score": []}, "POST /search": search}
-    with faking(answers) as where:
+    with faking(routir(search, ("sparse", "dense"))) as where:
         with open_searcher("made", f"remote:{where}#dense") as searcher:
             found = ranked(searcher.search(QUERIES, k=20, depth=20))
-        assert [dict(line) for line in found] == list(by_query.values())
+        assert [sorted(line) for line in found] == [sorted(line) for line in local.values()]
         assert all(line == sorted(line, key=lambda hit: -hit[1]) for line in found)
         with pytest.raises(UnknownNameError, match=f"unknown search service of {where} 'dens': did you mean 'dense'"):
             open_searcher("made", f"remote:{where}#dens")
 
 
-def test_a_server_that_is_missing_foreign_or_of_another_corpus_is_one_line(made: Path) -> None:
+def test_a_server_that_is_missing_or_foreign_is_one_line(made: Path) -> None:
     with pytest.raises(Unreachable, match="http://127.0.0.1:9 cannot be reached"):
         open_searcher("made", "{bm25, remote:http://127.0.0.1:9}rrf")
     with faking({}) as where, pytest.raises(BadAnswer, match=f"{where} answers neither as an idx server nor as RoutIR nor as Search-R1"):
         open_searcher("made", f"remote:{where}")
-    fails = [False]
 
-    def search(body: Any) -> Any:  # noqa: ANN401
-        return {"error": "no"} if fails[0] else {"scores": {"elsewhere": 1.0}}
 
-    with (
-        faking({"GET /avail": lambda body: {"search": ["one"]}, "POST /search": search}) as where,
-        open_searcher("made", f"remote:{where}") as searcher,
-    ):
-        with pytest.raises(ArtifactMismatch, match=f"none of the 1 results of {where} is in 'made', such as 'elsewhere'"):
-            searcher.search(["fox"])
-        fails[0] = True
-        with pytest.raises(BadAnswer, match=f"{where}/search no longer answers as it did"):
-            searcher.search(["fox"])
+KNOWN = some_passages()[0]
 
 
 @pytest.mark.parametrize("score", ["nan", "inf", "-Infinity", 1e39])
-def test_scores_that_are_no_finite_numbers_are_refused(score: object, made: Path) -> None:
-    known, sound = some_passages()[0], [True]
-    routir: Answers = {
-        "GET /avail": lambda body: {"search": ["one"]},
-        "POST /search": lambda body: {"scores": {known.id: 1.0 if sound[0] else score}},
-    }
-    document = {"id": 0, "contents": contents(known)}
-    search_r1: Answers = {"POST /retrieve": lambda body: {"result": [[{"document": document, "score": 1.0 if sound[0] else score}]]}}
-    for answers in (routir, search_r1):
-        sound[0] = True
-        with faking(answers) as where, open_searcher("made", f"remote:{where}") as searcher:
-            assert len(searcher.search(["fox"])[0]) == 1
-            sound[0] = False
-            with pytest.raises(BadAnswer, match=f"^{where} answered the score (nan|inf|-inf|1e\\+39) for .*: a score is a finite float32$"):
-                searcher.search(["fox"])
+@pytest.mark.parametrize("kind", ["RoutIR", "Search-R1"])
+def test_scores_that_are_no_finite_numbers_are_refused(kind: str, score: object, made: Path) -> None:
+    given: list[object] = [1.0]
+    search_r1: Answers = {"POST /retrieve": lambda body: {"result": [[document(KNOWN, given[0])]]}}
+    answers = routir(lambda body: {"scores": {KNOWN.id: given[0]}}) if kind == "RoutIR" else search_r1
+    with faking(answers) as where, open_searcher("made", f"remote:{where}") as searcher:
+        assert len(searcher.search(["fox"])[0]) == 1
+        given[0] = score
+        with pytest.raises(BadAnswer, match=f"^{where} answered the score (nan|inf|-inf|1e\\+39) for .*: a score is a finite float32$"):
+            searcher.search(["fox"])
 
 
-def test_a_corpus_that_lacks_some_passages_leaves_them_out_with_a_warning(made: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def search(body: Any) -> Any:  # noqa: ANN401
-        return {"scores": {"elsewhere": 2.0, "p7": 1.0}}
-
-    with (
-        faking({"GET /avail": lambda body: {"search": ["one"]}, "POST /search": search}) as where,
-        open_searcher("made", f"remote:{where}") as searcher,
-    ):
+def test_results_that_are_not_in_the_corpus_are_left_out_with_a_warning_unless_they_are_all(
+    made: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = iter([{"scores": {"elsewhere": 2.0, "p7": 1.0}}, {"scores": {"elsewhere": 1.0}}, {"error": "no"}])
+    with faking(routir(lambda body: next(results))) as where, open_searcher("made", f"remote:{where}") as searcher:
         assert ranked(searcher.search(["fox"])) == [[("p7", 1.0)]]
-    assert "1 of 2 results" in caplog.text
+        assert "1 of 2 results" in caplog.text
+        with pytest.raises(ArtifactMismatch, match=f"none of the 1 results of {where} is in 'made', such as 'elsewhere'"):
+            searcher.search(["fox"])
+        with pytest.raises(BadAnswer, match=f"{where}/search no longer answers as it did"):
+            searcher.search(["fox"])
 
 
 def test_the_store_alone_suffices_for_a_remote_retriever(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> None:
     expected = ranked(open_searcher("made").search(QUERIES))
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
-    build_store(corpus_of(some_passages()), StoreOptions())
+    build_corpus("made", some_passages())
     assert ranked(open_searcher("made", f"remote:{url}").search(QUERIES)) == expected
-    build_index("made", "bm25", open_store("made"))
+
+
+def test_a_remote_retriever_is_fused_with_a_local_one(url: str, made: Path) -> None:
+    expected = ranked(open_searcher("made").search(QUERIES))
     both = ranked(open_searcher("made", f"{{bm25, remote:{url}}}weighted%10").search(QUERIES))
     assert both == [[(name, 2 * score) for name, score in line] for line in expected]

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.retrievers.retrieving import Forwarding, opener_of
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import OpenRetriever
 from wikidx.retrievers.server.metrics import Metrics
@@ -64,6 +66,22 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.01)
 
 
+def metrics(url: str) -> dict[str, float]:
+    """Return all numbers of /metrics, as Prometheus's own reader finds them, by name and labels; see ``series``."""
+    families = text_string_to_metric_families(ask(url, "/metrics").body.decode())
+    return {series(sample.name, **sample.labels): sample.value for family in families for sample in family.samples}
+
+
+def series(name: str, **labels: str) -> str:
+    """Return the name of a number of /metrics with its labels."""
+    return f"{name}{sorted(labels.items())}"
+
+
+def count(url: str, name: str, **labels: str) -> float:
+    """Return one number of /metrics; 0 if it is not there."""
+    return metrics(url).get(series(name, **labels), 0.0)
+
+
 @contextmanager
 def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
     """Serve in a thread; yield the address."""
@@ -81,16 +99,13 @@ def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, 
         thread.join()
 
 
-class Gated:
-    """A retriever around another one, which the test can block, release, and make fail."""
-
-    parameters: Mapping[str, SearchParam] = {}
+class Gated(Forwarding):
+    """A retriever that the test can block, release, and make fail."""
 
     def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self.gate = threading.Event()
+        super().__init__(retriever)
+        self.gate, self.is_busy = threading.Event(), threading.Event()
         self.gate.set()
-        self.is_busy = threading.Event()
         self.batches: list[list[str]] = []
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
@@ -99,10 +114,7 @@ class Gated:
         assert self.gate.wait(30)
         if any("poison" in query for query in queries):
             raise RuntimeError("the backend is broken")
-        return self._retriever.retrieve(queries, depth)
-
-    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        return self._retriever.rescore(queries, rows)
+        return super().retrieve(queries, depth, params)
 
     def close_gate(self) -> None:
         """Block the next search."""
@@ -111,13 +123,11 @@ class Gated:
         self.gate.clear()
 
 
-def open_gated(opened: dict[str, Gated]) -> OpenRetriever:
-    """Return an opener of retrievers that can be blocked; the retrievers are put into ``opened``."""
+def open_gated(opened: list[Gated]) -> OpenRetriever:
+    """Return an opener of retrievers that can be blocked, which are put into ``opened``."""
 
-    def open_retriever(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-        from wikidx.retrievers.opening import open_retriever
+    def gate(retriever: Retriever) -> Retriever:
+        opened.append(Gated(retriever))
+        return opened[-1]
 
-        opened[name] = Gated(open_retriever(corpus, name, store, device=device))
-        return opened[name]
-
-    return open_retriever
+    return opener_of(gate)

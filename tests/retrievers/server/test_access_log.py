@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -16,16 +19,28 @@ from wikidx.retrievers.server.access_log import AccessLog
 SCOPE = {"method": "GET", "path": "/" + "x" * 200, "client": ("127.0.0.1", 1)}
 
 
-def test_who_stops_reading_the_log_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_log, "MAX_WAITING", 1_000)
-    reading, writing = os.pipe()  # holds 65,536 bytes, some 200 lines
+@contextmanager
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[IO[str], IO[bytes]]]:
+    """Make standard output a pipe of 65,536 bytes, some 200 lines; yield its two ends."""
+    reading, writing = os.pipe()
     with open(writing, "w") as output, open(reading, "rb") as unread:
         monkeypatch.setattr("sys.stdout", output)
-        log = AccessLog(is_enabled=True)
-        for n in range(10_000):
-            log.add(SCOPE, 200, n, 0.0)
+        yield output, unread
+
+
+def logged(n_lines: int, *, is_flushed: bool = True) -> AccessLog:
+    log = AccessLog(is_enabled=True)
+    for n in range(n_lines):
+        log.add(SCOPE, 200, n, 0.0)
+        if is_flushed:
             log.flush()
-        read = list[bytes]()
+    return log
+
+
+def test_who_stops_reading_the_log_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "MAX_WAITING", 1_000)
+    with piped(monkeypatch) as (output, unread):
+        log, read = logged(10_000), list[bytes]()
         late = threading.Thread(target=lambda: read.extend(unread))
         late.start()
         log.close()
@@ -39,13 +54,8 @@ def test_who_stops_reading_the_log_stops_nothing_else(monkeypatch: pytest.Monkey
 def test_nobody_reads_the_log_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shutdown waits for a reader of the log, but not for ever."""
     monkeypatch.setattr(access_log, "_END_S", 0.1)
-    reading, writing = os.pipe()
-    with open(writing, "w") as output, open(reading, "rb") as unread:
-        monkeypatch.setattr("sys.stdout", output)
-        log = AccessLog(is_enabled=True)
-        for n in range(1_000):
-            log.add(SCOPE, 200, n, 0.0)
-        log.close()
+    with piped(monkeypatch) as (_, unread):
+        logged(1_000, is_flushed=False).close()
         assert any(b'"bytes":999' in line for line in unread)  # the rest is written when somebody reads
 
 
@@ -53,9 +63,5 @@ def test_a_log_that_cannot_be_written_is_lost(monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "log").touch()
     with TextIOWrapper(open(tmp_path / "log", "rb")) as read_only:  # noqa: SIM115 - closed with it
         monkeypatch.setattr("sys.stdout", read_only)
-        log = AccessLog(is_enabled=True)
-        for n in range(3):
-            log.add(SCOPE, 200, n, 0.0)
-            log.flush()
-        log.close()
+        logged(3).close()
     assert (tmp_path / "log").read_bytes() == b""

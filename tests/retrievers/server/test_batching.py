@@ -8,14 +8,14 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.retrievers.made_rerankers import save_classifier
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.base import Ranking, Rankings, Searcher
+from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
 from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
 from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.options import SearchOptions
@@ -26,7 +26,23 @@ from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 
 MADE = ("made", "bm25")
-DEFAULTS = SearchOptions()
+
+
+class HeldSearcher(Searcher):
+    """Finds nothing, and refuses queries that are bad; the test holds its next search, which ends early if no client waits for it."""
+
+    def __init__(self) -> None:
+        self.is_busy, self.gate, self.was_stopped = threading.Event(), threading.Event(), threading.Event()
+
+    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> Rankings:
+        self.is_busy.set()
+        try:
+            while not self.gate.wait(0.001):
+                raise_if_cancelled()
+        except DeadlineExceeded:
+            self.was_stopped.set()
+            raise
+        return Rankings(Ranking(error=query if "bad" in query else "") for (query,) in groups)
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +53,11 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-class EmptySearcher(Searcher):
-    """A searcher that finds nothing."""
-
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        return [Ranking() for _ in groups]
-
-
-EMPTY = EmptySearcher()
+SEARCHER = HeldSearcher()
 
 
 def make_search(loop: asyncio.AbstractEventLoop, deadline: float, n_queries: int = 1, k: int = 10) -> SearchRequest:
-    return SearchRequest(MADE, EMPTY, [["fox"]] * n_queries, SearchOptions(k=k), deadline, loop.create_future())
+    return SearchRequest(MADE, SEARCHER, [["fox"]] * n_queries, SearchOptions(k=k), deadline, loop.create_future())
 
 
 def test_late_or_cancelled_searches_are_dropped_and_equal_options_are_batched(loop: asyncio.AbstractEventLoop) -> None:
@@ -71,96 +80,56 @@ def test_a_batch_has_no_more_queries_than_allowed_but_one_request_may_have_more(
     assert next_batch(queue, 5, now=1.0) == ([large], [])
 
 
-class HeldSearcher(EmptySearcher):
-    """A searcher whose next search the test releases; it ends early if no client waits for it."""
+class Held:
+    """A batcher in the running event loop, whose searcher is held from the first search on."""
 
     def __init__(self) -> None:
-        self.is_busy, self.gate, self.was_stopped = threading.Event(), threading.Event(), threading.Event()
-        self.gate.set()
+        self.batcher, self.searcher = Batcher(Limits(), Metrics(), QueueMemory(1_000)), HeldSearcher()
 
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        self.is_busy.set()
-        try:
-            while not self.gate.wait(0.001):
-                raise_if_cancelled()
-        except DeadlineExceeded:
-            self.was_stopped.set()
-            raise
-        return super().search_groups(groups, options)
+    async def __aenter__(self) -> Held:
+        return self
 
+    async def __aexit__(self, *error: object) -> None:
+        self.searcher.gate.set()
+        self.batcher.stop()
 
-Submit = Callable[..., SearchRequest]
+    def submit(self, *queries: str) -> asyncio.Future[Rankings]:
+        answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
+        groups = [[query] for query in queries]
+        self.batcher.submit(SearchRequest(MADE, self.searcher, groups, SearchOptions(), time.monotonic() + 30, answer))
+        return answer
 
-
-def run_in_batcher(body: Callable[[Submit, HeldSearcher], Awaitable[None]], searcher: HeldSearcher | None = None) -> None:
-    """Run a test in an event loop with a batcher; its argument submits a search."""
-    searcher = searcher or HeldSearcher()
-
-    async def run() -> None:
-        batcher = Batcher(Limits(), Metrics(), QueueMemory(1_000))
-
-        def submit(n: int, queries: Sequence[str] = ("fox",)) -> SearchRequest:
-            answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
-            groups = [[query] for query in queries] * n
-            search = SearchRequest(MADE, searcher, groups, SearchOptions(), time.monotonic() + 30, answer)
-            batcher.submit(search)
-            return search
-
-        try:
-            await body(submit, searcher)
-        finally:
-            searcher.gate.set()
-            batcher.stop()
-
-    asyncio.run(run())
+    async def submit_first(self, *queries: str) -> asyncio.Future[Rankings]:
+        """Submit a search and wait until it runs."""
+        answer = self.submit(*queries)
+        await asyncio.to_thread(self.searcher.is_busy.wait, 30)
+        return answer
 
 
-def test_small_searches_are_let_in_beside_a_large_one() -> None:
-    async def body(submit: Submit, searcher: HeldSearcher) -> None:
-        searcher.gate.clear()
-        searcher.is_busy.clear()
-        large = submit(10_000)
-        await asyncio.to_thread(searcher.is_busy.wait, 30)
-        small = [submit(1) for _ in range(3)]
-        searcher.gate.set()
-        assert [len(rankings) for rankings in await asyncio.gather(large.answer, *(search.answer for search in small))] == [10_000, 1, 1, 1]
+def test_what_comes_meanwhile_is_answered_each_with_its_own_errors_at_their_positions() -> None:
+    async def answers() -> list[Rankings]:
+        async with Held() as held:
+            first = await held.submit_first(*["fox"] * 10_000)
+            together = [held.submit(*queries) for queries in (["good", "bad a"], ["bad b", "good", "good"], ["good"])]
+            held.searcher.gate.set()
+            return await asyncio.gather(first, *together)
 
-    run_in_batcher(body)
+    found = asyncio.run(answers())
+    assert [len(rankings) for rankings in found] == [10_000, 2, 3, 1]
+    assert [rankings.errors for rankings in found] == [{}, {1: "bad a"}, {0: "bad b"}, {}]
 
 
 def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
-    async def body(submit: Submit, searcher: HeldSearcher) -> None:
-        searcher.gate.clear()
-        first = submit(1)
-        await asyncio.to_thread(searcher.is_busy.wait, 30)
-        second = submit(1)
-        first.answer.cancel()
-        assert await asyncio.to_thread(searcher.was_stopped.wait, 30)
-        searcher.gate.set()
-        assert await second.answer == [[]]
+    async def second_answer() -> Rankings:
+        async with Held() as held:
+            first = await held.submit_first("fox")
+            second = held.submit("fox")
+            first.cancel()
+            assert await asyncio.to_thread(held.searcher.was_stopped.wait, 30)
+            held.searcher.gate.set()
+            return await second
 
-    run_in_batcher(body)
-
-
-class RefusingSearcher(HeldSearcher):
-    """A held searcher that refuses some queries."""
-
-    def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        super().search_groups(groups, options)
-        return Rankings(Ranking(error=query if "bad" in query else "") for (query,) in groups)
-
-
-def test_errors_come_back_to_their_request_at_their_position() -> None:
-    async def body(submit: Submit, searcher: HeldSearcher) -> None:
-        searcher.gate.clear()
-        first = submit(1)
-        await asyncio.to_thread(searcher.is_busy.wait, 30)
-        together = [submit(1, queries) for queries in (["good", "bad a"], ["bad b", "good", "good"], ["good"])]
-        searcher.gate.set()
-        answers = await asyncio.gather(first.answer, *(search.answer for search in together))
-        assert [answer.errors for answer in answers] == [{}, {1: "bad a"}, {0: "bad b"}, {}]
-
-    run_in_batcher(body, RefusingSearcher())
+    assert asyncio.run(second_answer()) == [[]]
 
 
 def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.retrievers.server.conftest import LIMITS
-from tests.retrievers.server.serving import Gated, ask, open_gated, send_raw, serving, wait_until
+from tests.retrievers.conftest import LIMITS
+from tests.retrievers.server.serving import Gated, ask, count, open_gated, send_raw, serving, wait_until
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
@@ -124,23 +124,22 @@ def listens(url: str) -> bool:
         return False
 
 
-def answered(url: str, status: int) -> int:
+def answered(url: str, status: int) -> float:
     """Return the number of searches with this status; 499: the client had disconnected."""
-    begin = f'idx_requests_total{{path="/v1/search",status="{status}"}} '
-    return sum(int(float(line.removeprefix(begin))) for line in ask(url, "/metrics").body.decode().splitlines() if line.startswith(begin))
+    return count(url, "idx_requests_total", path="/v1/search", status=str(status))
 
 
 def test_who_leaves_takes_its_request_along(made: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A client disconnects while another's search is running: its own search is not run, and no response is written."""
-    opened: dict[str, Gated] = {}
+    opened = list[Gated]()
     with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_gated(opened)) as url:
-        gated = opened["bm25"]
+        (gated,) = opened
         gated.close_gate()
         with connected(url) as first, connected(url) as second:
             first.sendall(posted(FOX))
             assert gated.is_busy.wait(30)
             second.sendall(posted(FOX.replace(b"fox", b"whale")))
-            wait_until(lambda: b'retriever="bm25"} 2.0' in ask(url, "/metrics").body, 30)
+            wait_until(lambda: count(url, "idx_queue_queries", corpus="made", retriever="bm25") == 2, 30)
         wait_until(lambda: answered(url, 499) == 2, 30)
         gated.gate.set()
         assert ask(url, "/v1/search", FOX).status == 200

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.conftest import corpus_of
 from tests.indexer.encoders.folders import with_checkpoint
-from tests.retrievers.server.conftest import LIMITS, some_passages
+from tests.retrievers.conftest import LIMITS, some_passages
+from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, serving
 from wikidx.base.errors import InputError
 from wikidx.base.net.endpoint import EndpointError
-from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.build import build_index, build_vectors, open_vectors
+from wikidx.indexer.build import build_vectors, open_vectors
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders import contriever, popular
 from wikidx.indexer.encoders.served import ServedEncoder
@@ -37,20 +36,22 @@ TEXTS = ["river nile", "the nile of a river", "x", "café"]
 
 
 @pytest.fixture(scope="module")
-def encoder(built_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformerEncoder]:
-    """A tiny e5, which has a prompt for each side, and a corpus of its vectors."""
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformerEncoder]:
+    """A tiny e5, which has a prompt for each side, and a home with a corpus of its vectors and of another encoder's."""
     from tests.indexer.encoders import tiny
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(built_home))
+    with at_home(tmp_path_factory.mktemp("embedded")), pytest.MonkeyPatch.context() as patch:
         folder = tiny.save_bert(tmp_path_factory.mktemp("tiny"))
         patch.setattr(popular, "E5", with_checkpoint(popular.E5, folder))
         matryoshka = dataclasses.replace(contriever.SPEC, normalize=True, truncate_dim=20)
         patch.setattr(contriever, "SPEC", with_checkpoint(matryoshka, folder))
-        build_store(corpus_of(some_passages(20), "embedded"), StoreOptions())
-        for index in ("e5", "contriever"):
-            build_index("embedded", index, open_store("embedded"))
+        build_corpus("embedded", some_passages(20), "e5", "contriever", "bm25")
         yield TransformerEncoder(popular.E5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(encoder: TransformerEncoder) -> None:
+    """The module's home, not one of each test's own."""
 
 
 @pytest.fixture(scope="module")
@@ -141,30 +142,29 @@ def test_errors_have_openai_s_form(url: str, body: object, status: int, message:
     assert answer.json["error"] | {"message": ""} == {"message": "", "type": "invalid_request_error", "param": None, "code": None}
 
 
-def test_a_key_is_required_and_its_refusal_has_openai_s_form(made: Path, encoder: TransformerEncoder) -> None:
+def test_a_key_is_required_and_its_refusal_has_openai_s_form() -> None:
     with serving(Settings(corpora=("embedded",), retrievers=("e5",), port=0, api_key="secret", embeddings=True, limits=LIMITS)) as url:
         refused = ask(url, PATH, {"input": "x", "model": "e5"})
         assert (refused.status, refused.json["error"]["type"]) == (401, "invalid_request_error")
         assert ask(url, PATH, {"input": "x", "model": "e5"}, headers={"authorization": "Bearer secret"}).status == 200
 
 
-def test_without_the_option_there_is_nothing(made: Path) -> None:
-    with serving(Settings(corpora=("made",), port=0, limits=LIMITS)) as url:
+def test_without_the_option_there_is_nothing() -> None:
+    with serving(Settings(corpora=("embedded",), port=0, limits=LIMITS)) as url:
         assert ask(url, PATH, {"input": "x", "model": "e5"}).status == 404
     with pytest.raises(InputError, match="--embeddings serves encoders, and bm25 has none: add --retriever minilm"):
-        Settings(corpora=("made",), embeddings=True)
+        Settings(corpora=("embedded",), embeddings=True)
 
 
-@pytest.fixture
-def served(made: Path, url: str) -> Callable[[str], EncoderSpec]:
-    """Encoders that ask this server for one of its own."""
-    return lambda name: encoder_spec(name_encoder(f"remote-{name}=openai:{name}@{url}/v1"))
+def served(name: str, url: str) -> EncoderSpec:
+    """An encoder that asks this server for one of its own."""
+    return encoder_spec(name_encoder(f"remote-{name}=openai:{name}@{url}/v1"))
 
 
-def test_a_build_from_this_server_has_the_vectors_of_a_local_build(served: Callable[[str], EncoderSpec]) -> None:
+def test_a_build_from_this_server_has_the_vectors_of_a_local_build(url: str) -> None:
     """To the bit, as all texts are encoded in one batch by both."""
     store, vectors = open_store("embedded"), []
-    for spec in (contriever.SPEC, served("contriever")):
+    for spec in (contriever.SPEC, served("contriever", url)):
         build_vectors("embedded", spec, store, EmbedOptions(device="cpu", batch_tokens=10_000), force=True)
         opened = open_vectors("embedded", spec.name, store)
         assert opened is not None
@@ -173,16 +173,10 @@ def test_a_build_from_this_server_has_the_vectors_of_a_local_build(served: Calla
     assert np.abs(vectors[0][0] - vectors[0][1]).max() > 0.01  # passages differ
 
 
-def test_an_encoder_of_this_server_has_the_same_two_sides(served: Callable[[str], EncoderSpec], encoder: TransformerEncoder) -> None:
+def test_an_encoder_of_this_server_has_the_same_two_sides_and_names_a_blank_text(url: str, encoder: TransformerEncoder) -> None:
     passages = [Passage("1", "", text) for text in TEXTS]
-    with closing(ServedEncoder(served("e5"))) as remote:
+    with closing(ServedEncoder(served("e5", url))) as remote:
         np.testing.assert_array_equal(remote.encode_queries(TEXTS), encoder.encode_queries(TEXTS))
         np.testing.assert_array_equal(remote.encode_passages(passages), encoder.encode_passages(passages))
-
-
-def test_a_blank_text_is_named(served: Callable[[str], EncoderSpec]) -> None:
-    with (
-        closing(ServedEncoder(served("e5"))) as remote,
-        pytest.raises(EndpointError, match="passage 'empty', of 1 characters, is refused: .* blank"),
-    ):
-        remote.encode_passages([Passage("1", "", "x"), Passage("empty", "", " ")])
+        with pytest.raises(EndpointError, match="passage 'empty', of 1 characters, is refused: .* blank"):
+            remote.encode_passages([Passage("1", "", "x"), Passage("empty", "", " ")])

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.retrievers.retrieving import Forwarding, opener_of
 from tests.retrievers.server.serving import ask, wait_until
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import DeviceLost, device_errors
-from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
-from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.cluster.shard import ShardActor
-from wikidx.retrievers.opening import open_retriever
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
@@ -32,20 +30,12 @@ def fail(*arguments: object) -> Any:  # noqa: ANN401 - as a search or as ``synch
     raise RuntimeError(f"{FAULT}\nCUDA kernel errors might be asynchronously reported at some other API call")
 
 
-class OnGpu:
+class OnGpu(Forwarding):
     """A retriever that fails as one on a GPU does if a query says so."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self.parameters, self.rescore = retriever.parameters, retriever.rescore
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         with device_errors("cuda:0", "exact search", "use another", aftermath="; start again"):
-            return fail() if "fault" in queries else self._retriever.retrieve(queries, depth, params)
-
-
-def open_on_gpu(corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
-    return OnGpu(open_retriever(corpus, name, store, device=device))
+            return fail() if "fault" in queries else super().retrieve(queries, depth, params)
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -53,7 +43,7 @@ def test_a_server_ends_when_its_gpu_takes_no_work_any_more(is_lost: bool, made: 
     monkeypatch.setattr(torch.cuda, "synchronize", fail if is_lost else lambda device: None)
     settings = Settings(corpora=("made",), port=0, limits=Limits(drain_s=0.0))
     listener = listen(settings)
-    url, service = server_url(listener), Service(settings, listener, Metrics(), open_on_gpu)
+    url, service = server_url(listener), Service(settings, listener, Metrics(), opener_of(OnGpu))
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(service.run)
         try:
@@ -62,8 +52,7 @@ def test_a_server_ends_when_its_gpu_takes_no_work_any_more(is_lost: bool, made: 
             assert (answer.status, answer.json["error"]) == (500, MESSAGE)
             if is_lost:
                 error = ended.exception(timeout=30)
-                assert isinstance(error, DeviceLost)
-                assert str(error) == MESSAGE
+                assert (type(error), str(error)) == (DeviceLost, MESSAGE)
             else:
                 assert ask(url, "/v1/search", {"queries": ["fox"]}).json["rankings"][0]
         finally:
@@ -81,19 +70,16 @@ def test_only_a_gpu_can_be_lost(device: str, is_lost: bool, monkeypatch: pytest.
 def test_the_process_of_a_shard_ends_so_that_ray_starts_another(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Ended(BaseException):
-        pass
-
-    def end(status: int) -> None:
-        raise Ended(status)
-
     class Range:
         def search(self) -> Hits:
             raise DeviceLost(MESSAGE)
 
+    def end(status: int) -> None:
+        raise SystemExit(status)
+
     actor = object.__new__(ShardActor)  # its constructor sets limits of this process
     monkeypatch.setattr(actor, "_open", lambda: {"made": Range()}, raising=False)
     monkeypatch.setattr("os._exit", end)
-    with pytest.raises(Ended, match="1"):
+    with pytest.raises(SystemExit, match="1"):
         actor.call("search", "made")
     assert capsys.readouterr().err == f"{MESSAGE}\n"

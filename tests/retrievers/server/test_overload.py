@@ -4,58 +4,48 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from benchmarks.serve.load import LoadSpec, Report
 from benchmarks.serve.processes import Load
+from tests.retrievers.retrieving import Forwarding, opener_of
 from tests.retrievers.server.serving import ask, serving
-from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams
+from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers.base import Retriever
-from wikidx.retrievers.opening import open_retriever, open_searcher
+from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.searching import encode_in_chunks
 from wikidx.retrievers.server.settings import Settings
 from wikidx.retrievers.wire import ranking_from_json, ranking_to_json
 
-QUERY_S = 0.004
 LIMITS = Limits(max_queued_bytes=2_500, max_batch_queries=16, drain_s=0.0)  # of some 64 requests
-
-
 BODIES = [json.dumps({"queries": [f"fox number {n}"], "k": 3}) for n in range(500)]
 
 
-class Slow:
+class Slow(Forwarding):
     """A retriever that takes time for each query but no CPU, like one on a GPU."""
 
-    parameters: Mapping[str, SearchParam] = {}
-
     def __init__(self, retriever: Retriever, query_s: float) -> None:
-        self._retriever, self._query_s = retriever, query_s
+        super().__init__(retriever)
+        self._query_s = query_s
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         time.sleep(self._query_s * len(queries))
-        return self._retriever.retrieve(queries, depth)
-
-    def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
-        return self._retriever.rescore(queries, rows)
+        return super().retrieve(queries, depth)
 
 
-def open_slow(corpus: str, name: str, store: PassageStore, *, device: str, query_s: float = QUERY_S) -> Retriever:
-    return Slow(open_retriever(corpus, name, store, device=device), query_s)
-
-
-def send_load(load: Load, url: str, seconds: float, *, clients: int = 0, rate: float = 0.0) -> Report:
+def send_load(load: Load, url: str, seconds: float, rate: float) -> Report:
     """Return the responses to searches for one query each."""
-    return load.report(LoadSpec(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, clients, rate))
+    return load.report(LoadSpec(int(url.rpartition(":")[2]), "/v1/search", BODIES, seconds, 0, rate))
 
 
 def test_what_is_too_much_is_refused_and_all_that_is_let_in_is_answered(made: Path) -> None:
-    with serving(Settings(corpora=("made",), port=0, limits=LIMITS), open_slow) as url, Load() as load:
+    settings = Settings(corpora=("made",), port=0, limits=LIMITS)
+    with serving(settings, opener_of(partial(Slow, query_s=0.004))) as url, Load() as load:
         overload = send_load(load, url, 2.0, rate=1_000)  # four times what the retriever can search
         assert set(overload.statuses) <= {"200", "503", "unsent"}
         assert overload.statuses["200"] >= 64
@@ -66,29 +56,17 @@ def test_what_is_too_much_is_refused_and_all_that_is_let_in_is_answered(made: Pa
 def test_many_large_requests_at_once_are_all_answered(made: Path) -> None:
     settings = Settings(corpora=("made",), port=0, limits=Limits(drain_s=0.0))
     bodies = [{"queries": [f"fox {n} {m}" for m in range(512)]} for n in range(20)]
-    with serving(settings, partial(open_slow, query_s=2e-4)) as url, ThreadPoolExecutor(20) as pool:
+    with serving(settings, opener_of(partial(Slow, query_s=2e-4))) as url, ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda body: ask(url, "/retrieve", body), bodies))
     assert [(answer.status, len(answer.json["result"])) for answer in answers] == [(200, 512)] * 20
 
 
-def test_a_request_is_no_larger_than_can_be_borne(url: str, made: Path) -> None:
-    reads = {"rerank": "cross-encoder"}
-    for fields, message in (
-        ({"queries": ["fox"] * 101, **reads}, "up to 10,100 passages would be read by the cross-encoder, 10,000 are allowed in a request"),
-        ({"groups": [["fox"] * 101], **reads}, "up to 10,100 passages would be read"),
-        ({"groups": [["fox", "whale"]] * 101, **reads, "rerank_depth": 100}, "up to 10,100 passages would be read"),
-        ({"groups": [["fox"] * 101], **reads, "rerank_depth": 100}, "the searcher was opened without one"),
-        ({"queries": ["fox"] * 100, **reads}, "the searcher was opened without one"),
-    ):
-        answer = ask(url, "/v1/search", fields)
-        assert (answer.status, message in answer.json["error"]) == (422, True), answer.body
+def test_a_request_finds_passages_in_no_more_ways_than_can_be_borne(made: Path) -> None:
     limits = Limits(max_provenance=1_000, drain_s=0.0)
     with serving(Settings(corpora=("other",), port=0, limits=limits)) as small:
         answer = ask(small, "/v1/search", {"groups": [["fox"] * 101]})
-        assert (answer.status, answer.json["error"].partition(":")[0]) == (
-            422,
-            "101 queries can find 10 passages in 1,010 ways, 1,000 are allowed in a request",
-        )
+        message = "101 queries can find 10 passages in 1,010 ways, 1,000 are allowed in a request"
+        assert (answer.status, answer.json["error"].partition(":")[0]) == (422, message)
         assert ask(small, "/v1/search", {"groups": [["fox"] * 100]}).status == 200
 
 
@@ -103,20 +81,3 @@ def test_a_long_ranking_is_sent_in_pieces(url: str, made: Path) -> None:
     assert len(pieces) > 1
     assert max(map(len, pieces)) < 700_000
     assert [ranking_from_json(ranking) for ranking in json.loads(b"".join(pieces))["rankings"]] == rankings
-
-
-def test_names_are_short_and_few(url: str) -> None:
-    long = "x" * 900_000
-    weights = {"fuse": "weighted", "weights": {f"r{n}": 1 for n in range(101)}}
-    for fields, where in (
-        ({"corpus": long}, ": String should have at most 200 characters"),
-        ({"retriever": long}, ": String should have at most 2000 characters"),  # a pipeline
-        ({"fuse": "weighted", "weights": {long: 1}}, "weights"),
-        (weights, ": Dictionary should have at most 100 items"),
-        ({long: 1}, "xxx"),
-        ({"corpus": "x" * 200}, f"unknown corpus '{'x' * 80}'"),
-    ):
-        answer = ask(url, "/v1/search", {"queries": ["fox"], **fields})
-        assert answer.status in (404, 422)
-        assert where in answer.json["error"]
-        assert len(answer.body) < 500

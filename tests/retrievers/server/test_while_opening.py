@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retrievers.server.conftest import LIMITS
+from tests.retrievers.conftest import LIMITS
 from tests.retrievers.server.serving import ask, serving, wait_until
 from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.store import PassageStore

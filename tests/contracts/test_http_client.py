@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.retrievers.test_client import Scripted, answer, scripted
+from tests.scripted import Scripted, answer, scripted
 from wikidx.base.errors import IdxError
 from wikidx.base.net.endpoint import Endpoint
 from wikidx.retrievers.client import RemoteSearcher

@@ -1,4 +1,4 @@
-"""A small corpus that is built once, and a server over it."""
+"""Small corpora that are built once, and one server over them, which tests only read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import corpus_of
+from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import serving
-from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.build import build_index
+from wikidx.retrievers.pipelines.notation import parse_pipeline
+from wikidx.retrievers.pipelines.saved import write_pipeline
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.settings import Settings
 
+RETRIEVERS = ("bm25", "bm25-1.2-0.75", "mine")
+PIPELINE = "{bm25:3, bm25-1.2-0.75}minmax%12"
 WORDS = ["river", "mountain", "whale", "fox", "ocean", "planet", "metal", "book", "ship", "king", "café", "naïve"]
 LIMITS = Limits(
     max_body_bytes=1 << 20,
@@ -36,15 +38,13 @@ def some_passages(n: int = 600) -> list[Passage]:
     ]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def built_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the corpora 'made' and 'other'."""
-    home = tmp_path_factory.mktemp("served")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(home))
-        for name, n in (("made", 600), ("other", 30)):
-            build_store(corpus_of(some_passages(n), name), StoreOptions())
-            build_index(name, "bm25", open_store(name))
+    """A home with the corpora 'made' and 'other', each with two lexical indexes and a pipeline of both, 'mine'."""
+    with at_home(tmp_path_factory.mktemp("served")) as home:
+        for name, n_passages in (("made", 600), ("other", 30)):
+            build_corpus(name, some_passages(n_passages), "bm25", "bm25-1.2-0.75")
+            write_pipeline(name, "mine", parse_pipeline(PIPELINE), "", {})
     return home
 
 
@@ -55,10 +55,9 @@ def made(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built_home
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def url(built_home: Path) -> Iterator[str]:
     """A server over both corpora, within small limits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(built_home))
-        with serving(Settings(corpora=("made", "other"), port=0, limits=LIMITS)) as where:
-            yield where
+    settings = Settings(corpora=("made", "other"), retrievers=RETRIEVERS, port=0, limits=LIMITS)
+    with at_home(built_home), serving(settings) as where:
+        yield where

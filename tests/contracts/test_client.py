@@ -1,0 +1,270 @@
+"""One contract for every way to search, in this process, over HTTP, awaited, by Search-R1's calls: the same answers and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import math
+import pickle
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
+
+import pytest
+
+from tests.retrievers.conftest import some_passages
+from tests.retrievers.retrieving import at_home, build_corpus
+from tests.retrievers.server.serving import ask, serving
+from wikidx import AsyncRemoteSearcher, RemoteSearcher
+from wikidx.base.errors import ArgumentError, IdxError, InputError, UnknownNameError
+from wikidx.retrievers import SearchOptions
+from wikidx.retrievers.base import Ranking, Rankings, Searcher
+from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.options import DedupRule, MergeRule
+from wikidx.retrievers.server.limits import Limits
+from wikidx.retrievers.server.settings import Settings
+
+N = 160  # enough for four inverted lists
+GROUPS = [
+    ["river whale", "ocean"],
+    ["fox"],
+    ["king café", "king café", "naïve", "ship number 7"],
+    ["", "metal"],
+    ["nothing like it: zebra"],
+]
+OPTIONS = [
+    SearchOptions(),
+    SearchOptions(k=3, depth=3),
+    SearchOptions(k=1000, depth=1000),
+    *(SearchOptions(merge=merge, dedup=dedup) for merge, dedup in itertools.product(get_args(MergeRule)[1:], get_args(DedupRule))),
+    SearchOptions(rerank="primary", rerank_depth=20),
+]
+FUSED = [
+    SearchOptions(k=5),
+    SearchOptions(k=5, fuse="weighted", weights={"bm25": 0.3}, normalize=True),
+    SearchOptions(k=5, rerank="primary"),
+]
+RETRIEVERS = ("bm25", "bm25+minilm", "bm25-1.2-0.75", "minilm", "minilm-ivf", "{bm25:2, minilm%30}minmax%20")
+Searchers = dict[tuple[str, str], Any]
+
+
+class Awaited:
+    """An ``AsyncRemoteSearcher`` that is called as the others are; each call runs an event loop of its own."""
+
+    def __init__(self, url: str, retriever: str) -> None:
+        self.url, self.retriever = url, retriever
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*arguments: object, **values: object) -> object:
+            async with AsyncRemoteSearcher(self.url, corpus="made", retriever=self.retriever) as searcher:
+                return await getattr(searcher, name)(*arguments, **values)
+
+        return lambda *arguments, **values: asyncio.run(call(*arguments, **values))
+
+
+@pytest.fixture(scope="module")
+def searchers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searchers]:
+    """All kinds, by kind and retriever, over one corpus."""
+    pytest.importorskip("torch", reason="needs the extra 'dense'")
+    with at_home(tmp_path_factory.mktemp("searched")):
+        build_corpus("made", some_passages(N), "bm25", "bm25-1.2-0.75", "minilm", "minilm-ivf")
+        with serving(Settings(corpora=("made",), retrievers=RETRIEVERS, port=0, limits=Limits(drain_s=0.0))) as url:
+            yield all_kinds(url, RETRIEVERS)
+
+
+def all_kinds(url: str, retrievers: tuple[str, ...]) -> Searchers:
+    kinds: dict[str, Callable[[str], Any]] = {
+        "local": lambda name: open_searcher("made", name),
+        "remote": lambda name: RemoteSearcher(url, corpus="made", retriever=name),
+        "async": lambda name: Awaited(url, name),
+    }
+    return {(kind, name): opened(name) for kind, opened in kinds.items() for name in retrievers}
+
+
+@pytest.fixture(params=["local", "remote", "async"])
+def searcher(searchers: Searchers, request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - what is called as a Searcher
+    return searchers[request.param, "bm25"]
+
+
+over_http = pytest.mark.parametrize("kind", ["remote", "async"])
+
+
+def bits(rankings: list[Ranking]) -> list[list[tuple[object, ...]]]:
+    """Everything in the rankings; numbers as their bits and with their types."""
+
+    def exact(score: float) -> tuple[type, bytes]:
+        return type(score), struct.pack("<d", score)
+
+    return [
+        [
+            (tuple(hit.passage), hit.row, type(hit.row), exact(hit.score), [(*match[:3], exact(match.score)) for match in hit.provenance])
+            for hit in ranking
+        ]
+        for ranking in rankings
+    ]
+
+
+def clearly_in(ranking: Ranking) -> set[int]:
+    """Return the rows that rounding cannot put out of a ranking."""
+    return {hit.row for hit in ranking if hit.score > ranking[-1].score + 1e-3 * abs(ranking[-1].score)}
+
+
+@over_http
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_bm25_is_the_same_to_the_bit(searchers: Searchers, kind: str, options: SearchOptions) -> None:
+    local, remote = searchers["local", "bm25"], searchers[kind, "bm25"]
+    expected, found = local.search_groups(GROUPS, options), remote.search_groups(GROUPS, options)
+    assert [bool(ranking) for ranking in expected] == [True, True, True, True, False]
+    assert bits(found) == bits(expected)
+    assert [ranking.queries for ranking in found] == [ranking.queries for ranking in expected]
+    queries = [query for group in GROUPS for query in group]
+    assert bits(remote.search(queries, options)) == bits(local.search(queries, options))
+
+
+@over_http
+def test_bm25_of_another_k1_and_b_is_the_same_to_the_bit(searchers: Searchers, kind: str) -> None:
+    local, remote = (searchers[where, "bm25-1.2-0.75"].search(["river whale"]) for where in ("local", kind))
+    assert bits(local) == bits(remote) != bits(searchers["local", "bm25"].search(["river whale"]))
+
+
+@over_http
+@pytest.mark.parametrize("retriever", ["minilm", "bm25+minilm", "minilm-ivf", RETRIEVERS[-1]])
+def test_dense_searches_are_the_same_up_to_rounding(searchers: Searchers, kind: str, retriever: str) -> None:
+    local, remote = searchers["local", retriever], searchers[kind, retriever]
+    for options in {"bm25+minilm": FUSED, RETRIEVERS[-1]: FUSED[:1]}.get(retriever, FUSED[::2]):
+        for here, there in zip(local.search_groups(GROUPS, options), remote.search_groups(GROUPS, options), strict=True):
+            assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)
+            assert clearly_in(here) <= {hit.row for hit in there}
+            assert clearly_in(there) <= {hit.row for hit in here}
+            retrievers = [[{match.retriever for match in hit.provenance} for hit in ranking] for ranking in (here, there)]
+            assert retrievers[0] == retrievers[1]
+
+
+@pytest.mark.parametrize("n_queries", [1, 2, 3])
+def test_search_r1_s_calls_have_the_same_answers_as_its_clients_read_them(searchers: Searchers, n_queries: int) -> None:
+    """A client takes the first line of a document's contents as the title; two lines of a title become one."""
+    queries = ["whale ocean", "fox", "planet metal book"][:n_queries]
+    asked = {"queries": queries, "topk": 5, "return_scores": True}
+    found = ask(searchers["remote", "bm25"].url, "/retrieve", asked, headers={"Accept": "application/json"})
+    expected = [
+        [(hit.id, f'"{" ".join(hit.title.split(chr(10)))}"', hit.text, hit.score) for hit in ranking]
+        for ranking in searchers["local", "bm25"].search(queries, k=5)
+    ]
+    read = [
+        [(item["document"]["id"], *item["document"]["contents"].split("\n", 1), item["score"]) for item in documents]
+        for documents in found.json["result"]
+    ]
+    assert read == expected
+    bare = [[item["document"] for item in documents] for documents in found.json["result"]]
+    assert ask(searchers["remote", "bm25"].url, "/retrieve", {"queries": queries, "topk": 5}).json == {"result": bare}
+
+
+def test_options_may_be_given_by_their_names(searcher: Any) -> None:  # noqa: ANN401
+    options = SearchOptions(k=1, dedup="text")
+    assert [len(ranking) for ranking in searcher.search(["fox", "ship"], options, k=2)] == [2, 2]
+    (merged,) = searcher.search_groups([["fox", "ship"]], k=2, merge="sum")
+    assert bits([merged]) == bits(searcher.search_groups([["fox", "ship"]], SearchOptions(k=2, merge="sum")))
+
+
+def test_parameters_are_each_requests_own(searchers: Searchers) -> None:
+    options = SearchOptions(k=N, depth=N, nprobe=1)
+    of_kinds = [searchers[kind, "minilm-ivf"] for kind in ("local", "remote", "async")]
+    few, *others = [[hit.row for hit in searcher.search(["river"], options)[0]] for searcher in of_kinds]
+    assert others == [few, few]
+    assert 0 < len(few) < N
+    for searcher in of_kinds:
+        with pytest.raises(InputError, match="nprobe 1,000,000,000: for 'minilm-ivf' it can be at most"):
+            searcher.search(["river"], SearchOptions(nprobe=10**9))
+
+
+def test_threads_get_their_own_answers(searcher: Searcher) -> None:
+    queries = [f"{word} number {n}" for n, word in enumerate(["river", "fox", "ship", "king"] * 15)]
+    alone = [searcher.search([query], SearchOptions(k=5)) for query in queries]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda query: searcher.search([query], SearchOptions(k=5)), queries))
+    assert list(map(bits, together)) == list(map(bits, alone))
+
+
+def test_nothing_asked_and_nothing_found(searcher: Searcher) -> None:
+    assert searcher.search([]) == []
+    assert searcher.search_groups([]) == []
+    assert searcher.search(["", "zebra"]) == [[], []]
+
+
+NO_TEXT = "a query is a text, or a vector of finite numbers, not "
+HALF = r"a query contains a lone surrogate, half a character: "
+NO_OPTIONS = "the options are 10, no SearchOptions: give single ones by name, such as k=10"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda it: it.search("fox"), ArgumentError, "queries is one string: give a list"),
+        (lambda it: it.search(5), ArgumentError, "the queries are 5: give a list"),
+        (lambda it: it.search([["fox"]]), ArgumentError, NO_TEXT + r"\['fox'\]"),
+        (lambda it: it.search([None]), ArgumentError, NO_TEXT + "None"),
+        (lambda it: it.search(["fox \ud800", 3]), ArgumentError, HALF + r"'fox \\ud800'"),
+        (lambda it: it.search(["fox"], 10), ArgumentError, NO_OPTIONS),
+        (lambda it: it.search(["fox"], merge="sum"), ArgumentError, "merge is for search_groups"),
+        (lambda it: it.search_groups([["fox"]], 10), ArgumentError, NO_OPTIONS),
+        (lambda it: it.search_groups(5), ArgumentError, "groups is a int: give a list of groups"),
+        (lambda it: it.search_groups(group for group in [["fox"]]), ArgumentError, "groups is a generator: give a list of groups"),
+        (lambda it: it.search_groups([{"fox"}]), ArgumentError, "a group is a list of queries, not {'fox'}"),
+        (lambda it: it.search_groups(["fox", "whale"]), ArgumentError, "a group is a list of queries, not 'fox'"),
+        (lambda it: it.search_groups([[]]), ArgumentError, "a group is empty"),
+        (lambda it: it.search(["fox"], fuse="weighted", weights={"bm52": 1}), UnknownNameError, "'bm52': did you mean 'bm25'"),
+        (lambda it: it.search(["fox"], rerank="cross-encoder"), InputError, "rerank is 'cross-encoder'"),
+        (lambda it: it.passages("p2"), ArgumentError, "ids of passages are texts, in a list"),
+        (lambda it: it.passages([0]), ArgumentError, "ids of passages are texts, in a list"),
+        (lambda it: it.passages(["p2", "p160"]), UnknownNameError, "no passage of 'made' has the id 'p160'"),
+        (lambda it: it.passage("p160"), UnknownNameError, "no passage of 'made' has the id 'p160'"),
+    ],
+)
+def test_what_cannot_be_searched_raises_the_same(
+    searcher: Searcher, call: Callable[[Any], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        call(searcher)
+    assert isinstance(raised.value, IdxError)
+    assert error is not ArgumentError or isinstance(raised.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        (["fox", "\ud800"], HALF + r"'\ud800'"),
+        (["fox", None], NO_TEXT + "None"),
+        ([math.nan], NO_TEXT + "nan"),
+        ([[1.0, math.nan]], NO_TEXT + "[1.0, nan]"),
+        ([], "a group is empty: it needs at least its primary query"),
+        ("fox", "a group is a list of queries, not 'fox'"),
+    ],
+)
+def test_a_group_that_cannot_be_searched_costs_only_itself(searcher: Searcher, group: Any, reason: str) -> None:  # noqa: ANN401
+    good = searcher.search_groups([["river"], ["fox", "whale"]])
+    found = Rankings(searcher.search_groups([["river"], group, ["fox", "whale"], group]))
+    assert found == [good[0], [], good[1], []]
+    assert (found.errors, found[1:3].errors, found[:1].errors) == ({1: reason, 3: reason}, {0: reason}, {})
+    assert "not searched: a " in repr(found[1])
+    assert [ranking.queries for ranking in found[::2]] == [("river",), ("fox", "whale")]
+    if len(group) == 1:
+        assert searcher.search(["river", *group]).errors == {1: reason}
+
+
+def test_passages_come_back_as_they_are_found_or_by_their_ids(searcher: Any) -> None:  # noqa: ANN401
+    passages = some_passages(N)
+    (ranking,) = searcher.search(["café number 10"], SearchOptions(k=N))
+    assert [hit.passage for hit in ranking] == [passages[hit.row] for hit in ranking] != []
+    assert searcher.passages(["p159", "p2", "p2"]) == [passages[159], passages[2], passages[2]]
+    assert (searcher.passages([]), searcher.passage("p2")) == ([], passages[2])
+
+
+@pytest.mark.parametrize("kind", [RemoteSearcher, AsyncRemoteSearcher])
+def test_a_remote_searcher_goes_to_other_processes_with_its_key(kind: type[RemoteSearcher]) -> None:
+    remote = kind("http://127.0.0.1:9", corpus="made", retriever="bm25", api_key="key", timeout=3)
+    for again in (pickle.loads(pickle.dumps(remote)), copy.deepcopy(remote)):
+        assert repr(again) == repr(remote) == f"<{kind.__name__} of http://127.0.0.1:9: made, bm25>"
+        assert again.reopen.keywords == remote.reopen.keywords  # type: ignore[union-attr]
+    assert repr(kind("http://127.0.0.1:9")) == f"<{kind.__name__} of http://127.0.0.1:9: the first corpus, the first retriever>"
