@@ -16,7 +16,6 @@ from wikidx.indexer.encoders import dpr
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.encoders.tokenizing import Tokenizer
-from wikidx.indexer.encoders.transformer import TransformerEncoder
 
 
 class Case(NamedTuple):
@@ -77,15 +76,6 @@ def test_vectors_are_the_authors_alone_and_in_any_batch(case: Case, golden: Gold
     for _ in range(2):
         for which in np.array_split(random.permutation(24), np.sort(random.integers(1, 24, 4))):
             assert is_equal(model.encode(tokens, which), expected[which]).all()
-
-
-@pytest.mark.parametrize("name", ["contriever", "dpr", "gtr", "simlm"])
-def test_an_encoder_gives_the_same_vectors(name: str, shared_data: Path) -> None:
-    golden = Golden(shared_data / "golden_encoders" / name)
-    encoder = TransformerEncoder(golden.spec())
-    assert encoder.dim == 32
-    assert is_equal(encoder.encode_queries(golden.texts("query")), golden.vectors("query_vectors")).all()  # type: ignore[arg-type]
-    assert is_equal(encoder.encode_passages(golden.texts("passage")), golden.vectors("passage_vectors")).all()  # type: ignore[arg-type]
 
 
 def test_what_is_stored_in_float16_is_computed_in_float32_by_default(shared_data: Path) -> None:
