@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -19,13 +20,19 @@ KEPT_FIELDS = {
 }  # by format
 
 # Names of ids, in the order in which those of a record count.
-QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id")
+QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid")
 PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id", "docno", "pid", "document_id", "paragraph_id", "chunk_id")
 
 
 def plain_name(name: object) -> str:
-    """Return a name in lower case, without ``_`` and ``-``, in which the names of one thing differ."""
-    return str(name).strip().casefold().replace("_", "").replace("-", "")
+    """Return a name in lower case, without ``_``, ``-`` and blanks, in which the names of one thing differ."""
+    return re.sub(r"[_\s-]", "", str(name).casefold())
+
+
+def find_field(record: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Return the field with the first of the names that the record has, else with one that is the same as ``plain_name``; or None."""
+    plain = {} if (exact := next((name for name in names if name in record), None)) else {plain_name(name): name for name in record}
+    return exact or next((plain[name] for name in map(plain_name, names) if name in plain), None)
 
 
 _TEXTS = {"title": "title", "text": "text", "contents": "text", "passage": "text", "query": "query", "question": "query"}

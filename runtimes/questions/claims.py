@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wikidx.base.errors import InputError
+from wikidx.corpora.reading.records import find_field, plain_name
 
 from .base import FEVER_LABELS, Question, gold
 from .fields import record_id, text_from, text_of, unique
@@ -12,15 +13,19 @@ from .records import Record
 
 _ESCAPES = (("-LRB-", "("), ("-RRB-", ")"), ("-LSB-", "["), ("-RSB-", "]"), ("-COLON-", ":"), ("_", " "))
 
+_LABELS = {plain_name(label): label for label in FEVER_LABELS} | {"supported": "SUPPORTS", "refuted": "REFUTES"}
+
 
 def parse_fever(record: Record) -> Question:
     """Parse a FEVER claim. The label is the golden answer; the shared task's test set has no labels.
 
     The gold ``titles`` are the titles of the evidence pages, spelled as in Wikipedia.
     """
-    label = record.value.get("label")
+    given = record.value.get(find_field(record.value, ("label", "claim_label")) or "label")
+    label = _LABELS.get(plain_name(given), given)
     if label is not None and label not in FEVER_LABELS:
-        raise InputError(f"{record.location}: the label is {label!r:.40}, none of {', '.join(FEVER_LABELS)}")
+        shown = f"the label is {given!r:.40}, none of {', '.join(FEVER_LABELS)}: leave the record out, or give 'question' and 'answer'"
+        raise InputError(f"{record.location}: {shown}")
     titles = list(unique(page_title(page) for page in _pages(record)))
     return Question(record_id(record), text_of(record, "claim", "question"), (label,) if label else (), gold(label=label, titles=titles))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading.records import QUESTION_IDS
+from wikidx.corpora.reading.records import QUESTION_IDS, find_field
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .records import Record
@@ -68,7 +68,9 @@ def record_id(record: Record) -> str:
 
 def given_id(value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
     """Return the value of the first id field of a record that is not null; None if there is none."""
-    return next((value[name] for name in QUESTION_IDS if value.get(name) is not None), None)
+    present = {name: given for name, given in value.items() if given is not None}
+    name = find_field(present, QUESTION_IDS)
+    return present[name] if name else None
 
 
 def id_from(record: Record, value: object) -> str:
@@ -117,7 +119,7 @@ def _first_present(record: Record, names: Iterable[str]) -> str:
     candidates = list(names)
     if not isinstance(record.value, dict):
         raise InputError(f"{record.location}: {record.value!r:.40} is not an object with a '{candidates[0]}'")
-    return next((name for name in candidates if name in record.value), candidates[0])
+    return find_field(record.value, candidates) or candidates[0]
 
 
 def _list_fields(value: Mapping[str, Any]) -> str:

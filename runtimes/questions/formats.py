@@ -83,18 +83,16 @@ def _is_nq_open(record: Record) -> bool:
 
 
 def _is_triviaqa(record: Record) -> bool:
-    return _has("Question", "QuestionId")(record) or (_has("question", "answer")(record) and isinstance(record.value["answer"], dict))
+    answer = record.value.get("answer") if _has("question", "answer")(record) else None
+    return _has("Question", "QuestionId")(record) or (isinstance(answer, dict) and not {"value", "aliases"}.isdisjoint(answer))
 
 
 def _is_squad(record: Record) -> bool:
     if not _has("question", "answers")(record):
         return False
     answers = record.value["answers"]
-    return (
-        "is_impossible" in record.value
-        or isinstance(answers, dict)
-        or (isinstance(answers, list) and isinstance(next(iter(answers), None), dict))
-    )
+    first = next(iter(answers), None) if isinstance(answers, list) else answers
+    return "is_impossible" in record.value or (isinstance(first, dict) and "text" in first)
 
 
 def _is_halluqa(record: Record) -> bool:

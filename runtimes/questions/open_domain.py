@@ -13,7 +13,7 @@ from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading.records import PASSAGE_IDS, QUESTION_IDS, record_unkept_fields
+from wikidx.corpora.reading.records import PASSAGE_IDS, QUESTION_IDS, find_field, record_unkept_fields
 from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import FEVER_LABELS, Question, gold
@@ -22,13 +22,16 @@ from .multi_hop import supporting_facts
 from .records import Record
 
 # The fields that any record may have; of answers and of gold passages, the first that is there counts.
-_QUESTIONS = ("question", "query", "input")
-# The last three: OTT-QA's and HybridQA's, ARC's, verl's.
-ANSWERS = ("golden_answers", "answers", "answer", "answer-text", "answerKey", "reward_model")
+_QUESTIONS = ("question", "query", "input", "prompt", "problem")
+# RAGAS has its model's beside it as "answer"; the last four: GPQA's and SciQ's, OTT-QA's and HybridQA's, ARC's, verl's.
+ANSWERS = ("golden_answers", "answers", "ground_truth", "answer", "correct_answer", "answer-text", "answerKey", "reward_model")
+# The text in an answer that is an object; verl's, Mintaka's, GrailQA's and WebQSP's, ComplexWebQuestions'.
+_WITHIN = ("ground_truth", "target", "mention", "entity_name", "answer_argument", "answer")
 _FURTHER_ANSWERS = ("alt_ans", "answer_aliases")  # CRAG's, MuSiQue's
 _CHOICES = ("choices", "options")
 _PASSAGES = ("gold_ids", "positive_passages", "positive_ctxs")  # ids, or objects with one: BRIGHT's, Tevatron's, DPR's
 _NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's
+_NONE = "N/A"  # BRIGHT's
 _READ = frozenset({"text", "excluded_ids", "type", "hops", *_QUESTIONS, *QUESTION_IDS, *ANSWERS, *_FURTHER_ANSWERS, *_CHOICES, *_PASSAGES})
 _LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
@@ -58,28 +61,50 @@ def _answers(record: Record) -> tuple[str, ...]:
     """Return the answers: a list or a single one, of texts, of numbers, or of letters or numbers of choices."""
     name, given = _given_answers(record)
     choices = _choices(record.value, is_key=name == "answerKey")
-    texts = [choices.get(str(one), choices.get(one, one)) if type(one) in (int, str) else one for one in given if one == one]
+    texts = [_choose(record, one, choices) if choices and type(one) in (int, str) else one for one in given if one == one]
     answers = [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in texts if one not in _NO_ANSWERS]
     return texts_from(record, answers, name)
 
 
+def _choose(record: Record, key: Any, choices: Mapping[Any, Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return the text of a key's choice, whatever its case and brackets; "" for -1, which test sets have; a text that is no key unchanged.
+
+    Raises:
+        InputError: it is a letter or a number, and no choice's.
+    """
+    bare = str(key).strip(" ()[].:").casefold()
+    if str(key) in choices or key in choices:
+        return choices.get(str(key), choices.get(key))
+    if str(key).casefold() in {str(text).casefold() for text in choices.values()}:
+        return key
+    if bare not in choices and re.fullmatch(r"\d+|-[02-9]\d*|[a-z]", bare):
+        raise InputError(
+            f"{record.location}: the answer {key!r:.40} is neither text, label nor number of a choice: correct it, or leave it out"
+        )
+    return "" if bare == "-1" else choices.get(bare, key)
+
+
 def _given_answers(record: Record) -> tuple[str, list[Any]]:
     """Return the field of the answers, and the answers; NaN in place of null."""
-    name = next((name for name in ANSWERS if name in record.value), ANSWERS[0])
-    values = [_target(record.value.get(name, [])), *(record.value.get(further) or [] for further in _FURTHER_ANSWERS)]
-    given = [answer for value in values for answer in (value if isinstance(value, list) else [value])]
+    name = find_field(record.value, ANSWERS) or ANSWERS[0]
+    given = [
+        *_flatten(record.value.get(name, [])),
+        *(one for further in _FURTHER_ANSWERS for one in _flatten(record.value.get(further) or [])),
+    ]
     return name, [math.nan if answer is None else answer for answer in given]
 
 
-def _target(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return the answers in verl's ``{"ground_truth": {"target": …}}``; any other value unchanged."""
-    for name in ("ground_truth", "target"):
-        value = value.get(name, value) if isinstance(value, dict) else value
-    return value
+def _flatten(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
+    """Return the answers in a list, or one, each a text or an object with one of ``_WITHIN`` and perhaps "aliases"."""
+    if isinstance(value, list):
+        return [answer for one in value for answer in ([one] if isinstance(one, list) else _flatten(one))]
+    known = {name: inner for name, inner in value.items() if inner not in (None, "", [])} if isinstance(value, dict) else {}
+    name = find_field(known, _WITHIN)
+    return [*_flatten(known[name]), *_flatten(known.get("aliases", []))] if name else [value]
 
 
 def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
-    """Return number from 0, and letter or label -> text of each choice of a record.
+    """Return number from 0, also as text, and letter or label, also in lower case -> text of each choice of a record.
 
     Labels of the record decide before texts, as with an answer that is a key; of other letters and numbers, those that are texts are none.
     """
@@ -90,8 +115,12 @@ def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
         is_key = is_key or "answer_idx" not in value  # which MedQA has next to a text
     if not isinstance(texts, list) or not isinstance(labels, list):
         return {}
-    choices: dict[Any, Any] = {**dict(enumerate(texts)), **dict(zip(map(str, labels), texts, strict=False))}
-    return {key: text for key, text in choices.items() if is_key or key not in texts}
+    names = list(map(str, labels))
+    choices: dict[Any, Any] = dict(enumerate(texts))
+    for keys in (map(str, choices), map(str.casefold, names), names):
+        choices |= dict(zip(keys, texts, strict=False))
+    named = {*map(str.casefold, map(str, texts))}
+    return {key: text for key, text in choices.items() if is_key or not (key in texts or key in named)}
 
 
 def _passage_ids(record: Record) -> list[str]:
@@ -116,7 +145,7 @@ def _plain_gold(record: Record, answers: tuple[str, ...], metadata: Mapping[str,
         titles=list(unique([*(fact[0] for fact in supporting), *contexts])),
         supporting=supporting,
         passages=_passage_ids(record),
-        excluded=[id_from(record, value) for value in _list(record, "excluded_ids") if value != "N/A"],
+        excluded=[id_from(record, value) for value in _list(record, "excluded_ids")],
         type=kind if isinstance(kind, str) else None,
         popularity=views if type(views) is int else None,
         hops=hops if type(hops) is int else None,
@@ -225,7 +254,9 @@ def _integer(record: Record, value: object, name: str) -> int:
 
 
 def _list(record: Record, name: str) -> list[Any]:
+    """Return the list in a field, empty if it is absent or null, without BRIGHT's "N/A" for none."""
     value = record.value.get(name) or []
+    value = [] if value == _NONE else value
     if not isinstance(value, list):
         raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list")
-    return value
+    return [one for one in value if one != _NONE]

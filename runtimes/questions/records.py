@@ -23,17 +23,18 @@ from .json_text import JsonText
 from .topics import read_topics
 
 _DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that determine the form
-# The records of TriviaQA, SQuAD, BIG-bench and ASQA are values of these keys.
-_CONTAINERS = frozenset({"Data", "data", "examples", "train", "dev", "test"})
+# The records of TriviaQA, SQuAD, BIG-bench, ASQA and QALD are values of these keys; the last is of a request to a search server.
+_CONTAINERS = frozenset({"Data", "data", "examples", "train", "dev", "test", "questions", "queries"})
 _QUESTION_KEYS = frozenset({"question", "query", "Question", "input", "claim"})  # an object with one of these keys is itself a record
 _RECORD_KEYS = {*map(str.casefold, _QUESTION_KEYS), "id", "_id", "text", "title", "contents", "answer", "prompt", "response"}
 # An object with one of these, in upper or lower case, is a record too, if all of its values are texts.
-_BEGINS_OBJECT = re.compile(r'\{\s*("(Data|Domain|Split|VerifiedEval|Version|data|version|examples|canary|train|dev|test)"\s*:|$)')
-_BEGINS_ARRAY = re.compile(r"\[\s*(\{|\]|$)")
+_BEGINS_OBJECT = re.compile(rf'\{{\s*("({"|".join(_CONTAINERS)}|Domain|Split|VerifiedEval|Version|version|canary)"\s*:|$)')
+_BEGINS_ARRAY = re.compile(r'\[\s*(\{|\]|$|"([^"\\]|\\.)*"\s*(,|\]?\s*$))')
 _BEGINS_TOPICS = re.compile(r"<([?!]|\w[^<>]*>\s*(<|$))")
 _BEGINS_TABLE = re.compile(r"\S+\t|[^\t]+\t\s*\"?\[")  # an id and a text, a header, or a question and a list of answers
 _BEGINS_TSV = re.compile(r'[^\s"]+\t(?!\s*"?\[)[^\t]*$')  # an id and a text
 _BEGINS_JSON = re.compile(r"\{\s*([\"'}]|\w+\s*:|$)|.*\0")  # not {\em Nile}, a text; a NUL is of UTF-16, and is neither
+_IS_STRING = re.compile(r'"([^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})+"')
 _HEADER_COLUMNS = frozenset({"question", "query", "message", "claim"})  # a first row with one of these values is a header, too
 
 
@@ -136,7 +137,9 @@ def _read_lines(lines: Iterable[bytes], name: str, *, has_texts: bool) -> Iterat
             continue
         try:
             text = line.decode().strip()
-            value = {"query": text} if has_texts and not _BEGINS_JSON.match(text) else parse_json(text)
+            is_json = not has_texts or _BEGINS_JSON.match(text) or _IS_STRING.fullmatch(text)
+            value = parse_json(text) if is_json else text
+            value = {"query": value} if has_texts and isinstance(value, str) else value
         except ValueError as error:
             known = 'each line is {"id", "question", "golden_answers"}, or a record of another known format'
             value = InputError(f"{name}, line {number}: {'neither text nor' if has_texts else 'not'} JSON in UTF-8 ({error}): {known}")
@@ -154,7 +157,8 @@ def _read_array(text: JsonText, name: str, path: tuple[str, ...] = ()) -> Iterat
         number += 1
         text.peek()
         line = text.line
-        yield Record(text.parse_value(), name, f"record {number} (line {line})", number, path)
+        value = text.parse_value()
+        yield Record({"query": value} if isinstance(value, str) else value, name, f"record {number} (line {line})", number, path)
     text.expect("]")
     if not path:
         text.check_end()

@@ -63,8 +63,8 @@ def test_the_sample_corpus_has_questions() -> None:
     [
         (b'{"question": "a"}\n{"question": ', "line 2: not JSON in UTF-8"),
         (b'{"question": "caf\xe9"}', "line 1: not JSON in UTF-8"),
-        (b'["a"]', "line 1: \\['a'\\] is not an object with a 'question'"),
-        (b'{"id": "1"}', "line 1: no field 'question' or 'query' or 'input'; it has the fields"),
+        (b'[["a"]]', "line 1: \\[\\['a'\\]\\] is not an object with a 'question'"),
+        (b'{"id": "1"}', "line 1: no field 'question' or 'query' or 'input' or 'prompt' or 'problem'; it has the fields"),
         (b'{"question": "  "}', "line 1: the field 'question' is '  ', not a text"),
         (b'{"id": [1], "question": "a"}', "line 1: the id is \\[1\\], neither a text nor a whole number"),
         (b'{"id": true, "question": "a"}', "line 1: the id is True"),
@@ -154,14 +154,28 @@ def test_a_first_line_with_another_word_is_a_query(tmp_path: Path) -> None:
 
 
 def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text('"whole phrase" a\tb\n[CLS] ?\n\n {"text": "half \\ud83d", "id": 7}\n{"query": "x"}\n<b> is a tag\n')
+    (tmp_path / "file").write_text(
+        '"whole phrase" a\tb\n[CLS] ?\n\n {"text": "half \\ud83d", "id": 7}\n{"query": "x"}\n<b> is a tag\n'
+        '"caf\\u00e9"\n["Nile" river\n"\\d"\n'
+    )
     assert read_queries(tmp_path / "file") == [
         Query('"whole phrase" a\tb'),
         Query("[CLS] ?"),
         Query("half \ufffd", 7),
         Query("x"),
         Query("<b> is a tag"),
+        Query("café"),
+        Query('["Nile" river'),
+        Query('"\\d"'),
     ]
+
+
+@pytest.mark.parametrize(
+    "content", ['["den", "blue \\"whale\\""]', '["den",\n"blue \\"whale\\""]\n', '[{"query": "den"}, "blue \\"whale\\""]']
+)
+def test_an_array_of_texts_is_a_list_of_queries(tmp_path: Path, content: str) -> None:
+    (tmp_path / "file").write_text(content)
+    assert read_queries(tmp_path / "file") == [Query("den"), Query('blue "whale"')]
 
 
 def test_a_record_without_a_query_costs_only_itself(tmp_path: Path) -> None:
@@ -176,8 +190,8 @@ def test_a_record_without_a_query_costs_only_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_records_of_unknown_fields_are_told_by_these(tmp_path: Path, n: int) -> None:
-    (tmp_path / "file").write_text('{"Prompt": "Which element has the symbol Au?", "Answer": "Gold"}\n' * n)
-    with pytest.raises(InputError, match="line 1: .*'?Prompt'?, '?Answer'?"):
+    (tmp_path / "file").write_text('{"Riddle": "Which element has the symbol Au?", "Answer": "Gold"}\n' * n)
+    with pytest.raises(InputError, match="line 1: .*'?Riddle'?, '?Answer'?"):
         read_queries(tmp_path / "file")
 
 

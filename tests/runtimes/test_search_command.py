@@ -48,9 +48,7 @@ def test_each_query_of_a_file_has_a_line_of_json(animals: Path, tmp_path: Path) 
     assert "give one query or several, or a file" in error("search", "animals")
     assert "not both" in error("search", "animals", "den", "--queries", queries)
     queries.write_text('{"title": "den"}\n')
-    assert "line 1: no field 'question' or 'query' or 'input'; it has the fields 'title'" in error(
-        "search", "animals", "--queries", queries
-    )
+    assert "or 'input' or 'prompt' or 'problem'; it has the fields 'title'" in error("search", "animals", "--queries", queries)
     queries.write_text("<top>\n<num> Number: 301\n<title> zebra\n</top>\n")
     (line,) = map(json.loads, idx("search", "animals", "--queries", queries, "-k", 1).out.splitlines())
     assert (line["id"], line["query"], line["passages"]) == ("301", "zebra", found("animals", "zebra", "-k", 1))

@@ -170,11 +170,15 @@ def _line_entries(lines: Iterator[bytes], path: Path, n_columns: int) -> Iterato
 
 
 def _split(line: bytes, n_columns: int) -> list[bytes]:
-    """Return the columns between tabs if they are ``n_columns`` or three, else between white space, with one for a tag of several words."""
+    """Return the columns between tabs if they are ``n_columns`` or three, else between white space, with one for a tag of several words.
+
+    Three that hold ``n_columns`` words end in a number, as a rank or a relevance is.
+    """
     words = line.split()
     if b"\t" in line and not (len(words) == n_columns and words[1] in (b"0", b"Q0", b"q0")):
         cells = [cell.strip() for cell in line.split(b"\t")]
-        if len(cells) in (n_columns, _SHORT) and all(cells):
+        ends_so = len(words) != n_columns or len(cells) == n_columns or (cells[-1] == words[-1] and _NUMBER.match(cells[-1]))
+        if len(cells) in (n_columns, _SHORT) and all(cells) and ends_so:
             return cells
     has_long_tag = n_columns == _RUN < len(words) and words[3].isdigit() and not _NUMBER.match(words[5])
     return words[:_RUN] if has_long_tag else words
