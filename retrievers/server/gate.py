@@ -106,6 +106,8 @@ class Gate:
     def _refusal(self, scope: Message) -> ServiceError | None:
         """Return why a request is not answered, before its body is read, as without memory for it; None if it is."""
         path, headers = scope["path"], scope["headers"]
+        if [name for name, _ in headers].count(b"host") > 1:
+            return InvalidRequest("the request has several Host headers: send one", status=HTTPStatus.BAD_REQUEST, connection="close")
         if not (path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)):
             if self._key is not None and (unauthorized := unauthorized_error(headers, self._key)):
                 return unauthorized

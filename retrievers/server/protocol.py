@@ -1,13 +1,13 @@
-"""uvicorn's HTTP protocol, with JSON answers to malformed requests, and limits on the head of a request."""
+"""uvicorn's HTTP protocol, with limits on the head of a request, and JSON answers to malformed requests."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import chain
 from typing import Any, cast
 
 from httptools import HttpRequestParser
-from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from wikidx.retrievers.errors import InvalidRequest
@@ -17,7 +17,6 @@ from .gate import GONE, add_page_headers, error_response
 _MAX_HEAD_BYTES = 64 << 10
 _MAX_HEADERS = 100
 _TOO_LONG = InvalidRequest(f"a request's head has at most {_MAX_HEAD_BYTES:,} bytes and {_MAX_HEADERS} headers", status=431)
-_TWO_HOSTS = InvalidRequest("the request has several Host headers: send one", status=400)
 _MALFORMED = InvalidRequest("the request is not valid HTTP: its first line, a header or the size of a chunk is malformed", status=400)
 _LINGER_S = 2.0  # time in which a client can finish sending and read the refusal
 
@@ -25,15 +24,13 @@ _LINGER_S = 2.0  # time in which a client can finish sending and read the refusa
 class Protocol(HttpToolsProtocol):
     """The protocol of one connection.
 
-    A malformed request is refused in JSON, after the answers to the requests before it. Further input is read and dropped, because closing
-    a connection with unread input can destroy the answer. uvicorn itself answers in plain text, and closes the connection at once. A wish
-    for another protocol is ignored.
+    A malformed request ends the connection, with a refusal in JSON unless an answer is being sent. Further input is read and dropped,
+    because closing a connection with unread input can destroy the refusal. A wish for another protocol is ignored.
     """
 
     _is_refused = False
     _problem = _MALFORMED  # why a request is refused
-    _n_unparsed = 0  # bytes since the last part of a request was whole, which the parser keeps
-    _n_head = 0  # bytes of the head
+    _n_unparsed = 0  # bytes since the last whole head or part of a body, which the parser keeps
 
     def data_received(self, data: bytes) -> None:
         """Parse input; after a refusal, drop it."""
@@ -64,20 +61,6 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
         super().data_received(b"\r\n".join([line, *headers, b"", b""]))
 
-    def on_message_begin(self) -> None:
-        """Begin the head of a request."""
-        super().on_message_begin()
-        self._n_head = self._n_unparsed = 0
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, also one after a body in chunks; an error here has uvicorn refuse the request."""
-        super().on_header(name, value)
-        self._n_unparsed = 0
-        self._n_head += len(name) + len(value)
-        if self._n_head + len(self.url) > _MAX_HEAD_BYTES or len(self.headers) > _MAX_HEADERS:
-            self._problem = _TOO_LONG
-            raise ValueError(_TOO_LONG)
-
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._n_unparsed = 0
@@ -94,10 +77,11 @@ class Protocol(HttpToolsProtocol):
         self._gone.set_result(None)
 
     def on_headers_complete(self) -> None:
-        """Begin a request."""
-        if [name for name, _ in self.headers].count(b"host") > 1:
-            self._problem = _TWO_HOSTS
-            raise ValueError(_TWO_HOSTS)
+        """Begin a request; an error here has uvicorn refuse it."""
+        self._n_unparsed = 0
+        if len(self.headers) > _MAX_HEADERS or len(self.url) + sum(map(len, chain(*self.headers))) > _MAX_HEAD_BYTES:
+            self._problem = _TOO_LONG
+            raise ValueError(_TOO_LONG)
         self.scope["state"][GONE] = self._gone
         super().on_headers_complete()
 
@@ -106,29 +90,14 @@ class Protocol(HttpToolsProtocol):
         self._is_refused = True
         self.flow.resume_reading()
         cycle: RequestResponseCycle | None = self.cycle  # None at the first request of a connection
-        if cycle is None or (cycle.response_complete and not cycle.more_body):
-            self._refuse()
-        elif not cycle.more_body:  # the request before the malformed one is being answered
-            cycle.keep_alive = False
-        elif self.pipeline:  # the malformed request waits for the answers to earlier requests
-            self.pipeline[0] = (cycle, cast(Any, _refusal(self._problem)))  # Starlette's types are wider than uvicorn's
-        elif cycle.response_started:
-            self.transport.close()
-        else:
+        if cycle is not None and not cycle.response_complete:  # nothing is sent for it any more
             cycle.disconnected = True
             cycle.message_event.set()
-            self._refuse()
-
-    def _refuse(self) -> None:
-        response = _refusal(self._problem)
-        headers = (b"%s: %s\r\n" % header for header in response.raw_headers)
-        self.transport.write(b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)]))
-        self.transport.write_eof()
+        if not self.pipeline and (cycle is None or cycle.response_complete or not cycle.response_started):
+            response = error_response(self._problem)
+            response.headers["connection"] = "close"
+            add_page_headers(response.raw_headers)
+            headers = (b"%s: %s\r\n" % header for header in response.raw_headers)
+            self.transport.write(b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)]))
+            self.transport.write_eof()
         self.loop.call_later(_LINGER_S, self.transport.close)
-
-
-def _refusal(problem: InvalidRequest) -> Response:
-    response = error_response(problem)
-    response.headers["connection"] = "close"
-    add_page_headers(response.raw_headers)
-    return response

@@ -195,15 +195,6 @@ def test_malformed_http_is_refused_even_if_more_of_it_follows(url: str, pieces: 
     assert "the request is not valid HTTP" in json.loads(body)["error"]
 
 
-@pytest.mark.parametrize(("malformed", "statuses"), [(b"garbage\r\n\r\n", [200, 200]), (CHUNKED + b"zz\r\n", [200, 200, 400])])
-def test_requests_before_a_malformed_one_are_answered(url: str, malformed: bytes, statuses: list[int]) -> None:
-    body = json.dumps(SEARCH).encode()
-    search = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    answers = send_raw(url, search + search + malformed)
-    assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answers)] == statuses
-    assert answers.count(b'{"rankings":') == 2
-
-
 def test_a_body_that_breaks_off_is_no_request(url: str) -> None:
     head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n"
     where = urlsplit(url)
