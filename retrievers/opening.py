@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,7 +53,6 @@ class OpenCorpora:
         query_dtype: precision in which queries are encoded; None: by the size of the encoder, see ``Model``.
         cache_bytes: memory of each retriever's result cache; 0: no cache.
         opener: function that opens retrievers; None: ``open_retriever``.
-        before_open: called with (corpus, index name) before an index is opened, with (corpus, None) before a store is opened.
 
     Attributes:
         stores: open stores, by corpus.
@@ -69,9 +68,8 @@ class OpenCorpora:
         query_dtype: Dtype | None = None,
         cache_bytes: int = 0,
         opener: OpenRetriever | None = None,
-        before_open: Callable[[str, str | None], None] = lambda corpus, index: None,
     ) -> None:
-        self._device, self._cache_bytes, self._before_open = device, cache_bytes, before_open
+        self._device, self._cache_bytes = device, cache_bytes
         self._opener, self._query_dtype = opener or partial(open_retriever, query_dtype=query_dtype), query_dtype
         self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
@@ -79,11 +77,14 @@ class OpenCorpora:
         self.caches: dict[tuple[str, str], CachedRetriever] = {}
         self.rerankers: dict[str, Reranker] = {}
 
+    def before_open(self, corpus: str, index: str | None) -> None:
+        """Do nothing before an index is opened, or a store (None)."""
+
     def store(self, corpus: str) -> PassageStore:
         """Return the store of a corpus; raises as ``open_store`` does."""
         with self._lock:
             if corpus not in self.stores:
-                self._before_open(corpus, None)
+                self.before_open(corpus, None)
                 self.stores[corpus] = open_store(corpus)
             return self.stores[corpus]
 
@@ -122,7 +123,7 @@ class OpenCorpora:
 
             self.retrievers[corpus, name] = RemoteRetriever(name, self.store(corpus))
         elif (corpus, name) not in self.retrievers:
-            self._before_open(corpus, name)
+            self.before_open(corpus, name)
             opened = self._opener(corpus, name, self.store(corpus), device=self._device)
             if self._cache_bytes:
                 opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)

@@ -1,7 +1,7 @@
 """Access log: one line of JSON for each request, on standard output.
 
-Several times per second, one lasting thread (in a busy server, a new one starts slowly) gets the collected lines to write. Requests are
-therefore answered even if the reader of standard output has stopped. At most ``MAX_WAITING`` lines wait; further lines are dropped.
+Ten times per second, one lasting thread (in a busy server, a new one starts slowly) writes the collected lines. Requests are therefore
+answered even if the reader of standard output has stopped. At most ``MAX_WAITING`` lines wait; further lines are dropped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any
 
 MAX_WAITING = 10_000
+_PAUSE_S = 0.1  # between writes
 _END_S = 2.0  # maximum delay of the exit if the reader of standard output has stopped
 
 
@@ -26,9 +26,8 @@ class AccessLog:
     def __init__(self, *, is_enabled: bool) -> None:
         self._is_enabled = is_enabled
         self._lines = list[bytes]()
-        self._chunks = SimpleQueue[bytes | None]()  # for the thread; None ends it
-        self._is_writing = False
-        self._writer = threading.Thread(target=self._write_chunks, name="access log", daemon=True)
+        self._has_ended = threading.Event()
+        self._writer = threading.Thread(target=self._write_lines, name="access log", daemon=True)
         if is_enabled:
             self._writer.start()
 
@@ -49,28 +48,18 @@ class AccessLog:
         }
         self._lines.append(f"{json.dumps(line, separators=(',', ':'))}\n".encode())  # in ASCII: a path steers no terminal
 
-    def flush(self) -> None:
-        """Pass the collected lines to the thread, unless it is still writing."""
-        if self._lines and not self._is_writing:
-            self._pass_lines()
-
     def close(self) -> None:
         """Write the waiting lines, for at most two seconds."""
+        self._has_ended.set()
         if self._is_enabled:
-            self._pass_lines()
-            self._chunks.put(None)
             self._writer.join(_END_S)
 
-    def _pass_lines(self) -> None:
-        chunk, self._lines = b"".join(self._lines), []
-        self._is_writing = True
-        self._chunks.put(chunk)
-
-    def _write_chunks(self) -> None:
+    def _write_lines(self) -> None:
         """Write until ``close`` is called; runs in the thread."""
-        while (chunk := self._chunks.get()) is not None:
-            _write(chunk)
-            self._is_writing = not self._chunks.empty()
+        while not self._has_ended.wait(_PAUSE_S) or self._lines:
+            lines = self._lines[:]
+            del self._lines[: len(lines)]  # what came meanwhile stays
+            _write(b"".join(lines))
 
 
 def _write(lines: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +17,7 @@ from wikidx.retrievers.opening import OpenRetriever
 
 from .batcher import Batcher, QueueMemory
 from .metrics import Metrics
-from .open_searchers import Name, OpenSearchers, SharedIdentities
+from .open_searchers import Artifact, Identity, Name, OpenSearchers
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Catalog:
     Args:
         settings: settings of the server.
         metrics: the server's metrics.
-        shared: identities of the artifacts that the server's other processes have opened.
+        identities: identities of the artifacts that all processes of the server open; see ``read_identities``.
         source: a function that opens retrievers, or a cluster with replaceable processes; None: ``opening.open_retriever``.
 
     Attributes:
@@ -75,13 +76,13 @@ class Catalog:
     """
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, shared: SharedIdentities, source: OpenRetriever | Cluster | None = None
+        self, settings: Settings, metrics: Metrics, identities: Mapping[Artifact, Identity], source: OpenRetriever | Cluster | None = None
     ) -> None:
-        self._settings, self._metrics, self._shared = settings, metrics, shared
+        self._settings, self._metrics, self._identities = settings, metrics, identities
         self.ending: str | None = None
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
-        self.served = OpenSearchers(settings, shared, self._open_retriever)
+        self.served = OpenSearchers(settings, identities, self._open_retriever)
         self.memory = QueueMemory(settings.limits.max_queued_bytes)
         owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
         self._batchers: dict[Name, Batcher] = {}
@@ -111,9 +112,8 @@ class Catalog:
             IdxError: an index cannot be opened; the old indexes stay in service.
         """
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
-            shared = SharedIdentities(self._settings) if self.cluster else self._shared
-            searchers = OpenSearchers(self._settings, shared, open_retriever)
-            searchers.corpora.rerankers.update(self.served.corpora.rerankers)
+            searchers = OpenSearchers(self._settings, self._identities, open_retriever)
+            searchers.rerankers.update(self.served.rerankers)
             if not self.served.searchers:
                 self.served = searchers  # each searcher serves once it is open
             searchers.open()
@@ -170,9 +170,9 @@ class Catalog:
         """Return the store of a corpus; raises as ``find`` does."""
         if corpus not in self._settings.corpora:
             raise unknown_name_error("corpus", corpus, self._settings.corpora)
-        if corpus not in self.served.corpora.stores:
+        if corpus not in self.served.stores:
             raise self.not_ready(f"'{corpus}' is being opened: /ready says how far that is")
-        return self.served.corpora.stores[corpus]
+        return self.served.stores[corpus]
 
     def readiness(self) -> dict[str, Any]:
         """Return the state of all retrievers, processes and shards."""
@@ -194,10 +194,6 @@ class Catalog:
     def describe(self) -> list[dict[str, Any]]:
         """Return the served corpora, with the state of their files on disk."""
         return [self.served.describe(corpus) for corpus in self._settings.corpora]
-
-    def update_cache_metrics(self) -> None:
-        """Update the metrics of the caches."""
-        self.served.update_cache_metrics(self._metrics)
 
     def stop(self) -> None:
         """End the search threads and the cluster; a reload in progress is abandoned."""

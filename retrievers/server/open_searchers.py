@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
-from multiprocessing.sharedctypes import RawArray
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -22,6 +21,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.resolving import article_url
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Searcher
@@ -36,53 +36,32 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .metrics import Metrics
 
+Name = tuple[str, str]  # corpus, retriever
+Artifact = tuple[str, str | None]  # corpus, index; None: the store
 Identity = tuple[int, int, int] | None
-Name = tuple[str, str]  # corpus, and index, retriever or PASSAGES
-
-PASSAGES = "passages"
 
 _WARM_UP_CHARACTERS = 100
 _MAX_COMPOSED = 100
 
 
-def read_identity(path: Path) -> Identity:
+def read_identities(settings: Settings) -> dict[Artifact, Identity]:
+    """Return the identities of all artifacts that a server is to open; several processes get them, so that they serve the same versions."""
+    served = ((corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs)
+    artifacts = {(corpus, part) for corpus, retriever in served for part in (None, *retriever.parts)}
+    return {artifact: _read_identity(_path(*artifact)) for artifact in artifacts}
+
+
+def _path(corpus: str, index: str | None) -> Path:
+    return store_path(corpus) if index is None else index_ref(corpus, index).path
+
+
+def _read_identity(path: Path) -> Identity:
     """Return a value that identifies this version of the artifact at a path; None if the artifact is missing."""
     try:
         stat = os.stat(path / MANIFEST)
     except OSError:
         return None
     return stat.st_dev, stat.st_ino, stat.st_mtime_ns
-
-
-class SharedIdentities:
-    """Identities of the artifacts that the first process opens, in shared memory, so that all processes serve the same versions.
-
-    Args:
-        settings: settings of the server, which determine the order of the identities.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        served = ((corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs)
-        names = dict.fromkeys((corpus, part) for corpus, retriever in served for part in (PASSAGES, *retriever.parts))
-        self._slots = {name: slot for slot, name in enumerate(names)}
-        self._identities = RawArray("q", len(names))
-
-    def check(self, name: Name, identity: Identity) -> None:
-        """Record the identity of an artifact before it is opened, or compare the identity with the recorded one.
-
-        Raises:
-            ArtifactMismatch: another process has opened a different version of the artifact.
-        """
-        if identity is None:
-            return  # opening the missing artifact raises the error
-        slot, recorded = self._slots[name], hash(identity)
-        if self._identities[slot] == 0:
-            self._identities[slot] = recorded
-        elif self._identities[slot] != recorded:
-            corpus, index = name
-            raise ArtifactMismatch(
-                f"'{index}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
-            )
 
 
 @runtime_checkable
@@ -115,34 +94,27 @@ class OpenArtifact(NamedTuple):
             "rows": self.manifest.count("rows"),
             "bytes": self.manifest.n_bytes,
             "created": self.manifest.created,
-            "replaced": read_identity(self.path) != self.identity,
+            "replaced": _read_identity(self.path) != self.identity,
         }
 
 
-class OpenSearchers:
+class OpenSearchers(OpenCorpora):
     """Open stores, retrievers and searchers of a server.
 
     Args:
         settings: settings of the server.
-        shared: identities of the artifacts that the server's other processes have opened.
+        identities: identities of the artifacts that are to be opened; see ``read_identities``. Others may have any.
         open_retriever: function that opens retrievers; None: ``opening.open_retriever``.
 
     Attributes:
-        corpora: open stores and retrievers.
         searchers: open searchers, by corpus and retriever.
     """
 
-    def __init__(self, settings: Settings, shared: SharedIdentities, open_retriever: OpenRetriever | None) -> None:
-        self._served_pairs, self._reranker, self._shared = settings.served_pairs, settings.reranker, shared
-        self._artifacts: dict[Name, OpenArtifact] = {}
+    def __init__(self, settings: Settings, identities: Mapping[Artifact, Identity], open_retriever: OpenRetriever | None) -> None:
+        super().__init__(device=settings.device, query_dtype=settings.query_dtype, cache_bytes=settings.cache_bytes, opener=open_retriever)
+        self._served_pairs, self._reranker, self._identities = settings.served_pairs, settings.reranker, identities
+        self._artifacts: dict[Artifact, OpenArtifact] = {}
         self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
-        self.corpora = OpenCorpora(
-            device=settings.device,
-            query_dtype=settings.query_dtype,
-            cache_bytes=settings.cache_bytes,
-            opener=open_retriever,
-            before_open=self._record,
-        )
         self.searchers: dict[Name, Searcher] = {}
         self._composed = OrderedDict[Name, LocalSearcher]()
 
@@ -150,8 +122,8 @@ class OpenSearchers:
         """Open the searchers one after the other, and search once with each, to load models and compile kernels."""
         compile_always()
         for corpus, retriever in self._served_pairs:
-            searcher = self.corpora.searcher(corpus, RetrieverName.parse(retriever, corpus), self._reranker)
-            query = self.corpora.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
+            searcher = self.searcher(corpus, RetrieverName.parse(retriever, corpus), self._reranker)
+            query = self.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
             try:
                 searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))
             except QueriesRefused as error:
@@ -166,17 +138,16 @@ class OpenSearchers:
         """
         text = str(name.pipeline)
         if (corpus, text) not in self._composed:
-            open_retrievers = {part: retriever for (of, part), retriever in self.corpora.retrievers.items() if of == corpus}
-            rerankers = self.corpora.rerankers
+            open_retrievers = {part: retriever for (of, part), retriever in self.retrievers.items() if of == corpus}
             for kind, named, known in (
                 ("retriever", (*name.parts, *name.remotes), open_retrievers),
-                ("reranker", name.rerankers, rerankers),
+                ("reranker", name.rerankers, self.rerankers),
             ):
                 for part in named:
                     if part not in known:
                         raise unknown_name_error(f"{kind} of the pipeline on this server", part, known)
             sources = {str(part): open_retrievers[part] for part in (*name.parts, *name.remotes)}
-            self._composed[corpus, text] = LocalSearcher(self.corpora.store(corpus), sources, None, name.pipeline, rerankers)
+            self._composed[corpus, text] = LocalSearcher(self.store(corpus), sources, None, name.pipeline, self.rerankers)
             if len(self._composed) > _MAX_COMPOSED:
                 self._composed.popitem(last=False)
         return self._composed[corpus, text]
@@ -184,16 +155,16 @@ class OpenSearchers:
     def describe(self, corpus: str) -> dict[str, Any]:
         """Return the open artifacts of a corpus, with the state of their files on disk."""
         artifacts = {name: artifact.describe() for (of, name), artifact in list(self._artifacts.items()) if of == corpus}
-        store, retrievers = self.corpora.stores.get(corpus), self.corpora.retrievers
-        parameters = {name: dict(retrievers[corpus, name].parameters) if (corpus, name) in retrievers else {} for name in artifacts}
+        opened = {name: retriever.parameters for (of, name), retriever in list(self.retrievers.items()) if of == corpus}
+        store = self.stores.get(corpus)
         return {
             "corpus": corpus,
             "article_url": article_url(corpus),
             "replaced": any(artifact["replaced"] for artifact in artifacts.values()),
             "fingerprint": store.fingerprint if store else None,
-            "passages": artifacts.pop(PASSAGES, None),
+            "passages": artifacts.pop(None, None),
             "indexes": [
-                {"index": name, **artifact, "parameters": {key: param._asdict() for key, param in parameters[name].items()}}
+                {"index": name, **artifact, "parameters": {key: param._asdict() for key, param in opened.get(name or "", {}).items()}}
                 for name, artifact in artifacts.items()
             ],
             "retrievers": [{"retriever": name, "ready": (of, name) in self.searchers} for of, name in self._served_pairs if of == corpus],
@@ -201,23 +172,28 @@ class OpenSearchers:
 
     def encoders(self) -> dict[str, TextEncoder]:
         """Return the open encoders by name."""
-        opened = {name: getattr(retriever, "encoder", None) for (_, name), retriever in list(self.corpora.retrievers.items())}
+        opened = {name: getattr(retriever, "encoder", None) for (_, name), retriever in list(self.retrievers.items())}
         return {parse_index_name(name).encoder: encoder for name, encoder in opened.items() if isinstance(encoder, TextEncoder)}
 
     def update_cache_metrics(self, metrics: Metrics) -> None:
         """Update the metrics of the caches."""
-        for name, cache in list(self.corpora.caches.items()):
+        for name, cache in list(self.caches.items()):
             hits, misses = self._cache_counts.get(name, (0, 0))
             self._cache_counts[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
             metrics.cache_hits.labels(*name).inc(n_hits - hits)
             metrics.cache_misses.labels(*name).inc(n_misses - misses)
 
-    def _record(self, corpus: str, index: str | None) -> None:
-        """Record an artifact before it is opened, so that a later replacement on disk is recognised."""
-        from wikidx.indexer.catalog import index_ref
+    def before_open(self, corpus: str, index: str | None) -> None:
+        """Record an artifact, so that a later replacement on disk is recognised.
 
-        path = store_path(corpus) if index is None else index_ref(corpus, index).path
-        name, identity = (corpus, index or PASSAGES), read_identity(path)
-        self._shared.check(name, identity)
+        Raises:
+            ArtifactMismatch: it has another identity than it is to have.
+        """
+        artifact, path = (corpus, index), _path(corpus, index)
+        identity = _read_identity(path)
+        if identity is not None and identity != self._identities.get(artifact, identity):  # opening a missing artifact raises the error
+            raise ArtifactMismatch(
+                f"'{index or 'passages'}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
+            )
         manifest = store_manifest(corpus) if index is None else index_ref(corpus, index).manifest(None)
-        self._artifacts[name] = OpenArtifact(path, manifest, identity)
+        self._artifacts[artifact] = OpenArtifact(path, manifest, identity)

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -30,7 +30,7 @@ from .answerer import Answerer
 from .catalog import Catalog, Cluster
 from .gate import Gate
 from .metrics import Metrics
-from .open_searchers import SharedIdentities
+from .open_searchers import Artifact, Identity
 from .protocol import Protocol
 from .routes import make_routes
 from .settings import Settings
@@ -52,10 +52,10 @@ class _Server(uvicorn.Server):
     remaining requests are answered, including those that have arrived but are not read yet.
     """
 
-    def __init__(self, settings: Settings, gate: Gate, log: AccessLog, catalog: Catalog, answerer: Answerer | None) -> None:
+    def __init__(self, settings: Settings, gate: Gate, catalog: Catalog, metrics: Metrics, answerer: Answerer | None) -> None:
         super().__init__(_config(settings, gate))
-        self._gate, self._log, self._catalog, self._limits = gate, log, catalog, settings.limits
-        self._answerer = answerer
+        self._gate, self._catalog, self._limits = gate, catalog, settings.limits
+        self._metrics, self._answerer = metrics, answerer
 
     @property
     def device_lost(self) -> DeviceLost | None:
@@ -78,9 +78,8 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def on_tick(self, counter: int) -> bool:
-        """Update cache metrics and write the access log, ten times per second; return whether to shut down, as after the loss of a GPU."""
-        self._catalog.update_cache_metrics()
-        self._log.flush()
+        """Update cache metrics, ten times per second; return whether to shut down, as after the loss of a GPU."""
+        self._catalog.served.update_cache_metrics(self._metrics)
         return await super().on_tick(counter) or self.device_lost is not None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -157,7 +156,7 @@ class Service:
         listener: the socket.
         metrics: the server's metrics.
         source: a function that opens retrievers, or a cluster whose processes hold the indexes; None: ``opening.open_retriever``.
-        shared: identities of the artifacts that the server's other processes have opened; None: no other processes.
+        identities: identities of the artifacts that all processes of the server open; none: there is one process.
         answerer: answers to questions; None: searches only.
     """
 
@@ -167,13 +166,12 @@ class Service:
         listener: socket.socket,
         metrics: Metrics,
         source: OpenRetriever | Cluster | None = None,
-        shared: SharedIdentities | None = None,
+        identities: Mapping[Artifact, Identity] | None = None,
         *,
         answerer: Answerer | None = None,
     ) -> None:
         self._settings, self._listener, self._metrics, self._source = settings, listener, metrics, source
-        self._shared = shared or SharedIdentities(settings)
-        self._answerer = answerer
+        self._identities, self._answerer = identities or {}, answerer
         self._opening = Future[None]()
         self._is_main_thread = False
         self._server: _Server | None = None
@@ -214,10 +212,10 @@ class Service:
 
     async def _serve(self, opens_first: bool) -> None:
         settings = self._settings
-        self._catalog = catalog = Catalog(settings, self._metrics, self._shared, self._source)
+        self._catalog = catalog = Catalog(settings, self._metrics, self._identities, self._source)
         log = AccessLog(is_enabled=settings.access_log)
         gate = Gate(settings, self._metrics, log, catalog, make_routes(settings, catalog, self._metrics, self._answerer))
-        self._server = _Server(settings, gate, log, catalog, self._answerer)
+        self._server = _Server(settings, gate, catalog, self._metrics, self._answerer)
         threading.Thread(target=self._open, args=(catalog, self._server), name="opening", daemon=True).start()
         if opens_first:
             await asyncio.wrap_future(self._opening)

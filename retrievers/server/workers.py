@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
@@ -23,7 +23,7 @@ from wikidx.base.errors import IdxError
 from wikidx.base.machine.devices import ask_all_gpus, gpu_numbers, may_use_gpus, resolve_gpus
 from wikidx.base.machine.threads import n_threads
 
-from .open_searchers import SharedIdentities
+from .open_searchers import Artifact, Identity, read_identities
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
         IdxError: a corpus or retriever cannot be opened.
     """
     if settings.workers == 1:
-        _run(settings, listener, SharedIdentities(settings), answerer)
+        _run(settings, listener, {}, answerer)
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
@@ -69,14 +69,19 @@ def place_workers(settings: Settings) -> list[str]:
 
 
 def _run(
-    settings: Settings, listener: socket.socket, shared: SharedIdentities, answerer: Answerer | None = None, *, is_first: bool = True
+    settings: Settings,
+    listener: socket.socket,
+    identities: Mapping[Artifact, Identity],
+    answerer: Answerer | None = None,
+    *,
+    is_first: bool = True,
 ) -> None:
     """Serve in this process; only the first one takes connections before its indexes are open, and only while no other is ready."""
     from .metrics import Metrics
     from .running import Service  # not in the parent process, which needs none of it
 
     metrics = Metrics()
-    Service(settings, listener, metrics, shared=shared, answerer=answerer).run(opens_first=not is_first or metrics.n_ready() > 0)
+    Service(settings, listener, metrics, identities=identities, answerer=answerer).run(opens_first=not is_first or metrics.n_ready() > 0)
 
 
 class _WorkerPool:
@@ -89,7 +94,7 @@ class _WorkerPool:
     def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str, devices: Sequence[str]) -> None:
         self._devices = devices
         self._settings, self._listener, self._metrics_folder = settings, listener, metrics_folder
-        self._shared = SharedIdentities(settings)
+        self._identities = read_identities(settings)
         self._context = multiprocessing.get_context("fork")
         self._failures: SimpleQueue[str] = self._context.SimpleQueue()
         self._processes: dict[int, ForkProcess] = {}
@@ -157,7 +162,7 @@ class _WorkerPool:
         threading.Thread(target=_exit_with_parent, daemon=True).start()
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
         try:
-            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._shared, is_first=number == 0)
+            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._identities, is_first=number == 0)
         except IdxError as error:
             self._failures.put(str(error))
             sys.exit(_CANNOT_OPEN)
