@@ -54,18 +54,6 @@ class Targets(NamedTuple):
     bases: NDArray[np.float64]
 
 
-class Origins(NamedTuple):
-    """Provenance of n rows; an entry has the number of a list, and the row's rank (from 1) and score in that list.
-
-    The entries of row i end before ``ends[i]``, and begin where those of the previous row end.
-    """
-
-    ends: NDArray[np.int64]
-    members: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    scores: NDArray[np.float32]
-
-
 class _Table(NamedTuple):
     """Hash table of distinct keys: an occupied slot holds ``base`` plus the key's index in ``keys``.
 
@@ -214,7 +202,7 @@ def _write_best(  # noqa: PLR0913
 
 @kernel
 def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.int64], best: Lists) -> tuple[NDArray[Any], ...]:
-    """Return the lists of a target that contain each of its best rows, with the rows' ranks and scores.
+    """Return where each of the best rows of a target stands in the target's lists, in the order of targets and lists.
 
     Args:
         lists: the input lists.
@@ -223,41 +211,25 @@ def find_origins(lists: Lists, members: NDArray[np.int64], starts: NDArray[np.in
         best: the best rows of each target, without gaps between the lists.
 
     Returns:
-        The arrays of the ``Origins`` of each row of ``best``, in the order of the target's lists.
+        For each place: the row's number in ``best``, the number of the list, and the row's rank (from 1) and score in it.
     """
-    longest = 1
+    longest, n_most = 1, 0
     for t in range(len(best.starts)):
-        longest = max(longest, best.ends[t] - best.starts[t])
-    slots, ends, base, n = _new_slots(longest), np.zeros(len(best.rows) + 1, np.int64), 1, 0
-    for t in range(len(best.starts)):
-        table = _Table(slots, best.rows[best.starts[t] : best.ends[t]])
-        _insert_keys(table, base)
-        for m in range(starts[t], starts[t + 1]):
-            for p in range(lists.starts[members[m]], lists.ends[members[m]]):
-                i = slots[_find_slot(table, lists.rows[p], base)] - base
-                if i >= 0:
-                    ends[best.starts[t] + i + 1] += 1
-                    n += 1
-        base += len(table.keys)
-    ends[:] = np.cumsum(ends)
-    out = Origins(ends[1:].copy(), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.float32))
+        size = best.ends[t] - best.starts[t]
+        longest, n_most = max(longest, size), n_most + size * (starts[t + 1] - starts[t])
+    found, numbers, ranks = np.empty(n_most, np.int64), np.empty(n_most, np.int64), np.empty(n_most, np.int64)
+    scores = np.empty(n_most, np.float32)
+    slots, base, n = _new_slots(longest), 1, 0
     for t in range(len(best.starts)):
         table = _Table(slots, best.rows[best.starts[t] : best.ends[t]])
-        _insert_keys(table, base)
+        for i in range(len(table.keys)):
+            slots[_find_slot(table, table.keys[i], base)] = base + i
         for m in range(starts[t], starts[t + 1]):
             start = lists.starts[members[m]]
             for p in range(start, lists.ends[members[m]]):
                 i = slots[_find_slot(table, lists.rows[p], base)] - base
-                if i >= 0:
-                    index = ends[best.starts[t] + i]  # ``ends[i]`` begins at the start of row i's origins, and advances to their end
-                    out.members[index], out.ranks[index], out.scores[index] = members[m], p - start + 1, lists.scores[p]
-                    ends[best.starts[t] + i] += 1
+                if i >= 0 and n < n_most:  # more only if a list has a row twice
+                    found[n], numbers[n], ranks[n], scores[n] = best.starts[t] + i, members[m], p - start + 1, lists.scores[p]
+                    n += 1
         base += len(table.keys)
-    return out.ends, out.members, out.ranks, out.scores
-
-
-@kernel
-def _insert_keys(table: _Table, base: int) -> None:
-    """Insert the keys of a table, which are distinct, into its slots."""
-    for i in range(len(table.keys)):
-        table.slots[_find_slot(table, table.keys[i], base)] = base + i
+    return found[:n], numbers[:n], ranks[:n], scores[:n]

@@ -310,13 +310,17 @@ class LocalSearcher(Reopened, Searcher):
         """Return the provenance of each passage, ordered by query, then retriever."""
         names = list(self._retrievers)
         searches = (targets.members[:, None] + len(queries) * np.arange(len(names))).ravel()
-        with interpreted(2 * len(lists.rows)):
-            origins = kernels.Origins(*kernels.find_origins(lists, searches, targets.starts * len(names), best))
-        retriever, query = np.divmod(origins.members, len(queries))
-        columns = np.array(queries, dtype=object)[query], np.array(names, dtype=object)[retriever], origins.ranks, origins.scores
+        with interpreted(len(lists.rows)):
+            found, numbers, ranks, scores = kernels.find_origins(lists, searches, targets.starts * len(names), best)
+        order = np.argsort(found, kind="stable")
+        retriever, query = np.divmod(numbers[order], len(queries))
+        columns = np.array(queries, dtype=object)[query], np.array(names, dtype=object)[retriever], ranks[order], scores[order]
         fields = zip(*(column.tolist() for column in columns), strict=True)
         matches = list(map(tuple.__new__, itertools.repeat(Match), fields))
-        return [tuple(matches[start:end]) for start, end in itertools.pairwise([0, *origins.ends.tolist()])]
+        return [
+            tuple(matches[start:end])
+            for start, end in itertools.pairwise(np.searchsorted(found[order], np.arange(len(best.rows) + 1)).tolist())
+        ]
 
 
 @contextmanager

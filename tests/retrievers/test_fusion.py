@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -185,14 +183,16 @@ def test_origins_are_the_ranks_in_the_lists(lines: list[Pairs], k: int) -> None:
     lists, groups = lists_of(*lines), [[*range(len(lines))], [0], []]
     targets = make_targets(groups)
     best = merge(lists, targets, "max", k=k)
-    found = kernels.Origins(*kernels.find_origins(lists, targets.members, targets.starts, best))
-    entries = list(zip(found.members.tolist(), found.ranks.tolist(), found.scores.tolist(), strict=True))
+    found = zip(*(column.tolist() for column in kernels.find_origins(lists, targets.members, targets.starts, best)), strict=True)
+    rows = ((group, row) for group, line in zip(groups, pairs(best), strict=True) for row, _ in line)
     expected = [
-        [(m, rank, score) for m in group for rank, (other, score) in enumerate(lines[m], 1) if other == row]
-        for group, line in zip(groups, pairs(best), strict=True)
-        for row, _ in line
+        (number, m, rank, score)
+        for number, (group, row) in enumerate(rows)
+        for m in group
+        for rank, (other, score) in enumerate(lines[m], 1)
+        if other == row
     ]
-    assert [entries[start:end] for start, end in itertools.pairwise([0, *found.ends.tolist()])] == expected
+    assert sorted(found, key=lambda place: place[0]) == expected
 
 
 def test_searches_are_taken_as_far_as_they_are_filled() -> None:
