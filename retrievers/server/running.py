@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -70,12 +71,15 @@ class _Server(uvicorn.Server):
             return
         previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         if self._catalog.cluster is not None:
-            previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: reload_in_background(self._catalog))
+            previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle_reload)
         try:
             yield
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+    def _handle_reload(self, number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=_reload, args=(self._catalog,), name="reloading", daemon=True).start()
 
     async def on_tick(self, counter: int) -> bool:
         """Update cache metrics, ten times per second; return whether to shut down, as after the loss of a GPU."""
@@ -131,21 +135,15 @@ def _has_request(connection: Any, *, may_send: bool) -> bool:  # noqa: ANN401  #
     return any(unread)
 
 
-def reload_in_background(catalog: Catalog) -> threading.Thread:
-    """Call ``Catalog.reload`` in a new thread, and return the thread; errors are logged."""
-
-    def reload() -> None:
-        try:
-            catalog.reload()
-            _LOG.info("the current indexes are served")
-        except IdxError as error:
-            _LOG.error("the old indexes stay in service: %s", error)
-        except Exception:  # logged here, because no caller receives the exception
-            _LOG.exception("the old indexes stay in service")
-
-    thread = threading.Thread(target=reload, name="reloading", daemon=True)
-    thread.start()
-    return thread
+def _reload(catalog: Catalog) -> None:
+    """Call ``Catalog.reload``, and log its errors, because no caller receives them; runs in a thread."""
+    try:
+        catalog.reload()
+        _LOG.info("the current indexes are served")
+    except IdxError as error:
+        _LOG.error("the old indexes stay in service: %s", error)
+    except Exception:
+        _LOG.exception("the old indexes stay in service")
 
 
 class Service:

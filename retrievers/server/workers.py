@@ -10,9 +10,8 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.queues import SimpleQueue
@@ -22,8 +21,9 @@ from typing import TYPE_CHECKING
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.devices import ask_all_gpus, gpu_numbers, may_use_gpus, resolve_gpus
 from wikidx.base.machine.threads import n_threads
+from wikidx.base.machine.workers import end_with_parent
 
-from .open_searchers import Artifact, Identity, read_identities
+from .open_searchers import read_identities
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
         IdxError: a corpus or retriever cannot be opened.
     """
     if settings.workers == 1:
-        _run(settings, listener, {}, answerer)
+        from .metrics import Metrics
+        from .running import Service  # not in the parent of several processes, which needs none of it
+
+        Service(settings, listener, Metrics(), answerer=answerer).run()
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
@@ -66,22 +69,6 @@ def place_workers(settings: Settings) -> list[str]:
     numbers = resolve_gpus(device, len(ask_all_gpus())) if device == "all" else gpu_numbers(device, 0)
     names = [f"cuda:{number}" for number in numbers] or ["cpu" if device == "auto" else device]
     return [names[process % len(names)] for process in range(settings.workers)]
-
-
-def _run(
-    settings: Settings,
-    listener: socket.socket,
-    identities: Mapping[Artifact, Identity],
-    answerer: Answerer | None = None,
-    *,
-    is_first: bool = True,
-) -> None:
-    """Serve in this process; only the first one takes connections before its indexes are open, and only while no other is ready."""
-    from .metrics import Metrics
-    from .running import Service  # not in the parent process, which needs none of it
-
-    metrics = Metrics()
-    Service(settings, listener, metrics, identities=identities, answerer=answerer).run(opens_first=not is_first or metrics.n_ready() > 0)
 
 
 class _WorkerPool:
@@ -155,21 +142,19 @@ class _WorkerPool:
             process.terminate()
 
     def _serve(self, number: int) -> None:
-        """Serve in a forked process."""
+        """Serve in a forked process; only the first takes connections before its indexes are open, and only while no other is ready."""
+        from .metrics import Metrics
+        from .running import Service
+
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent ends this process
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        threading.Thread(target=_exit_with_parent, daemon=True).start()
+        end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
         try:
-            _run(dataclasses.replace(self._settings, device=self._devices[number]), self._listener, self._identities, is_first=number == 0)
+            settings, metrics = dataclasses.replace(self._settings, device=self._devices[number]), Metrics()
+            service = Service(settings, self._listener, metrics, identities=self._identities)
+            service.run(opens_first=number > 0 or metrics.n_ready() > 0)
         except IdxError as error:
             self._failures.put(str(error))
             sys.exit(_CANNOT_OPEN)
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -100,7 +100,7 @@ def _call_worker(idle: SimpleQueue[Connection], item: object, verb: str) -> Any:
 def _worker_main(connection: Connection, make: Callable[..., Callable[[Any], object]], arguments: tuple[Any, ...]) -> None:
     """Main loop of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(lambda: os._exit(1))
     work = make(*arguments)
     with contextlib.suppress(EOFError):
         while True:
@@ -128,8 +128,12 @@ def _make_picklable(error: Exception) -> Exception:
     return error
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # the parent was killed
+def end_with_parent(end: Callable[[], None]) -> None:
+    """Have a thread call ``end`` when the parent of this process has ended, such as by a kill."""
+
+    def wait() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+            end()
+
+    threading.Thread(target=wait, daemon=True).start()
