@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, Unpack, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, SupportsIndex, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -332,6 +334,31 @@ class Searcher(Protocol):
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
         """Return one ranking for each group of queries."""
         ...
+
+
+class OpenedSearcher(Reopened, Searcher):
+    """A searcher that is closed at the end of a ``with`` block, and gives passages by their ids."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __bool__(self) -> bool:
+        return True  # otherwise one without passages would be false, and a remote one would request its length
+
+    def passage(self, id: str) -> Passage:
+        """Return the passage with this id; raises as ``passages`` does."""
+        return self.passages([id])[0]
+
+    @abstractmethod
+    def passages(self, ids: Sequence[str]) -> list[Passage]:
+        """Return the passages with these ids, in the order of ``ids``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the searcher holds."""
 
 
 def find_refused(groups: Sequence[object], max_characters: int = sys.maxsize) -> dict[int, Exception]:

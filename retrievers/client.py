@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -26,7 +25,7 @@ from wikidx.base.net.transport import TIMED_POOLS, PerProcess, Trouble, explain,
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, PartialAnswer, Rankings, Reopened, Searcher, StageReport, blank_refused, check_ids, find_refused, mark_refused
+from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, StageReport, blank_refused, check_ids, find_refused, mark_refused
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
@@ -67,7 +66,7 @@ class ServedCorpus(NamedTuple):
     indexes: dict[str, ServedIndex]
 
 
-class RemoteSearcher(Reopened, Searcher):
+class RemoteSearcher(OpenedSearcher):
     """Searcher of one corpus of a server with one of its retrievers; thread-safe, and usable in forked processes.
 
     >>> with RemoteSearcher("http://127.0.0.1:8000", corpus="sample") as searcher:
@@ -109,12 +108,6 @@ class RemoteSearcher(Reopened, Searcher):
         self._connections = PerProcess(self._new_pool)
         self.reopen = partial(RemoteSearcher, url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout, retries=retries)
 
-    def __enter__(self) -> RemoteSearcher:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
         self._connections.get().close()
@@ -123,9 +116,6 @@ class RemoteSearcher(Reopened, Searcher):
     def __len__(self) -> int:
         """Request the number of passages from the server; raises as ``corpora`` does."""
         return self.served(self._corpus).n_passages
-
-    def __bool__(self) -> bool:
-        return True  # otherwise ``bool`` would request the length from the server
 
     def __repr__(self) -> str:
         return f"<RemoteSearcher of {self.url}: {self._corpus or 'the first corpus'}, {self.retriever or 'the first retriever'}>"
@@ -178,10 +168,6 @@ class RemoteSearcher(Reopened, Searcher):
         for ranking, group in zip(answer.rankings, valid, strict=True):
             ranking.queries = tuple(group)
         return answer._replace(rankings=mark_refused(answer.rankings, refused))
-
-    def passage(self, id: str) -> Passage:
-        """Return the passage with this id; raises as ``passages`` does."""
-        return self.passages([id])[0]
 
     def passages(self, ids: Sequence[str]) -> list[Passage]:
         """Return the passages with these ids, in the order of ``ids``.

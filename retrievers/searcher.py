@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from types import TracebackType
 from typing import Any, Unpack
 
 import numpy as np
@@ -32,13 +31,12 @@ from . import kernels
 from .base import (
     DEFAULTS,
     Match,
+    OpenedSearcher,
     Ranking,
     Rankings,
-    Reopened,
     Reranker,
     Retriever,
     ScoredPassage,
-    Searcher,
     blank_refused,
     check_ids,
     find_refused,
@@ -53,7 +51,7 @@ from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 from .vector_queries import GivenVectors, QueriesRefused, check_texts
 
 
-class LocalSearcher(Reopened, Searcher):
+class LocalSearcher(OpenedSearcher):
     """Searcher over a store in this process, with one or several retrievers; thread-safe.
 
     Args:
@@ -80,18 +78,9 @@ class LocalSearcher(Reopened, Searcher):
         self._pipeline, self._rerankers = pipeline, dict(rerankers or {})
         self._finalizers: list[weakref.finalize[[], LocalSearcher]] = []
 
-    def __enter__(self) -> LocalSearcher:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __len__(self) -> int:
         """Return the number of passages."""
         return len(self._store)
-
-    def __bool__(self) -> bool:
-        return True  # otherwise a searcher without passages would be false
 
     def __repr__(self) -> str:
         return f"<LocalSearcher of '{self._store.folder.parent.name}': {len(self):,} passages, {self.retriever}>"
@@ -121,10 +110,6 @@ class LocalSearcher(Reopened, Searcher):
         ``release`` must not refer to the searcher, which otherwise would never be deleted.
         """
         self._finalizers.append(weakref.finalize(self, release))
-
-    def passage(self, id: str) -> Passage:
-        """Return the passage with this id; raises as ``passages`` does."""
-        return self.passages([id])[0]
 
     def passages(self, ids: Sequence[str]) -> list[Passage]:
         """Return the passages with these ids, in the order of ``ids``.
