@@ -14,7 +14,7 @@ import orjson
 
 from wikidx.corpora.passage import Passage
 
-from .base import Match, Ranking, ScoredPassage, StageReport, UnsearchedRows
+from .base import Match, Ranking, ScoredPassage, UnsearchedRows
 from .options import SearchOptions
 
 SEARCH = "/v1/search"
@@ -63,19 +63,9 @@ def ranking_from_json(passages: Sequence[Mapping[str, Any]]) -> Ranking:
     )
 
 
-def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> bytes:
-    """Return unsearched rows as JSON: ``[{"index", "first_row", "stop_row"}]``."""
-    return orjson.dumps([{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(unsearched)])
-
-
-def stages_to_json(stages: Iterable[StageReport]) -> bytes:
-    """Return the reports of stages as JSON: ``[{"stage", "candidates_in", "candidates_out", "seconds"}]``."""
-    return orjson.dumps([stage._asdict() for stage in stages])
-
-
-def errors_to_json(errors: Mapping[int, str]) -> bytes:
-    """Return the reasons why queries or groups were not searched as a field of JSON: ``"errors":{"position":"reason"},``, if any."""
-    return b'"errors":%s,' % orjson.dumps(errors, option=orjson.OPT_NON_STR_KEYS) if errors else b""
+def unsearched_to_json(unsearched: Iterable[UnsearchedRows]) -> list[dict[str, Any]]:
+    """Return unsearched rows as JSON values: ``[{"index", "first_row", "stop_row"}]``."""
+    return [{"index": rows.name, "first_row": rows.first_row, "stop_row": rows.stop_row} for rows in sorted(unsearched)]
 
 
 def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[UnsearchedRows]:

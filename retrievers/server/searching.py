@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -19,7 +20,7 @@ from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedR
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.vector_queries import to_query
-from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, errors_to_json, ranking_to_json, stages_to_json, unsearched_to_json
+from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, unsearched_to_json
 
 from .batcher import RETRY_AFTER_S, Batcher, Groups, SearchRequest
 from .bodies import decode_body
@@ -56,10 +57,12 @@ class SearchEndpoints:
         if len(errors := rankings.errors) == len(rankings) > 0:
             raise InvalidRequest(errors[0])
         highlight = [query for ranking in rankings for query in ranking.queries] if body.highlight else ()
-        prefix = b"{" if unsearched is None else b'{"unsearched_rows":%s,' % unsearched_to_json(unsearched)
+        fields: dict[str, Any] = {} if unsearched is None else {"unsearched_rows": unsearched_to_json(unsearched)}
         if options.explain:
-            prefix += b'"stages":%s,' % stages_to_json(rankings.stages)
-        chunks = encode_in_chunks(prefix + errors_to_json(errors) + b'"rankings":', rankings, partial(ranking_to_json, highlight=highlight))
+            fields["stages"] = [stage._asdict() for stage in rankings.stages]
+        if errors:
+            fields["errors"] = errors
+        chunks = encode_in_chunks(fields, "rankings", rankings, partial(ranking_to_json, highlight=highlight))
         return await _to_response(request, chunks, in_thread=body.highlight)
 
     async def retrieve(self, request: Request) -> Response:
@@ -70,8 +73,8 @@ class SearchEndpoints:
         queries = [body.query] if body.queries is None else body.queries
         options = SearchOptions(k=body.topk or self._topk)
         rankings = await self._search(request, _DEFAULT_BODY, [[query] for query in queries], options)
-        prefix = b'{%s"result":' % errors_to_json(rankings.errors)
-        chunks = encode_in_chunks(prefix, rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
+        fields = {"errors": rankings.errors} if rankings.errors else {}
+        chunks = encode_in_chunks(fields, "result", rankings, lambda ranking: documents_to_json(ranking, with_scores=body.return_scores))
         response = await _to_response(request, chunks)
         if body.model_extra:
             request.state.logged["ignored"] = response.headers["idx-ignored"] = _describe_ignored(body.model_extra)
@@ -208,15 +211,18 @@ async def _stream(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def encode_in_chunks(prefix: bytes, rankings: Sequence[Ranking], encode: Callable[[Sequence[ScoredPassage]], bytes]) -> Iterator[bytes]:
+def encode_in_chunks(
+    fields: Mapping[str, Any], name: str, rankings: Sequence[Ranking], encode: Callable[[Sequence[ScoredPassage]], bytes]
+) -> Iterator[bytes]:
     """Yield a JSON object with rankings in chunks of about ``_CHUNK_BYTES``, encoded lazily.
 
     Args:
-        prefix: the object's text before the list of rankings.
+        fields: the object's other fields, as JSON values; keys may be numbers.
+        name: name of the field with the list of rankings, the last one.
         rankings: the rankings.
         encode: function that returns a part of a ranking as a JSON list.
     """
-    parts, n_bytes = [prefix, b"["], 0
+    parts, n_bytes = [orjson.dumps({**fields, name: []}, option=orjson.OPT_NON_STR_KEYS)[: -len(b"]}")]], 0
     for number, ranking in enumerate(rankings):
         parts.append(b",[" if number else b"[")
         for position, part in enumerate(_split(ranking)):

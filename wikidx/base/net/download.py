@@ -30,6 +30,8 @@ from wikidx.base.artifacts.durable import file_digests, parse_json, sync, write_
 from wikidx.base.errors import DownloadError, InputError, StorageError
 from wikidx.base.progress import Progress, silent
 
+from .retrying import is_transient, retry_after_s
+
 ATTEMPTS = 5
 TIMEOUT_S = 60.0
 MAX_PAUSE_S = 60.0
@@ -358,9 +360,8 @@ def _disk(path: Path) -> Iterator[None]:
 
 def _check_response(response: http.client.HTTPResponse, url: str, published: _Version) -> None:
     """Raise an error unless the response is the whole file in its published size."""
-    if response.status in (408, 429) or response.status >= 500:
-        wait_s = response.headers.get("Retry-After", "")  # seconds; the other form, a date, is rare and ignored
-        raise _RetryableError(f"status {response.status} {response.reason}", float(wait_s) if wait_s.isdecimal() else None)
+    if is_transient(response.status):
+        raise _RetryableError(f"status {response.status} {response.reason}", retry_after_s(response.headers))
     if response.status != 200:
         raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
     actual = _version_of(response)
