@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact
-from wikidx.base.artifacts.durable import parse_json
+from wikidx.base.artifacts.durable import file_sha256, parse_json
 from wikidx.base.artifacts.home import corpus_path, home, network_file_system
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
@@ -235,9 +235,11 @@ class _BadRecords:
 
 
 def skipped_records(name: str) -> Iterator[BadRecord]:
-    """Yield the records that the build of the corpus skipped, in file order."""
-    path = store_path(name) / SKIPPED
-    if path.is_file():
+    """Yield the records that the build of the corpus skipped, in file order; raises as ``open_store`` does."""
+    path, record = store_path(name) / SKIPPED, store_manifest(name).files.get(SKIPPED)
+    if record is not None:
+        if file_sha256(path) != record.sha256:
+            raise ArtifactCorrupt(f"{path} is corrupt: build it again with --force")
         with path.open(encoding="utf-8") as lines:
             for line in lines:
                 yield BadRecord(**parse_json(line))

@@ -130,9 +130,9 @@ def build(home: Path) -> Callable[..., PassageStore]:
     return build_passages
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made_passages() -> list[Passage]:
-    """Three thousand passages with repeated titles, some non-ASCII text and some equal texts."""
+    """Three thousand passages with repeated titles, some non-ASCII text and some equal texts; read-only."""
     return [
         Passage(
             str(n + 1),

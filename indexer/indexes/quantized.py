@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFiles, save_array
+from wikidx.base.errors import StagingCorrupt
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
@@ -47,7 +48,10 @@ def _write_int8(build: IndexBuild[CorpusVectors]) -> Mapping[str, int]:
         for _, vectors in build.source.batches():
             np.maximum(largest, np.abs(vectors).max(axis=0, initial=0), out=largest)
         save_array(path, np.where(largest > 0, largest / _LARGEST_CODE, 1).astype(np.float32))
-    scales = np.load(path)
+    try:
+        scales = np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise StagingCorrupt.of(error, path, f"{path} cannot be read: {error}") from error
     return _write_codes(build, "int8", lambda vectors: np.rint(vectors / scales).astype(np.int8))
 
 

@@ -67,24 +67,6 @@ def test_a_flipped_bit_is_found_by_verifying(target: Path) -> None:
     assert reports == [(7, 11), (11, 11)]
 
 
-BROKEN = {
-    "empty": "",
-    "cut": "{",
-    "an array": "[]",
-    "null": "null",
-    "parts missing": '{"recipe": {}}',
-    "not UTF-8": b"\xff",
-}
-
-
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_manifest_is_refused(target: Path, content: str | bytes) -> None:
-    make(target)
-    (target / MANIFEST).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ArtifactCorrupt, match=r"manifest\.json cannot be read"):
-        read(target)
-
-
 @pytest.mark.parametrize(("part", "value"), [("files", {"data.bin": 7}), ("counts", {"rows": 0}), ("recipe", {"kind": 1}), ("more", 1)])
 @pytest.mark.parametrize("has_checksum", [True, False])
 def test_a_manifest_that_was_changed_is_refused(target: Path, part: str, value: object, has_checksum: bool) -> None:

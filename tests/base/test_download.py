@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -79,13 +80,46 @@ def test_progress_is_monotone_and_ends_at_the_total(site: Site, tmp_path: Path) 
     assert 3 <= len(calls) <= 10  # not once for every packet
 
 
-@pytest.mark.parametrize("resets", [False, True], ids=["closed", "reset"])
-def test_a_dropped_connection_is_resumed(site: Site, tmp_path: Path, resets: bool) -> None:
-    site.answers = [Answer(n_sent=1_000_000, resets=resets)]
+HALF = Answer(n_sent=1_000_000)
+REST = "bytes=1000000-"
+WEAK, DATED = 'W/"weak"', "Mon, 01 Jan 2024 00:00:00 GMT"
+WHOLE = (None, None)
+ARRIVALS = [  # the file's version, answers before the right ones, and the Range and If-Range of each request
+    pytest.param('"v1"', [HALF], [WHOLE, (REST, '"v1"')], id="a connection that is closed"),
+    *(
+        pytest.param('"v1"', [Answer(status=status)] * (ATTEMPTS - 1), [WHOLE] * ATTEMPTS, id=f"status {status}")
+        for status in (429, 500, 503)
+    ),
+    pytest.param('"v1"', [HALF, Answer(ignores_range=True)], [WHOLE, (REST, '"v1"')], id="all of it again"),
+    *(
+        pytest.param('"v1"', [HALF, Answer(content_range=answered)], [WHOLE, (REST, '"v1"'), WHOLE], id=f"the range {answered}")
+        for answered in ("bytes 5-2999999/3000000", "bytes 1000000-2999999/3000001", "bytes 1000000-2999999/*", "x")
+    ),
+    pytest.param(WEAK, [HALF, Answer(headers={"ETag": 'W/"new"'})], [WHOLE, (REST, None), WHOLE], id="another version, without If-Range"),
+    pytest.param(None, [replace(HALF, headers={"Last-Modified": DATED})], [WHOLE, (REST, DATED)], id="a date in place of an ETag"),
+    *(
+        pytest.param('"v1"', [Answer(status=status, headers={name: value})], [WHOLE] * n_requests, id=f"digits without end in {name}")
+        for name, status, value, n_requests in (
+            ("Content-Length", 200, "0" * 5_000, 1),
+            ("Content-Range", 200, f"bytes 1-2/{'0' * 5_000}", 1),
+            ("Retry-After", 503, "0" * 5_000, 2),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("etag", "answers", "asked"), ARRIVALS)
+def test_a_file_arrives_whatever_the_server_does_first(
+    site: Site, tmp_path: Path, etag: str | None, answers: list[Answer], asked: list[tuple[str | None, str | None]]
+) -> None:
+    site.etag, site.answers = etag, list(answers)
+    assert fetch(site.source(), tmp_path) == CONTENT
+    assert [(headers.get("Range"), headers.get("If-Range")) for _, headers in site.requests] == asked
+
+
+def test_a_connection_that_is_reset_is_resumed(site: Site, tmp_path: Path) -> None:
+    site.answers = [Answer(n_sent=1_000_000, resets=True)]  # what it leaves of the last packets is the kernel's affair
     assert fetch(site.source(sha256=SHA256), tmp_path) == CONTENT
-    if not resets:  # what a reset leaves of the last packets is the kernel's affair
-        assert site.ranges() == [None, "bytes=1000000-"]
-        assert site.requests[1][1]["If-Range"] == '"v1"'
 
 
 def test_attempts_are_counted_only_while_nothing_arrives(site: Site, tmp_path: Path) -> None:
@@ -94,45 +128,59 @@ def test_attempts_are_counted_only_while_nothing_arrives(site: Site, tmp_path: P
     assert len(site.requests) == 3 * ATTEMPTS + 1
 
 
-def test_a_server_that_sends_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
-    site.answers = [Answer(n_sent=1000)]
-    site.always = Answer(n_sent=0)
-    with pytest.raises(DownloadError, match=rf"a\.gz: {ATTEMPTS} attempts without progress, the last: .* 1000 of 3000000 bytes.*run the"):
+GIVEN_UP = f"{ATTEMPTS} attempts without progress, the last: "
+REFUSALS = [  # what the server always answers, the published size, the error, and the number of requests
+    pytest.param(Answer(n_sent=1), None, GIVEN_UP, ATTEMPTS, id="one byte at a time"),
+    pytest.param(Answer(n_sent=1000, ignores_range=True), None, GIVEN_UP, ATTEMPTS, id="the same beginning again and again"),
+    pytest.param(Answer(n_declared=3_000_010), None, "3000000 bytes are kept", 2 * ATTEMPTS + 1, id="too short"),
+    pytest.param(Answer(), 17, "has 3000000 bytes, expected 17", 1, id="another size"),
+    pytest.param(Answer(chunked=True), 17, "sends more than 17 bytes.* the server has another file", 1, id="more than published"),
+    *(
+        pytest.param(Answer(status=status), None, rf"http://127\.0\.0\.1:\d+/dpr/a\.gz: status {status} ", 1, id=f"status {status}")
+        for status in (403, 404, 410)
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "n_bytes", "message", "n_requests"), REFUSALS)
+def test_what_is_not_the_file_is_refused(
+    site: Site, tmp_path: Path, answer: Answer, n_bytes: int | None, message: str, n_requests: int
+) -> None:
+    site.always = answer
+    with pytest.raises(DownloadError, match=message):
+        fetch(site.source(n_bytes=n_bytes), tmp_path)
+    assert len(site.requests) == n_requests
+    assert not (tmp_path / "a.gz").exists()
+    assert n_requests > 1 or list(tmp_path.iterdir()) == []
+
+
+def test_what_has_arrived_before_a_server_is_given_up_is_kept(site: Site, tmp_path: Path) -> None:
+    site.answers, site.always = [Answer(n_sent=1000)], Answer(n_sent=0)
+    with pytest.raises(DownloadError, match=rf"a\.gz: {GIVEN_UP}.* 1000 of 3000000 bytes.*run the"):
         fetch(site.source(), tmp_path)
     assert len(site.requests) == ATTEMPTS
     assert (tmp_path / "a.gz.part").read_bytes() == CONTENT[:1000]
 
 
-def test_a_server_that_sends_little_at_a_time_is_given_up(site: Site, tmp_path: Path) -> None:
-    site.always = Answer(n_sent=1)
-    with pytest.raises(DownloadError, match=f"{ATTEMPTS} attempts without progress"):
-        fetch(site.source(), tmp_path)
-    assert len(site.requests) == ATTEMPTS
-
-
-@pytest.mark.parametrize(("n_bytes", "chunked"), [(None, True), (None, False), (17, True)])
-def test_no_more_is_written_than_a_file_may_have(
-    site: Site, tmp_path: Path, n_bytes: int | None, chunked: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("chunked", [True, False])
+def test_no_more_is_written_than_an_unpublished_file_may_have(
+    site: Site, tmp_path: Path, chunked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wikidx.base.net.download.MAX_UNPUBLISHED_BYTES", 2_000_000)
     site.always = Answer(chunked=chunked)
-    with pytest.raises(DownloadError, match="(sends more than (17|2,000,000)|has 3,000,000) bytes.* the server has another file"):
-        fetch(site.source(n_bytes=n_bytes), tmp_path)
+    with pytest.raises(DownloadError, match="(sends more than 2,000,000|has 3,000,000) bytes.* the server has another file"):
+        fetch(site.source(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["Content-Length", "Content-Range", "Retry-After"])
-def test_a_number_of_any_length_in_a_header_is_no_crash(site: Site, tmp_path: Path, name: str) -> None:
-    digits = "0" * 5_000
-    site.answers = [Answer(status=503 if name == "Retry-After" else 200, headers={name: f"{'bytes 1-2/' * (name[-1] == 'e')}{digits}"})]
-    assert fetch(site.source(sha256=SHA256), tmp_path) == CONTENT
-
-
-def test_a_server_that_always_drops_and_ignores_range_is_given_up(site: Site, tmp_path: Path) -> None:
-    site.always = Answer(n_sent=1000, ignores_range=True)
-    with pytest.raises(DownloadError, match="attempts without progress"):
+@pytest.mark.parametrize(("content", "etag"), [(CONTENT, '"v1"'), (OTHER, '"v2"')], ids=["the same file", "another file"])
+def test_a_later_run_resumes_what_is_still_the_same_file(site: Site, tmp_path: Path, content: bytes, etag: str) -> None:
+    site.answers = [HALF, Answer(status=404)]
+    with pytest.raises(DownloadError):
         fetch(site.source(), tmp_path)
-    assert len(site.requests) == ATTEMPTS
+    site.content, site.etag = content, etag
+    assert fetch(site.source(), tmp_path) == content
+    assert site.ranges()[-1] == REST  # a new file is answered whole, because of If-Range
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -141,50 +189,6 @@ def test_nobody_listens(tmp_path: Path) -> None:
         source = SourceFile(name="a.gz", url=f"http://127.0.0.1:{free.getsockname()[1]}/a.gz")
         with pytest.raises(DownloadError, match="attempts without progress, the last: ConnectionRefusedError"):
             fetch(source, tmp_path)
-
-
-def test_a_later_run_resumes(site: Site, tmp_path: Path) -> None:
-    site.answers = [Answer(n_sent=1_000_000), Answer(status=404)]
-    with pytest.raises(DownloadError):
-        fetch(site.source(), tmp_path)
-    assert fetch(site.source(), tmp_path) == CONTENT
-    assert site.ranges()[-1] == "bytes=1000000-"
-
-
-def test_range_ignored_starts_from_the_beginning(site: Site, tmp_path: Path) -> None:
-    site.answers = [Answer(n_sent=1_000_000), Answer(ignores_range=True)]
-    assert fetch(site.source(), tmp_path) == CONTENT
-
-
-@pytest.mark.parametrize("content_range", ["bytes 5-2999999/3000000", "bytes 1000000-2999999/3000001", "bytes 1000000-2999999/*", "x"])
-def test_a_content_range_that_does_not_fit_starts_over(site: Site, tmp_path: Path, content_range: str) -> None:
-    site.answers = [Answer(n_sent=1_000_000), Answer(content_range=content_range)]
-    assert fetch(site.source(), tmp_path) == CONTENT
-    assert site.ranges() == [None, "bytes=1000000-", None]
-
-
-def test_a_file_changed_on_the_server_is_not_glued_to_an_old_beginning(site: Site, tmp_path: Path) -> None:
-    site.answers = [Answer(n_sent=1_000_000), Answer(status=404)]
-    with pytest.raises(DownloadError):
-        fetch(site.source(), tmp_path)
-    site.content, site.etag = OTHER, '"v2"'
-    assert fetch(site.source(), tmp_path) == OTHER
-    assert site.ranges()[-1] == "bytes=1000000-"  # answered with the whole new file, because of If-Range
-
-
-def test_a_changed_file_is_noticed_where_if_range_is_not_honoured(site: Site, tmp_path: Path) -> None:
-    site.etag = 'W/"weak"'
-    site.answers = [Answer(n_sent=1_000_000), Answer(headers={"ETag": 'W/"new"'})]
-    assert fetch(site.source(), tmp_path) == CONTENT
-    assert "If-Range" not in site.requests[1][1]
-    assert site.ranges() == [None, "bytes=1000000-", None]
-
-
-def test_last_modified_stands_in_for_a_missing_etag(site: Site, tmp_path: Path) -> None:
-    site.etag = None
-    site.answers = [Answer(n_sent=1_000_000, headers={"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"})]
-    assert fetch(site.source(), tmp_path) == CONTENT
-    assert site.requests[1][1]["If-Range"] == "Mon, 01 Jan 2024 00:00:00 GMT"
 
 
 @pytest.mark.parametrize("is_published", [False, True])
@@ -208,13 +212,6 @@ def test_a_part_that_lacks_nothing(site: Site, tmp_path: Path, part: bytes, n_by
     assert site.ranges() == ranges
 
 
-def test_a_body_shorter_than_declared_is_not_taken_for_the_file(site: Site, tmp_path: Path) -> None:
-    site.always = Answer(n_declared=len(CONTENT) + 10)
-    with pytest.raises(DownloadError, match="ended after 3000000 of 3000010 bytes|3000000 bytes are kept"):
-        fetch(site.source(), tmp_path)
-    assert not (tmp_path / "a.gz").exists()
-
-
 def test_a_body_without_a_length(site: Site, tmp_path: Path) -> None:
     site.answers = [Answer(chunked=True, n_sent=1_000_000), Answer(chunked=True)]
     calls: list[tuple[int, int | None]] = []
@@ -222,12 +219,6 @@ def test_a_body_without_a_length(site: Site, tmp_path: Path) -> None:
     assert (file.path.read_bytes(), file.sha256, file.origin) == (CONTENT, SHA256, site.url)
     assert calls[0] == (0, None)
     assert calls[-1] == (len(CONTENT), len(CONTENT))
-
-
-def test_another_size_is_refused_before_the_body_is_fetched(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match="has 3000000 bytes, expected 17"):
-        fetch(site.source(n_bytes=17), tmp_path)
-    assert sorted(os.listdir(tmp_path)) == []
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256"])
@@ -241,21 +232,6 @@ def test_wrong_bytes_are_refused_and_deleted(site: Site, tmp_path: Path, algorit
     assert sorted(os.listdir(tmp_path)) == []
     site.content = CONTENT
     assert fetch(source, tmp_path) == CONTENT
-
-
-@pytest.mark.parametrize("status", [403, 404, 410])
-def test_a_refusal_is_final(site: Site, tmp_path: Path, status: int) -> None:
-    site.always = Answer(status=status)
-    with pytest.raises(DownloadError, match=rf"http://127\.0\.0\.1:\d+/dpr/a\.gz: status {status} "):
-        fetch(site.source(), tmp_path)
-    assert len(site.requests) == 1
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_overloaded_server_is_asked_again(site: Site, tmp_path: Path, status: int) -> None:
-    site.answers = [Answer(status=status)] * (ATTEMPTS - 1)
-    assert fetch(site.source(), tmp_path) == CONTENT
-    assert len(site.requests) == ATTEMPTS
 
 
 def test_retry_after_is_honoured(site: Site, tmp_path: Path) -> None:

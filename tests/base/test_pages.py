@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,16 +11,15 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors
+from tests.indexer.made_vectors import ENCODER, clustered, put_vectors
 from wikidx.base.artifacts.pages import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams
-from wikidx.indexer.build import build_index, open_vector_index, open_vectors
+from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, load_faiss
-from wikidx.indexer.vectors.file import VECTORS
 
 N, DIM = 6_000, 64  # 24 pages
 QUERIES = clustered(20, DIM, 1)
@@ -41,12 +38,6 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
         (byte,) = file.read(1)
         file.seek(place)
         file.write(bytes([byte ^ 1 << bit]))
-
-
-def offset_of_row(row: int) -> tuple[Path, int]:
-    """Return the offset of a row's vector in the file."""
-    path = index_ref("made", ENCODER).path / VECTORS
-    return path, path.stat().st_size + (row - N) * DIM * 4
 
 
 @pytest.mark.parametrize("n_bytes", [1, 7, 8, 9, 31, 32, 33, 40, 1_000, PAGE_BYTES - 1, PAGE_BYTES])
@@ -117,18 +108,6 @@ def test_what_holds_another_array_is_corruption(tmp_path: Path) -> None:
         CheckedFile(tmp_path / "none.npy", np.zeros(2, dtype=np.uint64))
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
-def test_an_index_has_few_files_open_and_releases_them(store: PassageStore) -> None:
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
-    index = open_vector_index("made", ENCODER, store)
-    index.search(QUERIES, 10)
-    assert len(os.listdir("/proc/self/fd")) <= before + 3  # vectors, checksums, and what a search may open
-    del index
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
 def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(1 << 20))
     command = (
@@ -139,45 +118,6 @@ def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     )
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", command, str(tmp_path / "a.npy")], check=False, cwd=ROOT).returncode == 0
-
-
-def test_a_corrupt_vector_is_an_error_of_exact_search_rescoring_and_building(store: PassageStore) -> None:
-    path, place = offset_of_row(4_321)
-    index, rescorer = open_vector_index("made", ENCODER, store), open_vectors("made", ENCODER, store)
-    assert rescorer is not None
-    flip(path, place)
-    with pytest.raises(ArtifactCorrupt, match=path.name):
-        index.search(QUERIES, 10)
-    far, near = np.array([[0, 2_400, 5_999, -1]]), np.array([[0, 4_320, -1, -1]])  # the second lies on the page of the corrupt one
-    expected = clustered(N, DIM, 0)[far[0, :3]] @ QUERIES[0]
-    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], far)[0, :3], expected, rtol=1e-5)
-    with pytest.raises(ArtifactCorrupt, match=path.name):
-        rescorer.scores(QUERIES[:1], near)
-    with pytest.raises(ArtifactCorrupt, match=path.name):
-        build_index("made", f"{ENCODER}-int8", store)
-    flip(path, place)
-    hits, wanted = index.search(QUERIES, 10), brute_force(clustered(N, DIM, 0), QUERIES, 10)
-    np.testing.assert_array_equal(hits.rows, wanted.rows)
-    np.testing.assert_allclose(hits.scores, wanted.scores, rtol=1e-5)
-
-
-def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(store: PassageStore) -> None:
-    kinds = ("ivf", "hnsw")
-    for kind in kinds:
-        build_index("made", f"{ENCODER}-{kind}", store)
-    opened = {name: open_vector_index("made", name, store) for name in (ENCODER, *(f"{ENCODER}-{kind}" for kind in kinds))}
-    untouched = {name: open_vector_index("made", name, store).search(QUERIES, 10) for name in opened}
-    rescorer = open_vectors("made", ENCODER, store)
-    assert rescorer is not None
-    put_vectors(store, clustered(N, DIM, 7))
-    for kind in kinds:
-        build_index("made", f"{ENCODER}-{kind}", store, force=True)
-    for name, index in opened.items():
-        hits = index.search(QUERIES, 10)
-        np.testing.assert_array_equal(hits.rows, untouched[name].rows)
-        np.testing.assert_allclose(hits.scores, untouched[name].scores, rtol=1e-6)
-    rows = np.arange(0, N, 100)[np.newaxis]
-    np.testing.assert_allclose(rescorer.scores(QUERIES[:1], rows)[0], clustered(N, DIM, 0)[rows[0]] @ QUERIES[0], rtol=1e-4, atol=1e-4)
 
 
 def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
@@ -205,25 +145,6 @@ def test_a_list_is_compared_when_it_is_probed(store: PassageStore) -> None:
             np.testing.assert_array_equal(hits.scores, scores)
             n_sound += 1
     assert n_sound
-
-
-def test_a_corrupt_head_of_an_inverted_file_is_met_when_it_is_opened(store: PassageStore) -> None:
-    name = f"{ENCODER}-ivf"
-    build_index("made", name, store)
-    flip(index_ref("made", name).path / INDEX_FILE, 4_000)  # a centroid
-    with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
-        open_vector_index("made", name, store)
-
-
-def test_a_corrupt_index_is_met_at_its_first_search(store: PassageStore) -> None:
-    name = f"{ENCODER}-hnsw"
-    build_index("made", name, store)
-    path = index_ref("made", name).path / INDEX_FILE
-    flip(path, path.stat().st_size - 20)  # of a vector
-    index = open_vector_index("made", name, store)
-    for _ in range(2):
-        with pytest.raises(ArtifactCorrupt, match=f"{INDEX_FILE} or its checksums"):
-            index.search(QUERIES, 5)
 
 
 def test_too_few_checksums_are_named(store: PassageStore) -> None:

@@ -10,7 +10,7 @@ from tests.conftest import file_limit
 from wikidx.base.artifacts import building as staging
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard, lock, staged_bytes, staging_path
 from wikidx.base.artifacts.manifest import MANIFEST, Manifest, Recipe
-from wikidx.base.errors import InputError, LockedError, StagingCorrupt, StorageError
+from wikidx.base.errors import ArtifactCorrupt, InputError, LockedError, StagingCorrupt, StorageError
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={})
 OTHER = Recipe(kind="thing", format_version=1, parameters={"size": 4}, inputs={})
@@ -44,11 +44,6 @@ def make(target: Path, write: Callable[[Path], BuildResult], recipe: Recipe = RE
 
 def everything(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def test_nothing_but_the_artefact_is_left(target: Path) -> None:
-    make(target, FakeWriter())
-    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
 
 def test_the_manifest_names_the_packages_that_took_part(target: Path) -> None:
@@ -135,6 +130,13 @@ def test_corrupt_files_are_thrown_away(target: Path) -> None:
     assert found == [["intermediate/part.bin"], []]
 
 
+def test_a_corrupt_input_costs_none_of_the_files(target: Path) -> None:
+    with pytest.raises(ArtifactCorrupt, match="the store is corrupt"):
+        make(target, FakeWriter(ArtifactCorrupt("the store is corrupt")))
+    make(target, again := FakeWriter())
+    assert again.found == ["intermediate/part.bin"]
+
+
 def test_a_sealed_build_that_was_corrupted_later_is_not_published(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(target, FakeWriter(), OTHER)
 
@@ -198,13 +200,6 @@ def test_bad_input_leaves_what_was_there(target: Path) -> None:
     make(target, FakeWriter())
     with pytest.raises(InputError):
         make(target, FakeWriter(InputError("bad")), OTHER)
-    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
-
-
-def test_a_new_build_replaces_the_old_one_whole(target: Path) -> None:
-    make(target, FakeWriter())
-    (target / "stray.bin").write_bytes(b"x")
-    make(target, FakeWriter(), OTHER)
     assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
 
 

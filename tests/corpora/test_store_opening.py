@@ -44,16 +44,6 @@ def test_opening_a_store_does_not_read_its_passages(large: list[Passage]) -> Non
     assert kilobytes_in_memory() > opened + 4096
 
 
-@pytest.mark.parametrize("column", [1, 2])
-def test_a_wrong_place_of_a_batch_is_an_error(large: list[Passage], column: int) -> None:
-    checks = store_path("made") / "checks.json"
-    content = json.loads(checks.read_bytes())
-    content["batches"][0][column] -= 8
-    checks.write_text(json.dumps(content))
-    with pytest.raises(ArtifactCorrupt, match=r"checks\.json is corrupt"):
-        open_store("made")
-
-
 def test_a_moved_store_gives_its_own_passages_while_another_is_built_in_its_place(build: Build, home: Path) -> None:
     first, second = ([Passage(str(n), "", f"{word} {n:04}") for n in range(100)] for word in ("first", "other"))
     store = build(first)

@@ -4,46 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.faults.commands import ENCODER, idx
 from wikidx.corpora.build import store_path
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.encoders.contriever import BASE, SPEC
+from wikidx.indexer.encoders.contriever import SPEC
 from wikidx.indexer.networks.checkpoints import HubCheckpoint
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-N_PASSAGES, N_MISSING = 800, 5
-PARTIAL = "contriever-base"  # its vectors lack the first passages
+N_PASSAGES = 800
 KINDS = ("ivf", "ivfpq", "hnsw", "int8", "binary")
 QUERIES = ("red whale in the deep ocean", "king of the mountain")
-WORDS = (
-    "river",
-    "mountain",
-    "whale",
-    "fox",
-    "ocean",
-    "planet",
-    "metal",
-    "book",
-    "ship",
-    "king",
-    "red",
-    "deep",
-    "café",
-    "naïve",
-    "stone",
-    "bell",
-)
+WORDS = "river mountain whale fox ocean planet metal book ship king red deep café naïve stone bell".split()
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +42,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def empty_home(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with only a tiny checkpoint, for two encoders."""
-    home = tmp_path_factory.mktemp("checkpoint")
-    for checkpoint in (SPEC.passage_checkpoint, BASE.passage_checkpoint):
-        assert isinstance(checkpoint, HubCheckpoint)
-        source = shared_data / "golden_encoders" / "contriever" / "checkpoint"
-        shutil.copytree(source, home / "checkpoints" / checkpoint.repository / checkpoint.revision)
+    """A home with only a tiny checkpoint."""
+    home, checkpoint = tmp_path_factory.mktemp("checkpoint"), SPEC.passage_checkpoint
+    assert isinstance(checkpoint, HubCheckpoint)
+    golden = shared_data / "golden_encoders" / "contriever" / "checkpoint"
+    shutil.copytree(golden, home / "checkpoints" / checkpoint.repository / checkpoint.revision)
     return home
 
 
@@ -83,21 +62,13 @@ def home(empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 @pytest.fixture(scope="session")
 def whole_home(empty_home: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which everything was built without faults, with imported vectors that lack some passages; read-only."""
+    """A home in which everything was built without faults; read-only."""
     home = tmp_path_factory.mktemp("whole") / "home"
     shutil.copytree(empty_home, home)
-    published = home.with_name("passages_00")
-    vectors = np.random.default_rng(5).normal(size=(N_PASSAGES - N_MISSING, 32)).astype(np.float16)
-    published.write_bytes(pickle.dumps(([f"p{n}" for n in range(N_MISSING, N_PASSAGES)], vectors), protocol=4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(home))
-        for command in (
-            build_command(source, *KINDS),
-            ["import", "embeddings", published, "--corpus", "mine", "--encoder", PARTIAL, "--allow-missing"],
-            ["build", "mine", "--encoder", PARTIAL, "--index", "hnsw"],
-        ):
-            built = idx(*command)
-            assert built.status == 0, built.err
+        built = idx(*build_command(source, *KINDS))
+    assert built.status == 0, built.err
     return home
 
 

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import COMPRESSIONS, check_refusal, compressed_mutations, examples, in_memory_of, mutations, read_or_refuse
+from tests.fuzz.mutating import COMPRESSIONS, check_refusal, compressed_mutations, examples, mutations, read_or_refuse
 from wikidx.base.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord, Passage
-from wikidx.corpora.reading import readers
 from wikidx.corpora.reading.readers import READERS, detect_format, read
 from wikidx.corpora.reading.splitters import SPLITTERS
 
@@ -139,12 +138,3 @@ def test_files_of_a_users_own(file: Path, content: bytes, rule: str, n_words: in
 
 def _ignore(bad: BadRecord) -> None:
     check_refusal(InputError(f"{bad.file}, line {bad.line}: {bad.reason}"), bad.file)
-
-
-@pytest.mark.parametrize(("compression", "most"), [("gzip", 8 << 20), ("bzip2", 8 << 20), ("zstd", 50 << 20)])
-def test_a_line_that_fills_the_memory_does_not(file: Path, compression: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """60 MB of one line, of which a compressed file has some kilobytes; a line may have 1 MB here."""
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 1 << 20)
-    file.write_bytes(COMPRESSIONS[compression](b'{"id": "' + bytes(60 << 20)))
-    with in_memory_of(most):
-        assert read_or_refuse(lambda: list(read(file, "jsonl")), file) is None

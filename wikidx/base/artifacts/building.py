@@ -207,9 +207,9 @@ def lock(target: Path) -> Iterator[None]:
 def _prepare(staging: Path, recipe: Recipe, prepared: Recipe | None = None) -> None:
     """Create the staging directory; keep an existing one only if it has the same recipe, or that of the preparation."""
     recipe_file = staging / _RECIPE
-    staged = recipe_file.read_text() if recipe_file.is_file() else None
-    if staged != recipe.to_json():
-        if prepared is None or staged != prepared.to_json():
+    staged = recipe_file.read_bytes() if recipe_file.is_file() else None
+    if staged != recipe.to_json().encode():
+        if prepared is None or staged != prepared.to_json().encode():
             discard(staging)
             staging.mkdir()
         write_durably(recipe_file, recipe.to_json().encode())
