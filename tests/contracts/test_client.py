@@ -18,9 +18,9 @@ from tests.retrievers.conftest import some_passages
 from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, serving
 from wikidx import AsyncRemoteSearcher, RemoteSearcher
-from wikidx.base.errors import ArgumentError, IdxError, InputError, UnknownNameError
+from wikidx.base.errors import ArgumentError, IdxError, InputError, OptionError, UnknownNameError
 from wikidx.retrievers import SearchOptions
-from wikidx.retrievers.base import Ranking, Rankings, Searcher
+from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, Searcher
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.retrievers.server.limits import Limits
@@ -97,13 +97,11 @@ def bits(rankings: list[Ranking]) -> list[list[tuple[object, ...]]]:
     def exact(score: float) -> tuple[type, bytes]:
         return type(score), struct.pack("<d", score)
 
-    return [
-        [
-            (tuple(hit.passage), hit.row, type(hit.row), exact(hit.score), [(*match[:3], exact(match.score)) for match in hit.provenance])
-            for hit in ranking
-        ]
-        for ranking in rankings
-    ]
+    def everything(hit: ScoredPassage) -> tuple[object, ...]:
+        provenance = [(match.query, match.retriever, match.rank, exact(match.score)) for match in hit.provenance]
+        return tuple(hit.passage), hit.row, type(hit.row), exact(hit.score), provenance
+
+    return [[everything(hit) for hit in ranking] for ranking in rankings]
 
 
 def clearly_in(ranking: Ranking) -> set[int]:
@@ -142,23 +140,21 @@ def test_dense_searches_are_the_same_up_to_rounding(searchers: Searchers, kind: 
             assert retrievers[0] == retrievers[1]
 
 
+@pytest.mark.parametrize("path", ["/retrieve", "/retrieve/"])
 @pytest.mark.parametrize("n_queries", [1, 2, 3])
-def test_search_r1_s_calls_have_the_same_answers_as_its_clients_read_them(searchers: Searchers, n_queries: int) -> None:
-    """A client takes the first line of a document's contents as the title; two lines of a title become one."""
+def test_search_r1_s_calls_are_answered_in_the_form_of_its_server(searchers: Searchers, path: str, n_queries: int) -> None:
+    """Its clients take the first line of a document's contents as the title; two lines of a title become one."""
     queries = ["whale ocean", "fox", "planet metal book"][:n_queries]
-    asked = {"queries": queries, "topk": 5, "return_scores": True}
-    found = ask(searchers["remote", "bm25"].url, "/retrieve", asked, headers={"Accept": "application/json"})
-    expected = [
-        [(hit.id, f'"{" ".join(hit.title.split(chr(10)))}"', hit.text, hit.score) for hit in ranking]
+    url, asked = searchers["remote", "bm25"].url, {"queries": queries, "topk": 5}
+    with_scores = [
+        [
+            {"document": {"id": hit.id, "contents": f'"{" ".join(hit.title.splitlines())}"\n{hit.text}'}, "score": hit.score}
+            for hit in ranking
+        ]
         for ranking in searchers["local", "bm25"].search(queries, k=5)
     ]
-    read = [
-        [(item["document"]["id"], *item["document"]["contents"].split("\n", 1), item["score"]) for item in documents]
-        for documents in found.json["result"]
-    ]
-    assert read == expected
-    bare = [[item["document"] for item in documents] for documents in found.json["result"]]
-    assert ask(searchers["remote", "bm25"].url, "/retrieve", {"queries": queries, "topk": 5}).json == {"result": bare}
+    assert ask(url, path, {**asked, "return_scores": True}).json == {"result": with_scores}
+    assert ask(url, path, asked).json == {"result": [[found["document"] for found in documents] for documents in with_scores]}
 
 
 def test_options_may_be_given_by_their_names(searcher: Any) -> None:  # noqa: ANN401
@@ -208,6 +204,7 @@ NO_OPTIONS = "the options are 10, no SearchOptions: give single ones by name, su
         (lambda it: it.search(["fox \ud800", 3]), ArgumentError, HALF + r"'fox \\ud800'"),
         (lambda it: it.search(["fox"], 10), ArgumentError, NO_OPTIONS),
         (lambda it: it.search(["fox"], merge="sum"), ArgumentError, "merge is for search_groups"),
+        (lambda it: it.search(["fox"], kk=3), OptionError, "unknown field 'kk': did you mean 'k'"),
         (lambda it: it.search_groups([["fox"]], 10), ArgumentError, NO_OPTIONS),
         (lambda it: it.search_groups(5), ArgumentError, "groups is a int: give a list of groups"),
         (lambda it: it.search_groups(group for group in [["fox"]]), ArgumentError, "groups is a generator: give a list of groups"),

@@ -55,38 +55,29 @@ def plain_merge(lists: Sequence[Pairs], rule: str, factors: Sequence[float] | No
 
 def plain_weighted(lists: Sequence[Pairs], weights: Sequence[float], *, normalize: bool) -> Pairs:
     """Interpolate: every row of any list gets from each list its score there, or the list's lowest score, times the weight."""
-    scaled: list[dict[int, float]] = []
-    missing: list[float] = []
-    for line in lists:
-        lowest, highest = (min(score for _, score in line), max(score for _, score in line)) if line else (0.0, 1.0)
-        if normalize and highest > lowest:
-            scaled.append({row: (score - (lowest + highest) / 2) / (highest - lowest) for row, score in line})
-            missing.append(-0.5)
-        elif normalize:
-            scaled.append({row: 0.0 for row, _ in line})
-            missing.append(0.0)
-        else:
-            scaled.append(dict(line))
-            missing.append(lowest)
-    values = {
-        row: sum(weight * found.get(row, low) for weight, found, low in zip(weights, scaled, missing, strict=True))
-        for row in {row for found in scaled for row in found}
-    }
-    return best_first(values)
+    return plain_scaled(lists, weights, "normalized" if normalize else "weighted")
 
 
 def plain_scaled(lists: Sequence[Pairs], weights: Sequence[float], rule: str) -> Pairs:
-    """Scale each list to 0 … 1 ("minmax", a missing row has 0) or to mean 0 and deviation 1 ("zscore", a missing row has the lowest)."""
-    values: dict[int, float] = {}
-    rows = {row for line in lists for row, _ in line}
+    """Add up the lists' scores, scaled by a rule and weighted; a row that a list lacks has its lowest score there.
+
+    "weighted": as they are; "normalized": to -1/2 … 1/2; "minmax": to 0 … 1; "zscore": to mean 0 and deviation 1. Equal scores of a whole
+    list become 0.
+    """
+    values = {row: 0.0 for line in lists for row, _ in line}
     for line, weight in zip(lists, weights, strict=True):
-        scores = np.array([score for _, score in line] or [0.0])
-        shift, spread = (scores.min(), np.ptp(scores)) if rule == "minmax" else (scores.mean(), scores.std())
-        is_flat = np.ptp(scores) == 0
+        scores = [score for _, score in line] or ([0.0, 1.0] if rule == "normalized" else [0.0])
+        lowest, highest = min(scores), max(scores)
+        shift, spread = {
+            "weighted": (0.0, 1.0),
+            "normalized": ((lowest + highest) / 2, highest - lowest),
+            "minmax": (lowest, highest - lowest),
+            "zscore": (float(np.mean(scores)), float(np.std(scores))),
+        }[rule]
+        is_flat = rule != "weighted" and lowest == highest
         found = dict(line)
-        for row in rows:
-            score = found.get(row, scores.min())
-            values[row] = values.get(row, 0.0) + (0.0 if is_flat else weight * (score - shift) / spread)
+        for row in values:
+            values[row] += 0.0 if is_flat else weight * ((found.get(row, lowest) - shift) / spread)
     return best_first(values)
 
 

@@ -65,13 +65,37 @@ def test_a_list_alone_is_already_merged(lines: list[Pairs], rule: str, k: int, d
     assert [column.tobytes() for column in select(lists, np.array(members), k)] == [column.tobytes() for column in merged]
 
 
-def test_scaled_fusion_compares_each_score_with_its_list() -> None:
-    """Row 1 of the first list is at (5 - 1) / (9 - 1); the second list is flat, the third empty."""
-    lists = to_lists([hits([(3, 9.0), (1, 5.0), (2, 1.0)]), hits([(1, 2.0), (7, 2.0)]), hits([])])
-    assert pairs(fuse(lists, Fusion("minmax", (0.5, 1.0, 1.0)))) == [[(3, 0.5), (1, 0.25), (2, 0.0), (7, 0.0)]]
-    deviation = (32 / 3) ** 0.5
-    expected = [(3, 4 / deviation), (1, 0.0), (2, -4 / deviation), (7, -4 / deviation)]
-    ((*found,),) = pairs(fuse(lists, Fusion("zscore", (1.0, 1.0, 1.0))))
+DEVIATION = (32 / 3) ** 0.5  # of 9, 5 and 1
+
+
+@pytest.mark.parametrize(
+    ("lists", "fusion", "expected"),
+    [
+        (
+            [[(3, 9.0), (1, 5.0), (2, 1.0)], [(1, 2.0), (7, 2.0)], []],  # row 1 is at (5 - 1) / (9 - 1); a flat list; an empty one
+            Fusion("minmax", (0.5, 1.0, 1.0)),
+            [(3, 0.5), (1, 0.25), (2, 0.0), (7, 0.0)],
+        ),
+        (
+            [[(3, 9.0), (1, 5.0), (2, 1.0)], [(1, 2.0), (7, 2.0)], []],
+            Fusion("zscore", (1.0, 1.0, 1.0)),
+            [(3, 4 / DEVIATION), (1, 0.0), (2, -4 / DEVIATION), (7, -4 / DEVIATION)],
+        ),
+        (
+            [[(3, 10.0), (1, 4.0)], [(9, 0.75), (1, 0.5)]],  # row 3 is missing in the second list, row 9 in the first
+            Fusion("weighted", (0.1, 1.0)),
+            [(3, 0.1 * 10 + 0.5), (9, 0.1 * 4 + 0.75), (1, 0.1 * 4 + 0.5)],
+        ),
+        (
+            [[(3, 10.0), (2, 7.0), (1, 4.0)], [(9, 0.75), (1, 0.5)]],  # scores from -1/2 to 1/2
+            Fusion("weighted", (2.0, 1.0), normalize=True),
+            [(3, 1 - 0.5), (2, 0 - 0.5), (9, -1 + 0.5), (1, -1 - 0.5)],
+        ),
+        ([[(5, 2.0)], [(5, 2.0), (6, 1.0)]], Fusion("weighted", (2.0, 1.0), normalize=True), [(5, 0.5), (6, -0.5)]),  # one score is flat
+    ],
+)
+def test_lists_of_several_retrievers_are_fused(lists: list[Pairs], fusion: Fusion, expected: Pairs) -> None:
+    (found,) = pairs(fuse(to_lists([hits(line) for line in lists]), fusion))
     assert [row for row, _ in found] == [row for row, _ in expected]
     assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-6)
 
@@ -83,20 +107,6 @@ def test_scaled_fusion_is_its_definition(lines: list[Pairs], rule: str, data: st
     expected = dict(plain_scaled(lines, weights, rule))
     assert {row for row, _ in found} == set(expected)
     assert [score for _, score in found] == pytest.approx([expected[row] for row, _ in found], abs=1e-5)
-
-
-def test_weighted_fusion_gives_a_missing_row_the_lowest_score_of_the_list() -> None:
-    """0.1 of BM25 and all of the dense score: row 3 is missing in the dense list, whose lowest is 0.5; row 9 in BM25's, lowest 4."""
-    lists = to_lists([hits([(3, 10.0), (1, 4.0)]), hits([(9, 0.75), (1, 0.5)])])
-    expected = [(3, 0.1 * 10 + 0.5), (9, 0.1 * 4 + 0.75), (1, 0.1 * 4 + 0.5)]
-    assert pairs(fuse(lists, Fusion("weighted", (0.1, 1.0)))) == [rounded(expected)]
-
-
-def test_weighted_fusion_of_normalized_scores() -> None:
-    """A list's scores go from -1/2 to 1/2; BM25's middle one is 7 of 4 to 10, so 0. Lists of one score, or of none, are flat."""
-    lists = to_lists([hits([(3, 10.0), (2, 7.0), (1, 4.0)], [(5, 2.0)], []), hits([(9, 0.75), (1, 0.5)], [(5, 2.0), (6, 1.0)], [])])
-    found = pairs(fuse(lists, Fusion("weighted", (2.0, 1.0), normalize=True)))
-    assert found == [[(3, 1 - 0.5), (2, 0 - 0.5), (9, -1 + 0.5), (1, -1 - 0.5)], [(5, 0.5), (6, -0.5)], []]
 
 
 def test_targets_choose_their_lists() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wikidx as idx
-from wikidx.base.errors import ArgumentError, ClosedError, InputError, MissingExtraError, OptionError
+from wikidx.base.errors import ArgumentError, ClosedError, InputError, MissingExtraError
 from wikidx.retrievers.base import Match, Rankings
 from wikidx.retrievers.options import SearchOptionValues
 from wikidx.retrievers.wire import ranking_from_json
@@ -64,15 +64,6 @@ def test_the_names_and_types_of_options_that_are_given_singly_are_those_of_the_o
         return {name: str(hint).replace("typing.", "") for name, hint in get_type_hints(kind).items()}
 
     assert plain(SearchOptionValues) == plain(idx.SearchOptions)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [({"kk": 3}, r"unknown field 'kk': did you mean 'k'\?"), ({"fuse": "rff"}, r"fuse is 'rff': did you mean 'rrf'\?")],
-)
-def test_a_wrong_option_is_named(searcher: idx.LocalSearcher, values: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        searcher.search(["fox"], **values)
 
 
 def test_rankings_know_their_queries_also_when_pickled(rankings: Rankings) -> None:

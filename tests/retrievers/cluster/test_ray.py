@@ -30,7 +30,7 @@ from tests.contracts.test_client import (  # noqa: F401 - the suite of all clien
     test_nothing_asked_and_nothing_found,
     test_parameters_are_each_requests_own,
     test_passages_come_back_as_they_are_found_or_by_their_ids,
-    test_search_r1_s_calls_have_the_same_answers_as_its_clients_read_them,
+    test_search_r1_s_calls_are_answered_in_the_form_of_its_server,
     test_threads_get_their_own_answers,
     test_what_cannot_be_searched_raises_the_same,
 )

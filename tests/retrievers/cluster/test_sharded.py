@@ -167,7 +167,10 @@ def test_what_cannot_be_cut_is_refused(store: PassageStore, vectors: np.ndarray)
 
 @pytest.mark.parametrize(
     ("params", "message"),
-    [(SearchParams(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"), (SearchParams(refine=10**6), "refine 1,000,000")],
+    [
+        (SearchParams(nprobe=10**6), "nprobe 1,000,000: for 'minilm-ivfpq' it can be"),
+        (SearchParams(refine=10**6), "refine 1,000,000"),
+    ],
 )
 def test_a_parameter_beyond_the_index_is_refused(vectors: np.ndarray, params: SearchParams, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.retrievers.conftest import read_rows
 from wikidx.base.errors import InputError
 from wikidx.retrievers.pipelines.notation import parse_pipeline
 from wikidx.retrievers.pipelines.tree import Fused, Reranked, Size, Source, size, source_depths
@@ -37,25 +38,7 @@ def test_a_text_becomes_its_tree_and_the_tree_a_text_of_the_same_tree(text: str,
     assert parse_pipeline(str(tree)) == tree
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "expected", "found"),
-    [
-        ("", 1, "a retriever or '{' is expected", "the end"),
-        ("a b", 3, "'>>', '%' or the end is expected", "'b'"),
-        ("a >>", 5, "a reranker is expected", "the end"),
-        ("{a, b", 6, "',', '%', '>>', ':' and a weight, or '}' is expected", "the end"),
-        ("{a, }rrf", 5, "a retriever or '{' is expected", "'}rrf'"),
-        ("{a, b}", 7, "a rule of fusion (rrf, minmax, zscore, weighted) is expected", "the end"),
-        ("{a, b}rank", 7, "a rule of fusion (rrf, minmax, zscore, weighted) is expected", "'rank'"),
-        ("{a, b}minmax(k=3)", 13, "'>>', '%' or the end is expected", "'(k=3)'"),
-        ("{a, b}rrf(60)", 11, "'k=' is expected", "'60)'"),
-        ("a%0", 3, "a whole number from 1 to 999,999,999 is expected", "'0'"),
-        ("a%1000000000", 3, "a whole number from 1 to 999,999,999 is expected", "'1000000000'"),
-        ("{a:-1, b}rrf", 4, "a weight from 0 on, of at most 9 digits before and after the point is expected", "'-1, b}rrf'"),
-        ("{a:0, b:0}minmax", 11, "a weight above 0 before this is expected", "'minmax'"),
-        ("{" * 31, 2, "a pipeline of at most 30 braces is expected", "'{{{{{{{{{{{{{{{{{{{{'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "position", "expected", "found"), read_rows("pipelines/bad_pipelines.jsonl"))
 def test_an_error_says_where_it_is_and_what_is_expected(text: str, position: int, expected: str, found: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_pipeline(text)

@@ -13,7 +13,7 @@ import pytest
 from tests.retrievers.conftest import PIPELINE, some_passages
 from tests.retrievers.plain import Pairs, best_first, plain_merge, plain_scaled, plain_weighted
 from tests.retrievers.retrieving import Forwarding, build_corpus
-from wikidx.base.errors import ArtifactMissing, InputError, UnknownNameError
+from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -148,21 +148,6 @@ def test_options_that_a_pipeline_excludes_are_refused(retrievers: dict[str, Retr
         made.search(["a"], fuse="weighted")
     with pytest.raises(InputError, match="rerank is 'primary', which no pipeline knows"):
         made.search(["a"], SearchOptions(rerank="primary"))
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("{bm25, minilmm}rrf", UnknownNameError, "unknown retriever 'minilmm': did you mean 'minilm'"),
-        ("bm25 >> simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
-        ("{bm25, remote:nowhere}rrf", InputError, "'nowhere' is not the address of a server"),
-        ("{bm25, minilm", InputError, "character 14"),
-        ("{bm25, minilm}rrf", ArtifactMissing, "run 'idx build made --encoder minilm'; 'made' has bm25, bm25-1.2-0.75"),
-    ],
-)
-def test_a_pipeline_is_checked_before_anything_is_opened(store: PassageStore, text: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=re.escape(message)):
-        open_searcher("made", text)
 
 
 @pytest.fixture

@@ -48,6 +48,16 @@ def ask(url: str, path: str, body: object = None, *, method: str | None = None, 
         connection.close()
 
 
+def search(url: str, **fields: Any) -> Answer:  # noqa: ANN401 - any JSON
+    """Send a search."""
+    return ask(url, "/v1/search", fields)
+
+
+def retrieve(url: str, **fields: Any) -> Answer:  # noqa: ANN401
+    """Send a search in Search-R1's form."""
+    return ask(url, "/retrieve", fields)
+
+
 def send_raw(url: str, *pieces: bytes, pause_s: float = 0.0, timeout_s: float = 30.0) -> bytes:
     """Send bytes, piece by piece, and return everything that comes until the server closes."""
     where = urlsplit(url)

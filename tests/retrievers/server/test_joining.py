@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from tests.retrievers.retrieving import at_home
-from tests.retrievers.server.serving import Answer, Gated, ask, count, open_gated, serving, wait_until
+from tests.retrievers.server.serving import Answer, Gated, ask, count, open_gated, search, serving, wait_until
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed
 from wikidx.retrievers.opening import open_searcher
@@ -176,9 +176,9 @@ def test_a_client_asks_again_when_told_to(url: str, retriever: Gated, many: Futu
 
 def test_deadlines_are_kept(url: str, retriever: Gated) -> None:
     n_dropped = count(url, "idx_dropped_total")
-    assert ask(url, "/v1/search", {**FOX, "timeout_s": 1e-100}).json["error_type"] == "Overloaded"
+    assert search(url, **FOX, timeout_s=1e-100).json["error_type"] == "Overloaded"
     before = n_answered(url, 499, 503)
-    answer = ask(url, "/v1/search", {**FOX, "timeout_s": 0.08})
+    answer = search(url, **FOX, timeout_s=0.08)
     assert (answer.status, answer.json["error_type"], answer.headers["retry-after"]) == (503, "Overloaded", "1")
     assert answer.json["error"].startswith("the search had not begun at its deadline: ask again")
     with RemoteSearcher(url, timeout=0.1) as remote, pytest.raises((DeadlineExceeded, Overloaded)):  # whichever gives up first
@@ -192,7 +192,7 @@ def test_deadlines_are_kept(url: str, retriever: Gated) -> None:
 
 def test_a_search_that_has_begun_is_given_up_at_its_deadline(url: str, opened: list[Gated]) -> None:
     opened[0].close_gate()
-    answer = ask(url, "/v1/search", {**FOX, "timeout_s": 0.3})
+    answer = search(url, **FOX, timeout_s=0.3)
     opened[0].gate.set()
     assert (answer.status, answer.json) == (504, {"error": "there was no answer within 0.3 s", "error_type": "DeadlineExceeded"})
 

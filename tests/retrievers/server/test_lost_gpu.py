@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.retrievers.retrieving import Forwarding, opener_of
-from tests.retrievers.server.serving import ask, wait_until
+from tests.retrievers.server.serving import ask, search, wait_until
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import DeviceLost, device_errors
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
@@ -48,13 +48,13 @@ def test_a_server_ends_when_its_gpu_takes_no_work_any_more(is_lost: bool, made: 
         ended = thread.submit(service.run)
         try:
             wait_until(lambda: ask(url, "/ready").status == 200)
-            answer = ask(url, "/v1/search", {"queries": ["fault"]})
+            answer = search(url, queries=["fault"])
             assert (answer.status, answer.json["error"]) == (500, MESSAGE)
             if is_lost:
                 error = ended.exception(timeout=30)
                 assert (type(error), str(error)) == (DeviceLost, MESSAGE)
             else:
-                assert ask(url, "/v1/search", {"queries": ["fox"]}).json["rankings"][0]
+                assert search(url, queries=["fox"]).json["rankings"][0]
         finally:
             service.stop()
 

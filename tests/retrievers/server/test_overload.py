@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.serve.load import LoadSpec, Report
 from benchmarks.serve.processes import Load
 from tests.retrievers.retrieving import Forwarding, opener_of
-from tests.retrievers.server.serving import ask, serving
+from tests.retrievers.server.serving import ask, search, serving
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import open_searcher
@@ -64,16 +64,16 @@ def test_many_large_requests_at_once_are_all_answered(made: Path) -> None:
 def test_a_request_finds_passages_in_no_more_ways_than_can_be_borne(made: Path) -> None:
     limits = Limits(max_provenance=1_000, drain_s=0.0)
     with serving(Settings(corpora=("other",), port=0, limits=limits)) as small:
-        answer = ask(small, "/v1/search", {"groups": [["fox"] * 101]})
+        answer = search(small, groups=[["fox"] * 101])
         message = "101 queries can find 10 passages in 1,010 ways, 1,000 are allowed in a request"
         assert (answer.status, answer.json["error"].partition(":")[0]) == (422, message)
-        assert ask(small, "/v1/search", {"groups": [["fox"] * 100]}).status == 200
+        assert search(small, groups=[["fox"] * 100]).status == 200
 
 
 def test_a_long_ranking_is_sent_in_pieces(url: str, made: Path) -> None:
     """One ranking of a group whose passages were found in 100,000 ways."""
     group = [f"fox number {n}" for n in range(1_000)]
-    answer = ask(url, "/v1/search", {"groups": [group], "k": 100, "depth": 100})
+    answer = search(url, groups=[group], k=100, depth=100)
     assert answer.headers["transfer-encoding"] == "chunked"
     assert [ranking_from_json(answer.json["rankings"][0])] == open_searcher("made").search_groups([group], SearchOptions(k=100))
     rankings = open_searcher("made").search_groups([["fox"], group, ["nothing"]], SearchOptions(k=100))

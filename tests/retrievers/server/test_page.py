@@ -108,7 +108,8 @@ def test_passages_scores_and_provenance_are_those_of_the_api(page: Page, url: st
 def test_what_is_typed_and_chosen_is_searched(page: Page, url: str) -> None:
     page.goto(url)
     expect(page.locator(".welcome")).to_contain_text("60 passages")
-    expect(page.get_by_label("Rerank").locator("option")).to_have_text(["none", "by first query"])  # the rules that the server can follow
+    rules = page.get_by_label("Rerank").locator("option")
+    expect(rules).to_have_text(["none", "by first query"])  # those that the server can follow
     fill_in(page, {"Queries": "  a river and a whale \n\nplanets of metal\n", "Retriever": "bm25", "Merge": "sum"})
     expect(page.locator("#group")).to_contain_text("2 queries, one group")
     fill_in(page, {"Duplicates": "text", "Passages": "7"})
@@ -131,7 +132,8 @@ def test_words_of_the_queries_are_marked_where_bm25_matches_them(page: Page, url
 
 def test_a_link_restores_everything(page: Page, context: BrowserContext, url: str) -> None:
     page.goto(url)
-    fill_in(page, {"Queries": "\n".join(["Ähre & “quoted” #1 + 100%", *GROUP]), "Passages": "5", "Depth": "20", "Retriever": "bm25+minilm"})
+    fill_in(page, {"Queries": "\n".join(["Ähre & “quoted” #1 + 100%", *GROUP])})
+    fill_in(page, {"Passages": "5", "Depth": "20", "Retriever": "bm25+minilm"})
     fill_in(page, {"Fuse": "weighted-normalized", "Merge": "interleave", "Duplicates": "text", "Rerank": "primary"})
     shown = search(page)
     page.locator("#link").click()

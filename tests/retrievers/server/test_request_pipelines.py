@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.retrievers.conftest import PIPELINE
-from tests.retrievers.server.serving import ask
+from tests.retrievers.server.serving import ask, search
 from wikidx import RemoteSearcher, open_searcher
 
 QUERIES = ["whale ocean", "fox"]
@@ -20,11 +20,11 @@ def test_a_request_composes_a_pipeline_of_served_retrievers(url: str, made: Path
 
 
 def test_an_explained_search_reports_its_stages(url: str) -> None:
-    answer = ask(url, "/v1/search", {"queries": QUERIES, "retriever": "mine", "explain": True}).json
+    answer = search(url, queries=QUERIES, retriever="mine", explain=True).json
     assert [stage["stage"] for stage in answer["stages"][-3:]] == ["minmax%12", "merge max", "passages"]
     assert {stage["stage"] for stage in answer["stages"][:2]} == {"bm25", "bm25-1.2-0.75"}
     assert answer["stages"][2]["candidates_out"] == 24
-    assert "stages" not in ask(url, "/v1/search", {"queries": QUERIES}).json
+    assert "stages" not in search(url, queries=QUERIES).json
     with RemoteSearcher(url) as remote:
         assert [stage.stage for stage in remote.search(QUERIES, explain=True).stages] == ["bm25", "merge max", "passages"]
         assert remote.search(QUERIES).stages == ()

@@ -11,26 +11,16 @@ import pytest
 
 from tests.retrievers.conftest import LIMITS
 from tests.retrievers.retrieving import Forwarding, opener_of
-from tests.retrievers.server.serving import ask, serving
+from tests.retrievers.server.serving import ask, retrieve, search, serving
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParam, SearchParams
 from wikidx.retrievers.base import Retriever
-from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.settings import Settings
 
 QUERIES = ["whale ocean", "fox", "planet metal book"]
 
 
-@pytest.mark.parametrize("path", ["/retrieve", "/retrieve/"])
-def test_both_forms_are_exactly_those_of_search_r1_s_server(url: str, made: Path, path: str) -> None:
-    (hit,) = open_searcher("made").search(["whale ocean"], k=1)[0]
-    document = {"id": hit.passage.id, "contents": f'"{" ".join(hit.passage.title.splitlines())}"\n{hit.passage.text}'}
-    asked = {"queries": ["whale ocean"], "topk": 1}
-    assert ask(url, path, asked).json == {"result": [[document]]}
-    assert ask(url, path, {**asked, "return_scores": True}).json == {"result": [[{"document": document, "score": hit.score}]]}
-
-
 def test_three_documents_are_the_default(url: str) -> None:
-    three = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json
+    three = retrieve(url, queries=QUERIES, topk=3).json
     for asked in ({"queries": QUERIES}, {"queries": QUERIES, "topk": None, "return_scores": False}):
         assert ask(url, "/retrieve", asked).json == three
     assert [len(documents) for documents in three["result"]] == [3, 3, 3]
@@ -41,13 +31,13 @@ def test_fields_that_are_not_known_are_passed_over_and_told(url: str) -> None:
     answer = ask(url, "/retrieve", asked)
     told = r"'a\r\nb: \xe9', 'top_k': did you mean 'topk'?" + f", '{'z' * 40}'" * 3
     assert (answer.status, len(answer.json["result"][0]), answer.headers["idx-ignored"]) == (200, 3, told)
-    assert "idx-ignored" not in ask(url, "/retrieve", {"queries": ["fox"], "topk": 1}).headers
+    assert "idx-ignored" not in retrieve(url, queries=["fox"], topk=1).headers
     assert len(ask(url, "/retrieve", b'{"queries": ["fox"], "topk": 2.0}').json["result"][0]) == 2  # JSON's 2.0 is an integer
 
 
 def test_no_queries_and_queries_that_find_nothing(url: str) -> None:
-    assert ask(url, "/retrieve", {"queries": []}).json == {"result": []}
-    assert ask(url, "/retrieve", {"queries": ["", "zebra", "fox"], "topk": 1, "return_scores": True}).json["result"][:2] == [[], []]
+    assert retrieve(url, queries=[]).json == {"result": []}
+    assert retrieve(url, queries=["", "zebra", "fox"], topk=1, return_scores=True).json["result"][:2] == [[], []]
 
 
 BAD = {
@@ -61,20 +51,20 @@ BAD = {
 def test_a_query_that_cannot_be_searched_costs_only_itself(url: str, mark: bytes) -> None:
     queries = ["fox", "whale \ud800", "café", "x" * 1001, None, ""]
     good, bad = ["fox", "", "café", "", "", ""], [query for position, query in enumerate(queries) if str(position) in BAD]
-    result = ask(url, "/retrieve", {"queries": good, "topk": 2}).json["result"]
+    result = retrieve(url, queries=good, topk=2).json["result"]
     assert ask(url, "/retrieve", mark + json.dumps({"queries": queries, "topk": 2}).encode()).json == {"result": result, "errors": BAD}
-    rankings = ask(url, "/v1/search", {"queries": good, "k": 2}).json["rankings"]
+    rankings = search(url, queries=good, k=2).json["rankings"]
     for fields in ({"queries": queries}, {"groups": [[query] for query in queries]}):
         assert ask(url, "/v1/search", mark + json.dumps({**fields, "k": 2}).encode()).json == {"rankings": rankings, "errors": BAD}
-    none = ask(url, "/retrieve", {"queries": bad})
+    none = retrieve(url, queries=bad)
     assert (none.status, none.json) == (200, {"result": [[]] * 3, "errors": dict(zip("012", BAD.values(), strict=True))})
-    assert ask(url, "/v1/search", {"queries": bad}).status == 422
+    assert search(url, queries=bad).status == 422
 
 
 def test_a_client_may_send_one_query_as_skyrl_gym_does(url: str) -> None:
     fields = {"topk": 2, "return_scores": True}
-    assert ask(url, "/retrieve", {"query": "fox", **fields}).json == ask(url, "/retrieve", {"queries": ["fox"], **fields}).json
-    assert ask(url, "/retrieve", {"query": "x" * 1001}).json == {"result": [[]], "errors": {"0": BAD["3"]}}
+    assert retrieve(url, query="fox", **fields).json == retrieve(url, queries=["fox"], **fields).json
+    assert retrieve(url, query="x" * 1001).json == {"result": [[]], "errors": {"0": BAD["3"]}}
 
 
 class Coarse(Forwarding):
@@ -96,7 +86,7 @@ class Coarse(Forwarding):
 def test_what_is_found_of_an_approximate_index_is_what_a_search_finds(made: Path, retriever: str) -> None:
     settings = Settings(corpora=("made",), retrievers=(retriever,), port=0, limits=LIMITS)
     with serving(settings, opener_of(Coarse)) as url:
-        searched = ask(url, "/v1/search", {"queries": QUERIES, "k": 3}).json["rankings"]
-        retrieved = ask(url, "/retrieve", {"queries": QUERIES, "topk": 3}).json["result"]
+        searched = search(url, queries=QUERIES, k=3).json["rankings"]
+        retrieved = retrieve(url, queries=QUERIES, topk=3).json["result"]
     assert [[hit["id"] for hit in ranking] for ranking in searched] == [[document["id"] for document in found] for found in retrieved]
     assert max(hit["row"] for ranking in searched for hit in ranking) >= 12

@@ -8,7 +8,7 @@ import pytest
 
 from tests.retrievers.conftest import RETRIEVERS, some_passages
 from tests.retrievers.retrieving import build_corpus
-from tests.retrievers.server.serving import ask, count, metrics, series, serving, wait_until
+from tests.retrievers.server.serving import ask, count, metrics, search, series, serving, wait_until
 from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.build import open_store
 from wikidx.indexer.build import build_index
@@ -36,7 +36,7 @@ def test_several_corpora_are_served_each_from_its_own(url: str, made: Path, corp
 
 
 def test_the_first_corpus_is_the_default_and_a_wrong_one_is_named(url: str) -> None:
-    assert ask(url, "/v1/search", FOX).json == ask(url, "/v1/search", {**FOX, "corpus": "made"}).json
+    assert ask(url, "/v1/search", FOX).json == search(url, **FOX, corpus="made").json
     with RemoteSearcher(url) as first, RemoteSearcher(url, corpus="othr") as wrong:
         assert len(first) == 600
         with pytest.raises(UnknownNameError, match="unknown corpus 'othr': did you mean 'other'"):
@@ -59,9 +59,9 @@ def test_requests_batches_and_cache_hits_are_counted(made: Path) -> None:
     made_bm25, other_bm25 = ({"corpus": corpus, "index": "bm25"} for corpus in ("made", "other"))
     with serving(Settings(corpora=("made", "other"), port=0, cache_bytes=1 << 20)) as url:
         for queries in (["fox", "whale"], ["fox", "river", "fox"], ["ocean"]):
-            assert ask(url, "/v1/search", {"queries": queries}).status == 200
-        assert ask(url, "/v1/search", {**FOX, "corpus": "other"}).status == 200
-        assert ask(url, "/v1/search", {"queries": 3}).status == 422
+            assert search(url, queries=queries).status == 200
+        assert search(url, **FOX, corpus="other").status == 200
+        assert search(url, queries=3).status == 422
         wait_until(lambda: count(url, "idx_cache_misses_total", **made_bm25) >= 6)  # two of them before it was ready
         found = metrics(url)
     expected = {
