@@ -266,8 +266,8 @@ class Refusal(NamedTuple):
 
     save: Save
     change: Change
-    error: type[IdxError]
     words: str
+    error: type[IdxError] = ArtifactMismatch
     kind: str = ""
 
 
@@ -282,39 +282,31 @@ NO_MODULES = "has no modules.json: it is no ColBERT checkpoint in PyLate's forma
 NO_FIT = rf"{DENSE} holds linear\.weight .8, 5. .* instead of linear\.weight"
 former_activation = changed("config.json", sbert_ce_default_activation_function="os.system")
 REFUSED: dict[str, Refusal] = {
-    "three labels": Refusal(
-        partial(save_classifier, num_labels=3), unchanged, ArtifactMismatch, "tells 3 labels apart: a cross-encoder for"
-    ),
-    "no classifier": Refusal(save_colbert, unchanged, ArtifactMismatch, NO_CLASSIFIER, "cross-encoder:"),
-    "unknown architecture": Refusal(save_classifier, changed("config.json", model_type="made-up"), ArtifactCorrupt, "made-up"),
-    "foreign activation": Refusal(save_classifier, changed(SETTINGS, activation_fn="os.system"), ArtifactMismatch, IMPORTED),
-    "foreign activation, as once stored": Refusal(save_classifier, former_activation, ArtifactMismatch, IMPORTED),
-    "no yes": Refusal(save_decoder, with_berts_tokenizer, ArtifactMismatch, "has no token for yes or no"),
-    "few positions": Refusal(
-        save_decoder, changed("config.json", max_position_embeddings=99), ArtifactMismatch, "99 tokens: the prompt alone"
-    ),
-    "unknown prefix": Refusal(partial(save_colbert, query_prefix="[X] "), unchanged, ArtifactMismatch, NO_PREFIX),
-    "text as length": Refusal(
-        save_colbert, changed(SETTINGS, query_length="32"), ArtifactMismatch, f"{SETTINGS}: query_length is '32': it sh"
-    ),
-    "tiny length": Refusal(
-        save_colbert, changed(SETTINGS, document_length=1), ArtifactMismatch, "document_length is 1: it should be greater"
-    ),
-    "other modules": Refusal(save_colbert, written(MODULES, json.dumps(POOLED)), ArtifactMismatch, POOLS),
-    "no modules": Refusal(save_colbert, removed(MODULES), InputError, NO_KIND),
-    "no modules, as named": Refusal(save_colbert, removed(MODULES), ArtifactMismatch, NO_MODULES, "maxsim:"),
+    "three labels": Refusal(partial(save_classifier, num_labels=3), unchanged, "tells 3 labels apart: a cross-encoder for"),
+    "no classifier": Refusal(save_colbert, unchanged, NO_CLASSIFIER, kind="cross-encoder:"),
+    "unknown architecture": Refusal(save_classifier, changed("config.json", model_type="made-up"), "made-up", ArtifactCorrupt),
+    "foreign activation": Refusal(save_classifier, changed(SETTINGS, activation_fn="os.system"), IMPORTED),
+    "foreign activation, as once stored": Refusal(save_classifier, former_activation, IMPORTED),
+    "no yes": Refusal(save_decoder, with_berts_tokenizer, "has no token for yes or no"),
+    "few positions": Refusal(save_decoder, changed("config.json", max_position_embeddings=99), "99 tokens: the prompt alone"),
+    "unknown prefix": Refusal(partial(save_colbert, query_prefix="[X] "), unchanged, NO_PREFIX),
+    "text as length": Refusal(save_colbert, changed(SETTINGS, query_length="32"), f"{SETTINGS}: query_length is '32': it sh"),
+    "tiny length": Refusal(save_colbert, changed(SETTINGS, document_length=1), "document_length is 1: it should be greater"),
+    "other modules": Refusal(save_colbert, written(MODULES, json.dumps(POOLED)), POOLS),
+    "no modules": Refusal(save_colbert, removed(MODULES), NO_KIND, InputError),
+    "no modules, as named": Refusal(save_colbert, removed(MODULES), NO_MODULES, kind="maxsim:"),
     "no architecture": Refusal(
-        save_classifier, changed("config.json", architectures=None), InputError, "describes no architecture, which tells"
+        save_classifier, changed("config.json", architectures=None), "describes no architecture, which tells", InputError
     ),
-    "layer of another size": Refusal(save_colbert, with_another_layer, ArtifactMismatch, NO_FIT),
-    "cut layer": Refusal(save_colbert, cut(DENSE), ArtifactCorrupt, f"{DENSE} cannot be read"),
+    "layer of another size": Refusal(save_colbert, with_another_layer, NO_FIT),
+    "cut layer": Refusal(save_colbert, cut(DENSE), f"{DENSE} cannot be read", ArtifactCorrupt),
 }
 REFUSED |= {
-    f"modules {content}": Refusal(save_colbert, written(MODULES, content), ArtifactCorrupt, "modules.json cannot be read")
+    f"modules {content}": Refusal(save_colbert, written(MODULES, content), "modules.json cannot be read", ArtifactCorrupt)
     for content in ("[1", "[1]", '[{"type": 3, "path": ""}]')
 }
 REFUSED |= {
-    f"cut {file} of {kind}": Refusal(save, cut(file), ArtifactCorrupt, f"{file} cannot be read", f"{kind}:")
+    f"cut {file} of {kind}": Refusal(save, cut(file), f"{file} cannot be read", ArtifactCorrupt, f"{kind}:")
     for kind, (save, _) in NETWORKS.items()
     for file in ("config.json", "model.safetensors", "tokenizer.json")
 }

@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import save_file
 
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, Reply
-from tests.indexer.encoders.tiny import VOCABULARY, save_bert_tokenizer
+from tests.indexer.encoders.tiny import VOCABULARY, save_bert_tokenizer, save_other
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.base import Reranker
@@ -69,13 +69,8 @@ def save_classifier(folder: Path, architecture: str = "Bert", **settings: Any) -
 
 def save_roberta(folder: Path) -> Path:
     """Write a cross-encoder with two separators between the texts, and positions that begin behind the padding token's number, 1."""
-    words = ["<s>", "<pad>", "</s>", "<unk>", "the", "river", "of", "nile", "a", "4", "7"]
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: n for n, word in enumerate(words)}, "<unk>"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    names = {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names).save_pretrained(folder)
-    save_network(folder, "XLMRoberta", "ForSequenceClassification", vocab_size=len(words), num_labels=1)
+    n_tokens = json.loads((save_other(folder, "xlm-roberta") / "config.json").read_text())["vocab_size"]
+    save_network(folder, "XLMRoberta", "ForSequenceClassification", vocab_size=n_tokens, num_labels=1)
     return folder
 
 

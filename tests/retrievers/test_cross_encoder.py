@@ -1,4 +1,4 @@
-"""Cross-encoders: settings that checkpoints store, SimLM's format, a GPU's batches; see tests/contracts/test_reranker.py for the rest."""
+"""Cross-encoders: settings that checkpoints store, SimLM's format; see tests/contracts/test_reranker.py for the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from numpy.typing import NDArray
 
 from tests.contracts.test_reranker import by_sentence_transformers
 from tests.indexer.encoders.changes import changed
@@ -20,8 +19,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.opening import open_searcher
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
-from wikidx.retrievers.rerankers.cross_encoder import SIMLM_SPEC, CrossEncoder
+from wikidx.retrievers.rerankers.cross_encoder import SIMLM_SPEC
 from wikidx.retrievers.rerankers.opening import open_reranker
 
 TANH = "torch.nn.modules.activation.Tanh"
@@ -79,20 +77,3 @@ def test_an_error_without_words_is_named_by_its_kind(tmp_path: Path, monkeypatch
     monkeypatch.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", fail)
     with pytest.raises(ArtifactCorrupt, match="RuntimeError"):
         open_reranker(str(save_classifier(tmp_path)))
-
-
-def test_batches_as_wide_as_on_a_gpu_have_the_same_scores(tmp_path: Path) -> None:
-    encoder = CrossEncoder(RerankerSpec(name="mine", checkpoint=save_classifier(tmp_path)))
-    expected, width, widths = score(encoder, PAIRS), encoder._network._width, list[int]()
-
-    def width_on_a_gpu(lengths: NDArray[np.int64]) -> int:
-        encoder._network.device = torch.device("cuda")
-        widths.append(width(lengths))
-        encoder._network.device = torch.device("cpu")
-        return widths[-1]
-
-    encoder._network._width = width_on_a_gpu  # type: ignore[method-assign]
-    for number in range(0, len(PAIRS), 2):
-        some = slice(number, number + 2)
-        np.testing.assert_allclose(score(encoder, PAIRS[some]), expected[some], rtol=0, atol=1e-5)
-    assert all(width % 8 == 0 or width == encoder._network.max_tokens for width in widths)

@@ -6,7 +6,7 @@ See tests/contracts/test_reranker.py for what holds of every reranker.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -63,44 +63,33 @@ def test_failures_are_retried_and_the_key_is_sent(monkeypatch: pytest.MonkeyPatc
     assert len(fake.bodies) == 4
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        ((401, {"message": "invalid key"}, {}), "answers 401: invalid key: set OPENAI_API_KEY"),
-        ((404, {"message": "The model `m` does not exist."}, {}), "answers 404: The model `m` does not exist."),
-        ((200, "<html>", {}), "gives no usable answer"),
-        ((200, {"data": []}, {}), "answers something else than scores: {'data': \\[\\]}"),
-        ((200, {"results": [{"index": 0}]}, {}), "answers something else than scores"),
-        ((200, {"results": [{"index": 0, "score": 10**400}]}, {}), "answers something else than scores"),
-    ],
-)
-def test_answers_that_are_no_scores_are_one_line(fault: tuple[int, Any, Mapping[str, str]], expected: str) -> None:
+OTHERS = "scores other passages than the 3 that it was sent"
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "key": ({"faults": [(401, {"message": "invalid key"}, {})]}, "answers 401: invalid key: set OPENAI_API_KEY"),
+    "model": ({"faults": [(404, {"message": "The model `m` does not exist."}, {})]}, "answers 404: The model `m` does not exist."),
+    "page": ({"faults": [(200, "<html>", {})]}, "gives no usable answer"),
+    "data": ({"faults": [(200, {"data": []}, {})]}, "answers something else than scores: {'data': \\[\\]}"),
+    "no score": ({"faults": [(200, {"results": [{"index": 0}]}, {})]}, "answers something else than scores"),
+    "enormous": ({"faults": [(200, {"results": [{"index": 0, "score": 10**400}]}, {})]}, "answers something else than scores"),
+    "no form": (
+        {"faults": [(400, "no model m", {}), (422, "unknown field texts", {})]},
+        "answers 400: no model m; in another form: .* answers 422: unknown field texts$",
+    ),
+    "missing": ({"change": lambda rows: rows[1:]}, OTHERS),
+    "twice": ({"change": lambda rows: [*rows[1:], rows[1]]}, OTHERS),
+    "unknown": ({"change": lambda rows: [*rows, {**rows[0], "index": 3}]}, OTHERS),
+    "nan": ({"change": lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]]}, ".*a score that is not a finite number"),
+    "infinite": ({"change": lambda rows: [{**rows[0], "relevance_score": math.inf}, *rows[1:]]}, ".*a score that is not a finite number"),
+    "no index": ({"change": lambda rows: [{**rows[0], "index": [0]}, *rows[1:]]}, "answers something else than scores"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_answers_that_are_no_scores_are_refused_in_one_line(what: str) -> None:
+    behaviour, expected = REFUSED[what]
     with pytest.raises(IdxError, match=rf"^rerank:m@http://127.0.0.1:\d+/v1 {expected}") as error:
-        scored(FakeReranker(faults=[fault]), PASSAGES[:1], retries=0)
+        scored(FakeReranker(**behaviour), PASSAGES[:3], retries=0)
     assert "\n" not in str(error.value)
-
-
-def test_a_server_that_understands_neither_form_is_quoted_twice() -> None:
-    fake = FakeReranker(refuse=None, faults=[(400, "no model m", {}), (422, "unknown field texts", {})])  # type: ignore[arg-type]
-    with pytest.raises(IdxError, match="answers 400: no model m; in another form: .* answers 422: unknown field texts$"):
-        scored(fake, PASSAGES[:1])
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda rows: rows[1:], "scores other passages than the 3 that it was sent"),
-        (lambda rows: [*rows[1:], rows[1]], "scores other passages than the 3 that it was sent"),
-        (lambda rows: [*rows, {**rows[0], "index": 3}], "scores other passages than the 3 that it was sent"),
-        (lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]], "a score that is not a finite number"),
-        (lambda rows: [{**rows[0], "relevance_score": math.inf}, *rows[1:]], "a score that is not a finite number"),
-        (lambda rows: [{**rows[0], "index": [0]}, *rows[1:]], "answers something else than scores"),
-    ],
-    ids=["missing", "twice", "unknown", "nan", "infinite", "no index"],
-)
-def test_scores_that_are_wrong_are_refused(change: Callable[[list[dict[str, Any]]], Any], expected: str) -> None:
-    with pytest.raises(IdxError, match=expected):
-        scored(FakeReranker(change=change), PASSAGES[:3])
 
 
 def test_a_cancelled_search_asks_no_more() -> None:

@@ -21,11 +21,12 @@ from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.durable import file_sha256
 from wikidx.base.errors import DownloadError, InputError, LockedError
 from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
-from wikidx.indexer.encoders.spec import changed_weights, weight_checksums
+from wikidx.indexer.encoders.spec import EncoderSpec, changed_weights, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.networks import checkpoints
 
-REPOSITORY = "facebook/contriever-msmarco/resolve/abe8c1493371369031bcb1e02acb754cf4e162fa"
+COMMIT = "abe8c1493371369031bcb1e02acb754cf4e162fa"
+REPOSITORY = f"facebook/contriever-msmarco/resolve/{COMMIT}"
 QUERIES = ["the river", "nile"]
 
 
@@ -47,15 +48,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "hub"
 
 
-def test_a_checkpoint_is_downloaded_once_and_then_used_offline(
-    hub: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_downloaded_once_and_then_used_offline(hub: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.save_bert(hub / REPOSITORY)
-    shutil.copytree(hub / REPOSITORY, tmp_path / "copy")
     folder = contriever.SPEC.folder("query")
-    assert folder == home / "checkpoints" / "facebook" / "contriever-msmarco" / "abe8c1493371369031bcb1e02acb754cf4e162fa"
+    assert folder == home / "checkpoints" / "facebook" / "contriever-msmarco" / COMMIT
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
-    expected = TransformerEncoder(with_checkpoint(contriever.SPEC, tmp_path / "copy")).encode_queries(QUERIES)
+    expected = TransformerEncoder(with_checkpoint(contriever.SPEC, hub / REPOSITORY)).encode_queries(QUERIES)
     np.testing.assert_array_equal(TransformerEncoder(contriever.SPEC).encode_queries(QUERIES), expected)
 
 
@@ -96,7 +94,7 @@ def test_both_sides_of_dpr_have_repositories(hub: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, home: Path) -> None:
-    folder = home / "checkpoints" / "facebook" / "contriever-msmarco" / "abe8c1493371369031bcb1e02acb754cf4e162fa"
+    folder = home / "checkpoints" / "facebook" / "contriever-msmarco" / COMMIT
     wanted = (
         r"put config\.json, tokenizer\.json \(or vocab\.txt\), model\.safetensors \(or pytorch_model\.bin\) of https://huggingface\.co/"
     )
@@ -125,7 +123,7 @@ def test_what_another_process_is_downloading_is_not_downloaded_twice(hub: Path) 
 def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
     repository = no_cache / "models--facebook--contriever-msmarco"
-    tiny.save_bert(repository / "snapshots" / "abe8c1493371369031bcb1e02acb754cf4e162fa")
+    tiny.save_bert(repository / "snapshots" / COMMIT)
     assert contriever.SPEC.folder("query").is_relative_to(repository)
     main = no_cache / "models--intfloat--simlm-base-msmarco-finetuned"
     tiny.save_bert(main / "snapshots" / "1234")
@@ -134,15 +132,17 @@ def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, mo
     assert simlm.SPEC.folder("query") == main / "snapshots" / "1234"
 
 
-def test_a_directory_of_the_users_must_have_all_files(tmp_path: Path) -> None:
-    folder = tiny.save_bert(tmp_path / "mine")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError, match=r"mine is no checkpoint for 'contriever': there is no model\.safetensors \(or pytorch_model\.bin\)"
-    ):
-        TransformerEncoder(with_checkpoint(contriever.SPEC, folder))
-    with pytest.raises(InputError, match="there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"):
-        TransformerEncoder(with_checkpoint(dpr.SPEC, folder))
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (contriever.SPEC, r"mine is no checkpoint for 'contriever': there is no model\.safetensors \(or pytorch_model\.bin\)"),
+        (dpr.SPEC, "there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"),
+    ],
+)
+def test_a_directory_of_the_users_must_have_all_files(spec: EncoderSpec, words: str, tmp_path: Path) -> None:
+    (tiny.save_bert(tmp_path / "mine") / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=words):
+        with_checkpoint(spec, tmp_path / "mine").folder("query")
 
 
 def test_weights_are_distinguished_by_their_files(tmp_path: Path) -> None:
@@ -160,14 +160,13 @@ def _age(folder: Path) -> None:
 
 
 def test_every_shard_of_weights_is_hashed(tmp_path: Path) -> None:
-    folder = tiny.save_bert(tmp_path / "one")
-    in_shards(folder)
-    spec = with_checkpoint(contriever.SPEC, folder)
+    in_shards(tiny.save_bert(tmp_path))
+    spec, names = with_checkpoint(contriever.SPEC, tmp_path), [f"model-{number}-of-3.safetensors" for number in range(3)]
     recorded = weight_checksums(spec)
-    assert {name for name in recorded if "model-" in name} == {f"passage model-{number}-of-3.safetensors" for number in range(3)}
-    shard = folder / "model-2-of-3.safetensors"
+    assert [name for name in recorded if "model-" in name] == [f"passage {name}" for name in names]
+    shard = tmp_path / names[2]
     shard.write_bytes(shard.read_bytes()[:-4] + b"\0\1\2\3")
-    assert changed_weights(spec, recorded) == ["passage model-2-of-3.safetensors"]
+    assert changed_weights(spec, recorded) == [f"passage {names[2]}"]
 
 
 def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,12 +90,15 @@ def save_gtr(folder: Path) -> Path:
     return tiny.add_modules(tiny.save_t5(folder), "mean", dim=10)
 
 
-DENSE, CUT = "2_Dense/model.safetensors", b"\xff" * 100
-dense = partial(weights, file=DENSE)
+DENSE = "2_Dense/model.safetensors"
 
 
 def projection(*shape: int, dtype: torch.dtype = torch.float32) -> Change:
-    return dense(lambda stored: stored.update({"linear.weight": torch.zeros(shape, dtype=dtype)}))
+    return weights(lambda stored: stored.update({"linear.weight": torch.zeros(shape, dtype=dtype)}), DENSE)
+
+
+def with_weights_of_bert(folder: Path) -> None:
+    (tiny.save_bert(folder / "bert") / "model.safetensors").replace(folder / "model.safetensors")
 
 
 class Refusal(NamedTuple):
@@ -108,122 +111,90 @@ class Refusal(NamedTuple):
     save: Callable[[Path], Path] = tiny.save_bert
 
 
-AGAIN = "get the checkpoint of 'contriever' again"
-N_TOKENS = len(tiny.VOCABULARY)
+N_TOKENS, KEY = len(tiny.VOCABULARY), "encoder.layer.1.attention.self.key.bias"
 ADAPTERS = {f"encoder.adapter.{n}": torch.ones(1) for n in range(5)}
-OWN_CODE = all_of(
-    changed("config.json", model_type="made", auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Model"}),
-    written("code.py", "raise SystemExit('it ran')"),
-)
+CODE = {"model_type": "made", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+OWN_CODE = all_of(changed("config.json", **CODE), written("code.py", "raise SystemExit('it ran')"))
+QUANTISED = changed("config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
+UNSEPARATED = vocabulary(lambda tokens: ["none" if token == "[SEP]" else token for token in tokens])
+BEYOND = tokenizer(lambda stored: stored["model"]["vocab"].update(river=5000))  # as many tokens as before
+WITH_BIAS = weights(lambda stored: stored.update({"linear.bias": torch.zeros(10)}), DENSE)
+save_roberta = partial(tiny.save_other, architecture="xlm-roberta")  # whose first positions are never used
+of_config = partial(changed, "config.json")
 GTR: dict[str, Any] = {"spec": gtr.SPEC, "save": save_gtr}
 DPR: dict[str, Any] = {"spec": dpr.SPEC, "save": tiny.save_dpr}
 REFUSED: dict[str, Refusal] = {
-    "missing weights": Refusal(
-        weights(lambda stored: stored.pop("encoder.layer.1.attention.self.key.bias")),
-        r"model\.safetensors .* missing encoder\.layer\.1\.attention\.self\.key\.bias, unknown none",
-    ),
-    "unknown weights": Refusal(
-        weights(lambda stored: stored.update(ADAPTERS)), r"unknown encoder\.adapter\.0, encoder\.adapter\.1, encoder\.adapter\.2 and 2 more"
-    ),
-    "resized weights": Refusal(
-        changed("config.json", intermediate_size=41), r"encoder\.layer\.0\.intermediate\.dense\.bias is \(40,\), not \(41,\)"
-    ),
-    "fewer layers than weights": Refusal(changed("config.json", num_hidden_layers=1), r"unknown encoder\.layer\.1\.attention"),
-    "weights of another architecture": Refusal(
-        lambda folder: save_file(load_file(tiny.save_bert(folder / "bert") / "model.safetensors"), folder / "model.safetensors"),
-        "model.safetensors does not hold the weights of its config.json: missing encoder",
-        **GTR,
-    ),
+    "missing weights": Refusal(weights(lambda stored: stored.pop(KEY)), f"model.safetensors .* missing {KEY}, unknown none"),
+    "unknown weights": Refusal(weights(lambda stored: stored.update(ADAPTERS)), r"unknown encoder\.adapter\.0, .*\.1, .*\.2 and 2 more"),
+    "resized weights": Refusal(of_config(intermediate_size=41), r"layer\.0\.intermediate\.dense\.bias is \(40,\), not \(41,\)"),
+    "fewer layers than weights": Refusal(of_config(num_hidden_layers=1), r"unknown encoder\.layer\.1\.attention"),
+    "weights of BERT": Refusal(with_weights_of_bert, "does not hold the weights of its config.json: missing encoder", **GTR),
     "own code": Refusal(OWN_CODE, r"config\.json cannot be read \(.*contains custom code", ArtifactCorrupt),
-    "quantised weights": Refusal(
-        changed("config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True}),
-        "describes quantised weights: 'contriever' needs plain ones",
-    ),
+    "quantised weights": Refusal(QUANTISED, "describes quantised weights: 'contriever' needs plain ones"),
     "projection of DPR": Refusal(projection_of_dpr, "describes a projection after the hidden states", **DPR),
     "swapped sides of DPR": Refusal(swapped_sides, r"missing question_encoder\.bert_model\.embeddings\.", **DPR),
     "larger tokenizer": Refusal(vocabulary(lambda tokens: [*tokens, "more"]), f"knows {N_TOKENS + 1} tokens, its network {N_TOKENS}"),
-    "larger network": Refusal(changed("config.json", vocab_size=N_TOKENS + 2000), "they do not belong together"),
-    "tokenizer without a separator": Refusal(
-        vocabulary(lambda tokens: ["none" if token == "[SEP]" else token for token in tokens]),
-        r"vocab\.txt cannot be read",
-        ArtifactCorrupt,
-    ),
+    "larger network": Refusal(of_config(vocab_size=N_TOKENS + 2000), "they do not belong together"),
+    "no separator": Refusal(UNSEPARATED, r"vocab\.txt cannot be read", ArtifactCorrupt),
     "no special tokens": Refusal(tokenizer(lambda stored: stored.update(post_processor=None)), "gives texts no special tokens"),
-    "token beyond the network's": Refusal(  # as many tokens as before
-        tokenizer(lambda stored: stored["model"]["vocab"].update(river=5000)), "knows 5001 tokens, its network"
-    ),
+    "token beyond the network's": Refusal(BEYOND, "knows 5001 tokens, its network"),
     "positions behind padding": Refusal(
-        changed("config.json", max_position_embeddings=513),
-        "takes 511 tokens, but 'contriever' needs 512",
-        save=partial(tiny.save_other, architecture="xlm-roberta"),
+        of_config(max_position_embeddings=513), "511 tokens, but 'contriever' needs 512", save=save_roberta
     ),
-    "fewer positions": Refusal(changed("config.json", max_position_embeddings=100), "takes 100 tokens, but 'contriever' needs 512"),
-    "one token type": Refusal(changed("config.json", type_vocab_size=1), "has 1 token type, but 'simlm' needs 2", spec=simlm.SPEC),
-    "shard that is not there": Refusal(
-        shards({"weight_map": {"a": "model-1.safetensors"}}),
-        r"is no checkpoint for 'contriever': there is no model-1\.safetensors in it",
-        InputError,
-    ),
-    "projection with a bias": Refusal(
-        dense(lambda stored: stored.update({"linear.bias": torch.zeros(10)})),
-        r"holds linear\.bias .*linear\.weight .* instead of linear\.weight",
-        **GTR,
-    ),
-    "whole numbers in a projection": Refusal(projection(10, 24, dtype=torch.int8), r"safetensors holds linear\.weight .*int8", **GTR),
-    "projection without weights": Refusal(
-        removed(DENSE), r"there is no 2_Dense/model\.safetensors \(or 2_Dense/pytorch_model\.bin\) in it", InputError, **GTR
-    ),
+    "fewer positions": Refusal(of_config(max_position_embeddings=100), "takes 100 tokens, but 'contriever' needs 512"),
+    "one token type": Refusal(of_config(type_vocab_size=1), "has 1 token type, but 'simlm' needs 2", spec=simlm.SPEC),
+    "missing shard": Refusal(shards({"weight_map": {"a": "x.safetensors"}}), "'contriever': there is no x.safetensors in it", InputError),
+    "projection with a bias": Refusal(WITH_BIAS, r"holds linear\.bias .*linear\.weight .* instead of linear\.weight", **GTR),
+    "projection of whole numbers": Refusal(projection(10, 24, dtype=torch.int8), r"safetensors holds linear\.weight .*int8", **GTR),
+    "no projection": Refusal(removed(DENSE), rf"there is no {DENSE} \(or 2_Dense/pytorch_model\.bin\) in it", InputError, **GTR),
     "unknown activation": Refusal(written("2_Dense/config.json", '{"activation_function": 3}'), "has the activation function 3", **GTR),
 }
 REFUSED |= {
     f"projection of {shape}": Refusal(projection(*shape), r"holds linear\.weight \(10.* give vectors of 24 components", **GTR)
     for shape in ((10, 25), (10,), (10, 24, 1))
 }
-REFUSED |= {
-    f"{file} {content[:12]!r}": Refusal(written(file, content), f"{file} cannot be read", ArtifactCorrupt, **of)
-    for file, content, of in (
-        *(("model.safetensors", content, {}) for content in (b"", CUT)),
-        *(("config.json", content, {}) for content in (b"{", b"[]", b'{"model_type": "no such"}')),
-        *(("tokenizer.json", content, {}) for content in (b"{", b'{"version": "1.0"}')),
-        *(("2_Dense/config.json", content, GTR) for content in (b"[]", b"[" * 100_000)),
-    )
+NO_CONTENT: dict[str, list[bytes]] = {
+    "model.safetensors": [b"", b"\xff" * 100],
+    "config.json": [b"{", b"[]", b'{"model_type": "no such"}'],
+    "tokenizer.json": [b"{", b'{"version": "1.0"}'],
+    "2_Dense/config.json": [b"[]", b"[" * 100_000],
 }
-NO_SHARDS: list[object] = [
-    {"weight_map": ["model.safetensors"]},
-    {"weight_map": {"a": 3}},
-    {"weight_map": {"a": "model.safetensors.index.json"}},  # itself
-    {"weight_map": {"a": "../bert/model.safetensors"}},
-    {"weight_map": {}},
-    {},
-    [],
-]
+REFUSED |= {
+    f"{file} {content[:12]!r}": Refusal(
+        written(file, content), f"{file} cannot be read", ArtifactCorrupt, **(GTR if "Dense" in file else {})
+    )
+    for file, contents in NO_CONTENT.items()
+    for content in contents
+}
+ITSELF, OUTSIDE = {"a": "model.safetensors.index.json"}, {"a": "../bert/model.safetensors"}
+NO_SHARDS: list[object] = [*({"weight_map": listed} for listed in (["model.safetensors"], {"a": 3}, ITSELF, OUTSIDE, {})), {}, []]
 REFUSED |= {
     f"shards {listed}": Refusal(shards(listed), r"/model\.safetensors\.index\.json cannot be read \(it ", ArtifactCorrupt)
     for listed in NO_SHARDS
 }
-REFUSED |= {
-    f"sizes {sizes}": Refusal(
-        changed("config.json", **sizes), r"/(config\.json|model\.safetensors) (cannot be read|does not hold)", ArtifactError
-    )
-    for sizes in (
-        {"num_attention_heads": 5},
-        {"num_attention_heads": 0},
-        {"hidden_size": 10**30},
-        {"intermediate_size": [3]},
-        {"num_hidden_layers": -1},
-    )
+SIZES: dict[str, list[Any]] = {
+    "num_attention_heads": [5, 0],
+    "hidden_size": [10**30],
+    "intermediate_size": [[3]],
+    "num_hidden_layers": [-1],
 }
 REFUSED |= {
-    f"pickle of {what}": Refusal(as_bin(content), rf"/pytorch_model\.bin cannot be read \(it .*{AGAIN}$", ArtifactCorrupt)
-    for what, content in (
-        ("nothing", b""),
-        ("text", b"hello"),
-        ("zeros", bytes(1000)),
-        ("a cut archive", b"PK\x03\x04" + bytes(100)),
-        ("a list", [torch.ones(2)]),
-        ("a tensor", torch.ones(2)),
+    f"{name} {size}": Refusal(
+        of_config(**{name: size}), r"/(config\.json|model\.safetensors) (cannot be read|does not hold)", ArtifactError
     )
+    for name, sizes in SIZES.items()
+    for size in sizes
 }
+PICKLES = {
+    "nothing": b"",
+    "text": b"hello",
+    "zeros": bytes(1000),
+    "a cut archive": b"PK\x03\x04" + bytes(100),
+    "a list": [torch.ones(2)],
+    "a tensor": torch.ones(2),
+}
+NO_TENSORS = r"/pytorch_model\.bin cannot be read \(it .*get the checkpoint of 'contriever' again$"
+REFUSED |= {f"pickle of {what}": Refusal(as_bin(content), NO_TENSORS, ArtifactCorrupt) for what, content in PICKLES.items()}
 
 
 @pytest.mark.parametrize("what", REFUSED)

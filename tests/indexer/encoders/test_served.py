@@ -126,60 +126,57 @@ def test_a_text_over_the_limit_is_named_by_its_passage(status: int) -> None:
     assert all(batches == 1 for batches in Counter(map(tuple, fake.batches)).values())  # nothing is tried again
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_zeros_are_refused(normalize: bool) -> None:
-    fake = FakeEmbeddings(embed=lambda texts: 0 * hashed_vectors(texts))
-    with encoding(fake, normalize=normalize) as encoder, pytest.raises(IdxError, match="by a vector of zeros"):
-        encoder.encode_queries(["who"])
+def first(embedding: object) -> dict[str, Any]:
+    """Return a server's behaviour that answers something else as the vector of the first text."""
+    return {"change": lambda rows: [rows[0] | {"embedding": embedding}, *rows[1:]]}
 
 
-def dropped(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
-    return rows[1:]
+def rows(change: Callable[[list[dict[str, Any]]], Any]) -> dict[str, Any]:
+    return {"change": change}
 
 
-def doubled_index(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
-    return [*rows[:-1], rows[-1] | {"index": 0}]
+def without_dimensions(status: int, said: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return a server that refuses to shorten vectors, which is not blamed on the texts."""
+    fake = {"refuse": lambda body: (status, {"error": {"message": said}}) if "dimensions" in body else None}
+    return fake, {"truncate_dim": 4}, f"^'org/tiny' answers {status}: {said}: leave --dim out, or give one that the model has$"
 
 
-def shifted(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
-    return [row | {"index": row["index"] + 1} for row in rows]
+OTHER, INDICES = "'org/tiny' answers something else than embeddings", "'org/tiny' answers 3 texts with the indices"
+ZEROS, NOT_FINITE = {"embed": lambda texts: 0 * hashed_vectors(texts)}, "answers query 'a' by a vector of zeros, or one that is not finite"
+NOT_FOUND: dict[str, Any] = {"faults": [(404, {"error": {"message": "model not found"}}, {})]}
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (ZEROS, {"normalize": False}, NOT_FINITE),
+    (ZEROS, {"normalize": True}, NOT_FINITE),
+    (first([0.5, None] * 4), {}, NOT_FINITE),
+    (first([1e39] * 8), {}, NOT_FINITE),
+    (rows(lambda sent: sent[1:]), {}, f"{INDICES} 1, 2: none is used"),
+    (rows(lambda sent: [*sent[:-1], sent[-1] | {"index": 0}]), {}, f"{INDICES} 0, 0, 1"),
+    (rows(lambda sent: [row | {"index": row["index"] + 1} for row in sent]), {}, f"{INDICES} 1, 2, 3"),
+    (rows(lambda sent: [*sent, sent[0] | {"index": 3}]), {}, f"{INDICES} 0, 1, 2, 3"),
+    (first([0.5] * 7), {}, "'org/tiny' answers vectors of 7 components instead of 8"),
+    (first([]), {}, "'org/tiny' answers vectors of 0 components instead of 8"),
+    (first("AAAA"), {}, f"{OTHER} .buffer size must be a multiple"),
+    (first("not base64"), {}, OTHER),
+    (first(None), {}, f"{OTHER} .an embedding is no list"),
+    (first(["x"] * 8), {}, OTHER),
+    (first([[1.0, 2.0]]), {}, OTHER),
+    (rows(lambda sent: [{"embedding": [1.0]}]), {}, f"{OTHER} .'index'"),
+    (rows(lambda sent: None), {}, OTHER),
+    (NOT_FOUND, {}, "^'org/tiny' answers 404: model not found$"),
+    (first([0.5] * 8), {"truncate_dim": 4, "dim": 4}, "answers vectors of 8 components instead of 4: leave --dim out"),
+    without_dimensions(400, "this model does not support dimensions"),
+    without_dimensions(400, 'Model "m" does not support matryoshka representation, changing output dimensions will lead to poor results.'),
+    without_dimensions(422, "dimensions: 'm' has vectors of 8 components, not of 4"),
+    without_dimensions(501, "Dimension reduction is not implemented"),
+]
 
 
-def with_first(embedding: object) -> Callable[[list[dict[str, Any]]], Any]:
-    return lambda rows: [rows[0] | {"embedding": embedding}, *rows[1:]]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dropped, "'org/tiny' answers 3 texts with the indices 1, 2: none is used"),
-        (doubled_index, "'org/tiny' answers 3 texts with the indices 0, 0, 1"),
-        (shifted, "'org/tiny' answers 3 texts with the indices 1, 2, 3"),
-        (lambda rows: [*rows, rows[0] | {"index": 3}], "'org/tiny' answers 3 texts with the indices 0, 1, 2, 3"),
-        (with_first([0.5] * 7), "'org/tiny' answers vectors of 7 components instead of 8"),
-        (with_first([]), "'org/tiny' answers vectors of 0 components instead of 8"),
-        (with_first([0.5, None] * 4), "'org/tiny' answers query 'a' by a vector of zeros, or one that is not finite"),
-        (with_first([1e39] * 8), "'org/tiny' answers query 'a' by a vector of zeros, or one that is not finite"),
-        (with_first("AAAA"), "'org/tiny' answers something else than embeddings .buffer size must be a multiple"),
-        (with_first("not base64"), "'org/tiny' answers something else than embeddings"),
-        (with_first(None), "'org/tiny' answers something else than embeddings .an embedding is no list"),
-        (with_first(["x"] * 8), "'org/tiny' answers something else than embeddings"),
-        (with_first([[1.0, 2.0]]), "'org/tiny' answers something else than embeddings"),
-        (lambda rows: [{"embedding": [1.0]}], "'org/tiny' answers something else than embeddings .'index'"),
-        (lambda rows: None, "'org/tiny' answers something else than embeddings"),
-    ],
-)
+@pytest.mark.parametrize(("behaviour", "settings", "message"), REFUSED)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-def test_a_reply_that_does_not_fit_is_refused(change: Callable[[list[dict[str, Any]]], Any], message: str) -> None:
-    with encoding(FakeEmbeddings(change=change)) as encoder, pytest.raises(IdxError, match=message) as refusal:
+def test_a_reply_that_does_not_fit_is_refused_at_once(behaviour: dict[str, Any], settings: dict[str, Any], message: str) -> None:
+    with encoding(fake := FakeEmbeddings(**behaviour), **settings) as encoder, pytest.raises(IdxError, match=message) as refusal:
         encoder.encode_queries(["a", "b", "c"])
     assert "\n" not in str(refusal.value)
-
-
-def test_a_final_refusal_is_not_about_the_texts() -> None:
-    with encoding(fake := FakeEmbeddings(faults=[(404, {"error": {"message": "model not found"}}, {})])) as encoder:
-        with pytest.raises(EndpointError, match="^'org/tiny' answers 404: model not found$"):
-            encoder.encode_queries(["a", "b"])
     assert len(fake.bodies) == 1
 
 
@@ -199,34 +196,18 @@ def test_the_recipe_has_the_dimension_and_no_more_of_the_address_than_its_place(
     assert not [value for value in spec_of_served("tiny", recipe).recipe().values() if "127.0.0.1" in value]
 
 
-def test_a_server_of_idx_is_told_the_side() -> None:
-    pages = {"/v1/models": {"object": "list", "data": [{"id": MODEL, "owned_by": "idx"}, {"id": "other", "owned_by": "me"}]}}
-    with fake_serving(FakeEmbeddings(pages=pages)) as url:
-        assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is True
-        assert recipe_of(f"openai:other@{url}", RecipeOptions())["names_sides"] is False
-
-
-def test_an_enormous_list_of_models_is_not_read() -> None:
-    pages = {"/v1/models": {"data": [{"id": MODEL, "owned_by": "idx", "about": "x" * 5_000_000}]}}
-    with fake_serving(FakeEmbeddings(pages=pages)) as url:
-        assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is False
-
-
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("listed", "names_sides"),
     [
-        (400, "this model does not support dimensions"),
-        (400, 'Model "m" does not support matryoshka representation, changing output dimensions will lead to poor results.'),
-        (422, "dimensions: 'm' has vectors of 8 components, not of 4"),
-        (501, "Dimension reduction is not implemented"),
+        ([{"id": MODEL, "owned_by": "idx"}, {"id": "other", "owned_by": "me"}], True),
+        ([{"id": MODEL, "owned_by": "me"}, {"id": "other", "owned_by": "idx"}], False),
+        ([{"id": MODEL, "owned_by": "idx", "about": "x" * 5_000_000}], False),  # too long to be read
     ],
+    ids=["idx", "another", "enormous"],
 )
-def test_a_refused_dimension_is_not_blamed_on_the_texts(status: int, said: str) -> None:
-    fake = FakeEmbeddings(refuse=lambda body: (status, {"error": {"message": said}}) if "dimensions" in body else None)
-    with encoding(fake, truncate_dim=4) as encoder, pytest.raises(EndpointError) as raised:
-        encoder.encode_queries(["who", "what"])
-    assert str(raised.value) == f"'org/tiny' answers {status}: {said}: leave --dim out, or give one that the model has"
-    assert len(fake.bodies) == 1
+def test_a_server_of_idx_is_told_the_side(listed: list[dict[str, str]], names_sides: bool) -> None:
+    with fake_serving(FakeEmbeddings(pages={"/v1/models": {"object": "list", "data": listed}})) as url:
+        assert recipe_of(f"openai:{MODEL}@{url}", RecipeOptions())["names_sides"] is names_sides
 
 
 def test_options_that_a_server_does_not_have_are_refused() -> None:
@@ -237,15 +218,6 @@ def test_options_that_a_server_does_not_have_are_refused() -> None:
     for text in ("openai:tiny", "openai:@http://127.0.0.1", "openai:tiny@ftp://host"):
         with pytest.raises(InputError, match=r"names no model at an endpoint: write openai:MODEL@URL"):
             parse_checkpoint(text)
-
-
-def test_a_server_that_ignores_the_dimension_is_refused() -> None:
-    def ignore(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - JSON
-        return [row | {"embedding": [0.5] * 8} for row in rows]
-
-    with fake_serving(FakeEmbeddings(change=ignore)) as url:
-        with pytest.raises(IdxError, match="answers vectors of 8 components instead of 4: leave --dim out"):
-            recipe_of(f"openai:{MODEL}@{url}", RecipeOptions(dim=4))
 
 
 def test_another_address_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
