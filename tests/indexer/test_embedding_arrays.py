@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +129,35 @@ def test_parquet_with_vectors_of_several_lengths_is_refused(lists: list[Any], tm
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"id": [1, 2], "vector": lists}), tmp_path / "v.parquet")
     with pytest.raises(InputError, match="rows without an id, or with vectors of several lengths"):
         read(tmp_path / "v.parquet")
+
+
+@pytest.mark.parametrize("folders", [(".", "."), ("year=2020", "year=2021"), ("year=2020/month=9", "year=2020/month=10")])
+def test_folders_of_spark_and_hive_are_read(folders: tuple[str, str], tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "_temporary").mkdir()
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.parquet.crc", "_temporary/part-0.parquet"):
+        (tmp_path / name).write_bytes(b"crc\0" * (name != "_SUCCESS"))
+    for number, (folder, rows) in enumerate(zip(folders, (slice(0, 400), slice(400, N)), strict=True)):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": IDS[rows], "vector": list(VECTORS[rows])})
+        parquet.write_table(table, tmp_path / folder / f"part-{number}.snappy.parquet")
+    ids, vectors = read(tmp_path)
+    assert ids == IDS
+    np.testing.assert_array_equal(vectors, VECTORS)
+
+
+def test_ids_are_compressed_or_told_to_be_of_another_encoding(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", VECTORS)
+    packed = tmp_path / "ids.txt.gz"
+    packed.write_bytes(gzip.compress(id_file(tmp_path).read_bytes()))
+    assert read(tmp_path / "v.npy", packed)[0] == IDS
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"ids.txt.gz is corrupt: .*: fetch or compress it again"):
+        read(tmp_path / "v.npy", packed)
+    (tmp_path / "ids.txt").write_text("\n".join(IDS), encoding="utf-16")
+    with pytest.raises(InputError, match=r"ids.txt: line 1 is no id in UTF-8, but perhaps in UTF-16: convert it"):
+        read(tmp_path / "v.npy", tmp_path / "ids.txt")
 
 
 @pytest.mark.parametrize("metric", ["METRIC_INNER_PRODUCT", "METRIC_L2"])
