@@ -42,14 +42,6 @@ def test_score_rows_is_the_product_and_says_what_reaches_the_thresholds(n_querie
     np.testing.assert_array_equal(scored.reached, bits)
 
 
-def test_panels_hold_the_queries_side_by_side() -> None:
-    queries = np.arange(20 * 3, dtype=np.float32).reshape(20, 3)
-    panels = pack_panels(queries)
-    assert panels.shape == (2, 3, PANEL)
-    np.testing.assert_array_equal(panels.transpose(0, 2, 1).reshape(-1, 3)[:20], queries)
-    assert not panels[1, :, 4:].any()
-
-
 def test_widen_gives_every_finite_float16_and_else_nan() -> None:
     every = np.arange(65_536, dtype=np.uint16)
     is_finite = np.isfinite(every.view(np.float16))
