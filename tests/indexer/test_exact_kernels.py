@@ -65,16 +65,6 @@ def test_keep_largest_brings_the_largest_to_the_front(values: list[int], k: int,
     assert sorted(keys.tolist()) == sorted(values)
 
 
-@pytest.mark.parametrize("n", [5000, 5001])
-@pytest.mark.parametrize("order", ["ascending", "descending", "kept before new"])
-def test_keep_largest_of_ordered_keys(order: str, n: int) -> None:
-    keys = np.arange(n, dtype=np.int64)
-    if order != "ascending":
-        keys = keys[::-1].copy() if order == "descending" else np.roll(keys, 2000)
-    keep_largest(keys, 2000)
-    np.testing.assert_array_equal(np.sort(keys[:2000]), np.arange(n - 2000, n))
-
-
 @given(st.lists(st.tuples(floats, st.integers(0, of_rows.LARGEST_ROW)), min_size=1, max_size=20, unique_by=lambda pair: pair[1]))
 def test_keys_order_by_score_and_then_by_lower_row(pairs: list[tuple[float, int]]) -> None:
     keys = [int(of_rows.encode(np.float32(score), row)) for score, row in pairs]
