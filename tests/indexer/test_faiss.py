@@ -13,17 +13,14 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.indexer.made_vectors import ENCODER, NOTHING, brute_force, clustered, numbered_passages, put_vectors, sealed
+from tests.indexer.made_vectors import NOTHING, brute_force, clustered, sealed
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.manifest import Manifest, Recipe
 from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt
 from wikidx.base.registry import load
-from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import SearchParams, Stored, Vectors
-from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.faiss.inverted_lists import ListShard
 from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
@@ -169,22 +166,6 @@ def test_an_index_that_was_written_in_part_is_reported(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_size == 100
 
 
-@pytest.mark.parametrize("file", ["trained.faiss", "shard-00000.bin"])
-def test_corrupt_files_of_an_interrupted_build_are_built_again(file: str, build: Callable[..., PassageStore]) -> None:
-    store = build(numbered_passages(600))
-    put_vectors(store, clustered(600, 8, 0))
-
-    def stop(done: int, total: int | None) -> None:
-        if (index_ref("made", "minilm-ivf").path.with_name(".minilm-ivf.partial") / INTERMEDIATE / "shard-00000.bin").exists():
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_index("made", "minilm-ivf", store, progress=stop)
-    (path,) = index_ref("made", "minilm-ivf").path.parent.rglob(file)
-    path.write_bytes(path.read_bytes()[:-30])
-    assert build_index("made", "minilm-ivf", store).counts["vectors"] == 600
-
-
 def test_a_shard_has_its_entries_by_list_and_is_known_where_it_was_cut(tmp_path: Path) -> None:
     shard = ListShard(tmp_path / "shard", 3, 2)
     shard.write(np.array([2, 0, 2, 0]), np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
@@ -285,19 +266,3 @@ def test_faiss_is_imported_where_it_is_used_and_set_up_once() -> None:
     command = "import sys, wikidx.retrievers.opening, wikidx.indexer.planning; print('faiss' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout == "False\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VECTOR_INDEXES)
-def test_a_build_that_was_killed_leaves_no_index_and_can_be_given_again(name: str, build: Callable[..., PassageStore]) -> None:
-    store = build(numbered_passages(2000))
-    put_vectors(store, clustered(2000, 64, 0))
-    command = (
-        "import os; from wikidx.corpora.build import open_store; from wikidx.indexer.build import build_index; "
-        f"build_index('made', '{ENCODER}-{name}', open_store('made'), progress=lambda done, total: done < 1000 or os.kill(os.getpid(), 9))"
-    )
-    ran = subprocess.run([sys.executable, "-c", command], check=False, cwd=ROOT)
-    assert ran.returncode == -9
-    assert not index_ref("made", f"{ENCODER}-{name}").path.exists()
-    assert build_index("made", f"{ENCODER}-{name}", store).counts["vectors"] == 2000
-    assert not list(index_ref("made", f"{ENCODER}-{name}").path.parent.glob(".*"))
