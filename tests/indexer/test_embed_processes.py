@@ -162,7 +162,7 @@ run(with_checkpoint(encoder_spec("contriever"), Path(checkpoint)), Path(folder),
 """
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
