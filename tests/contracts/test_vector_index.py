@@ -67,7 +67,8 @@ def search(index: VectorIndex, queries: Vectors, k: int, params: SearchParams = 
     """Search, and check what holds of all hits."""
     hits = index.search(queries, k, params)
     assert hits.rows.shape == hits.scores.shape == (len(queries), k)
-    assert (hits.rows.dtype, hits.scores.dtype) == (np.int64, np.float32)
+    assert hits.rows.dtype == np.int64
+    assert hits.scores.dtype == np.float32
     assert ((hits.rows >= 0) == np.isfinite(hits.scores)).all()
     assert hits.rows.max(initial=-1) < len(index)
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
@@ -236,7 +237,7 @@ def test_a_range_of_rows_has_the_numbers_and_scores_of_the_whole(large: VectorIn
     whole, hits = large.search(QUERIES[:12], N, params), part.search(QUERIES[:12], K, params)
     for number in range(12):
         is_there = np.isin(whole.rows[number], rows)
-        empty = (0, max(0, K - np.count_nonzero(is_there)))
+        empty = (0, max(0, K - int(np.count_nonzero(is_there))))
         np.testing.assert_array_equal(hits.rows[number], np.pad(whole.rows[number][is_there][:K], empty, constant_values=-1))
         np.testing.assert_array_equal(hits.scores[number], np.pad(whole.scores[number][is_there][:K], empty, constant_values=-np.inf))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_python_builds_all_that_the_command_line_does_without_the_packages_above
     assert modules == "[]"
 
 
-def spec_of(folder: Path, *records: dict[str, object], indexes: tuple[str, ...] = ("bm25",), **choices: Any) -> BuildSpec:  # noqa: ANN401
+def spec_of(folder: Path, *records: Mapping[str, object], indexes: tuple[str, ...] = ("bm25",), **choices: Any) -> BuildSpec:  # noqa: ANN401
     """Return what builds indexes over a file of records; ``choices`` are those of ``resolve``."""
     (folder / "notes.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return BuildSpec(resolve(str(folder / "notes.jsonl"), **choices), indexes)
