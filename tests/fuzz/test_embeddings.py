@@ -6,7 +6,6 @@ import gzip
 import io
 import pickle
 import struct
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, in_memory_of, mutations, read_or_refuse
+from tests.indexer.embedding_files import tar_of
 from wikidx.indexer.published.formats import find_embeddings
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -33,17 +33,7 @@ _MOST_BYTES = 70 << 20
 Embeddings = tuple[list[str] | None, list[list[float]]]
 
 
-def tar_of(**members: bytes) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        for name, content in members.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            tar.addfile(about, io.BytesIO(content))
-    return made.getvalue()
-
-
-TARS = (tar_of(passages_00=PICKLES[0], passages_01=PICKLES[1]), tar_of(docid=DOCID, index=FLAT))
+TARS = tar_of({"passages_00": PICKLES[0], "passages_01": PICKLES[1]}), tar_of({"docid": DOCID, "index": FLAT})
 
 
 def read(path: Path) -> Embeddings | None:

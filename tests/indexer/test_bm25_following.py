@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ import pytest
 from wikidx.base.artifacts.building import lock, staged_recipe, staging_path
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.errors import ArtifactMismatch, InputError, LockedError, StorageError
-from wikidx.base.progress import silent
 from wikidx.corpora.build import StoreOptions, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import resolve
@@ -20,8 +19,7 @@ from wikidx.corpora.store import PassageStore, StoreWriter
 from wikidx.indexer.build import build_index
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.indexes.bm25 import following, inversion
-from wikidx.indexer.indexes.bm25.dictionary import Dictionary
+from wikidx.indexer.indexes.bm25 import inversion
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 from wikidx.indexer.indexes.bm25.following import FollowingInverter
 from wikidx.indexer.planning import Build
@@ -48,14 +46,17 @@ def spec(path: Path, *, skip_bad: bool = False, replace: bool = False) -> BuildS
     return BuildSpec(resolve(str(path), name="made", options=StoreOptions(skip_bad=skip_bad, replace=replace)))
 
 
+def refuse(error: BaseException) -> Callable[..., object]:
+    def refused(*arguments: object) -> object:
+        raise error
+
+    return refused
+
+
 def build_in_one_pass(of: BuildSpec) -> dict[str, Manifest]:
     """Build, and fail if the stored passages are read again."""
-
-    def refused(store: PassageStore, start: int, stop: int) -> Iterator[list[Passage]]:
-        raise AssertionError(f"rows {start} to {stop} are read again")
-
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PassageStore, "read_batches", refused)
+        patched.setattr(PassageStore, "read_batches", refuse(AssertionError("they are read again")))
         return Build(of).run()
 
 
@@ -68,75 +69,55 @@ def test_a_build_reads_the_text_once_and_writes_the_same_bytes(tmp_path: Path) -
     assert files_of_a_second_pass() == found.files
 
 
+def follow(folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, **options: int) -> dict[str, bytes]:
+    """Invert passages and return the files of the blocks."""
+    follower = FollowingInverter(folder, **options)
+    for start in range(0, len(rows), n_at_once):
+        follower.add(rows[start : start + n_at_once])
+    follower.finish()
+    follower.close()
+    return contents(folder)
+
+
 def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
     rows = passages(2 * BLOCK_ROWS + 5)
-    follower = FollowingInverter(tmp_path / "followed")
-    for start in range(0, len(rows), 10_007):
-        follower.add(rows[start : start + 10_007])
-    follower.finish()
-    follower.close()
-    progress = list[tuple[int, int | None]]()
-    inversion.invert(build(rows), tmp_path / "inverted", lambda done, total: progress.append((done, total)))
-    assert [done for done, _ in progress] == [BLOCK_ROWS, 2 * BLOCK_ROWS, len(rows)]
-    assert len(contents(tmp_path / "followed")) == 9
-    assert contents(tmp_path / "followed") == contents(tmp_path / "inverted")
+    followed = follow(tmp_path / "followed", rows, n_at_once=10_007)
+    progress = list[int]()
+    inversion.invert(build(rows), tmp_path / "inverted", lambda done, total: progress.append(done))
+    assert progress == [BLOCK_ROWS, 2 * BLOCK_ROWS, len(rows)]
+    assert len(followed) == 9
+    assert followed == contents(tmp_path / "inverted")
 
 
-def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, written = passages(BLOCK_ROWS + 40_000), list[int]()
-    write_block = inversion._write_block
-
-    def counted(folder: Path, n: int, block: inversion.InvertedBlock, dictionary: Dictionary) -> None:
-        written.append(n)
-        write_block(folder, n, block, dictionary)
-
-    monkeypatch.setattr(inversion, "_write_block", counted)
-    first = FollowingInverter(tmp_path / "blocks")
-    first.add(rows[: BLOCK_ROWS + 3])
-    first._inverter.finish()
-    first.close()
-    assert written == [0]
-    second = FollowingInverter(tmp_path / "blocks")
-    for start in range(0, len(rows), 16_384):
-        second.add(rows[start : start + 16_384])
-    second.finish()
-    second.close()
-    assert written == [0, 1]
-    whole = FollowingInverter(tmp_path / "whole")
-    whole.add(rows)
-    whole.finish()
-    whole.close()
-    assert contents(tmp_path / "blocks") == contents(tmp_path / "whole")
+def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path) -> None:
+    rows = passages(BLOCK_ROWS + 40_000)
+    interrupted = FollowingInverter(tmp_path / "blocks")
+    interrupted.add(rows[: BLOCK_ROWS + 3])
+    interrupted._inverter.finish()
+    interrupted.close()
+    finished = {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (tmp_path / "blocks").iterdir()}
+    assert len(finished) == 3
+    assert follow(tmp_path / "blocks", rows) == follow(tmp_path / "whole", rows, n_at_once=len(rows))
+    assert {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in finished} == finished
 
 
-def test_a_corrupt_block_is_inverted_again(tmp_path: Path) -> None:
-    follower = FollowingInverter(tmp_path / "blocks")
-    follower.add(passages(50))
-    follower.finish()
-    follower.close()
-    sound = contents(tmp_path / "blocks")
-    for content in (b"", b"no numbers"):
-        (tmp_path / "blocks" / "00000.rows.npz").write_bytes(content)
-        again = FollowingInverter(tmp_path / "blocks")
-        again.add(passages(50))
-        again.finish()
-        again.close()
-        assert contents(tmp_path / "blocks") == sound
+@pytest.mark.parametrize("content", [b"", b"no numbers"])
+def test_a_corrupt_block_is_inverted_again(tmp_path: Path, content: bytes) -> None:
+    sound = follow(tmp_path / "blocks", passages(50))
+    (tmp_path / "blocks" / "00000.rows.npz").write_bytes(content)
+    assert follow(tmp_path / "blocks", passages(50)) == sound
 
 
 def interrupt_build(of: BuildSpec) -> None:
     """Build until all passages are read, stored and inverted, and the first pass is about to end."""
     close = FollowingInverter.close
 
-    def interrupted(writer: StoreWriter) -> None:
-        raise KeyboardInterrupt
-
     def finish_and_close(follower: FollowingInverter) -> None:
         follower.finish()
         close(follower)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(StoreWriter, "finish", interrupted)
+        patched.setattr(StoreWriter, "finish", refuse(KeyboardInterrupt()))
         patched.setattr(FollowingInverter, "close", finish_and_close)
         with pytest.raises(KeyboardInterrupt):
             Build(of).run()
@@ -154,24 +135,27 @@ def test_an_interrupted_build_resumes_store_and_index(tmp_path: Path, monkeypatc
     assert not staging_path(index_ref("made", "bm25").path).exists()
 
 
-def test_passages_with_repeated_ids_are_left_out_of_the_index_too(tmp_path: Path) -> None:
+@pytest.fixture
+def repeating(tmp_path: Path) -> BuildSpec:
+    """A file of 300 passages, and one more with the id of another."""
     rows = passages(300)
     rows[40:40] = [Passage(rows[7].id, "", "unheardof words")]
-    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True))
+    return spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True)
+
+
+def test_passages_with_repeated_ids_are_left_out_of_the_index_too(repeating: BuildSpec) -> None:
+    found = build_in_one_pass(repeating)
     assert found["passages"].counts == {"rows": 300, "skipped": 1}
     assert found["bm25"].counts["terms"] == len(WORDS) * 7
     assert files_of_a_second_pass() == found["bm25"].files
 
 
-def test_blocks_of_a_pass_with_repeated_ids_are_not_those_of_the_store(tmp_path: Path) -> None:
+def test_blocks_of_a_pass_with_repeated_ids_are_not_those_of_the_store(repeating: BuildSpec) -> None:
     """The blocks are left by a first pass; the store is finished by a command that prepares no such index."""
-    rows = passages(300)
-    rows[40:40] = [Passage(rows[7].id, "", "unheardof words")]
-    source = spec(write(tmp_path / "passages.jsonl", rows), skip_bad=True).source
-    interrupt_build(BuildSpec(source))
+    interrupt_build(repeating)
     assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()
-    Build(BuildSpec(source, ())).run()
-    found = Build(BuildSpec(source)).run()["bm25"]
+    Build(BuildSpec(repeating.source, ())).run()
+    found = Build(repeating).run()["bm25"]
     assert found.counts["terms"] == len(WORDS) * 7
     assert files_of_a_second_pass() == found.files
 
@@ -193,20 +177,20 @@ def test_blocks_of_one_store_are_not_handed_over_to_another(tmp_path: Path) -> N
 
 
 def test_a_full_disk_is_one_of_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(writer: StoreWriter, batch: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(StoreWriter, "_store", full)
+    monkeypatch.setattr(StoreWriter, "_store", refuse(OSError(28, "No space left on device")))
     with pytest.raises(StorageError, match="made/passages has stopped: No space"):
         Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
 
 
-def test_a_lack_of_memory_does_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(batches: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(inversion, "_invert_block", lacking)
-    with pytest.raises(MemoryError):
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [("inversion._invert_block", refuse(MemoryError()), MemoryError), ("dictionary._MAX_TERMS", 3, InputError)],
+)
+def test_what_stops_the_index_does_not_lose_the_passages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(f"wikidx.indexer.indexes.bm25.{name}", value)
+    with pytest.raises(error):
         Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
     assert len(open_store("made")) == 90
 
@@ -220,23 +204,10 @@ def test_a_bad_record_leaves_nothing_behind(tmp_path: Path, home: Path) -> None:
 
 
 def test_blocks_of_much_text_are_left_to_the_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = FollowingInverter(tmp_path / "blocks", most_block_characters=2000)
-    follower.add(passages(50))
-    follower.add(passages(500))
-    follower.add(passages(50))
-    follower.finish()
-    follower.close()
-    assert contents(tmp_path / "blocks") == {}
-    monkeypatch.setattr(following.FollowingInverter.__init__, "__defaults__", (2000,))
+    assert follow(tmp_path / "blocks", passages(600), n_at_once=50, most_block_characters=2000) == {}
+    monkeypatch.setattr(FollowingInverter.__init__, "__defaults__", (2000,))
     found = Build(spec(write(tmp_path / "passages.jsonl", passages(400)))).run()["bm25"]
     assert files_of_a_second_pass() == found.files
-
-
-def test_too_many_terms_for_an_index_do_not_lose_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.indexes.bm25.dictionary._MAX_TERMS", 3)
-    with pytest.raises(InputError, match="distinct terms"):
-        Build(spec(write(tmp_path / "passages.jsonl", passages(400)))).run()
-    assert len(open_store("made")) == 400
 
 
 def test_an_index_that_another_process_builds_is_left_alone(tmp_path: Path) -> None:
@@ -247,8 +218,6 @@ def test_an_index_that_another_process_builds_is_left_alone(tmp_path: Path) -> N
 
 def test_another_source_begins_anew(tmp_path: Path) -> None:
     Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
-    rows = passages(200)[100:]
-    found = Build(spec(write(tmp_path / "passages.jsonl", rows), replace=True)).run()["bm25"]
+    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", passages(200)[100:]), replace=True))["bm25"]
     assert found.counts["rows"] == 100
     assert files_of_a_second_pass() == found.files
-    assert inversion.invert(open_store("made"), tmp_path / "blocks", silent).table().ends.size == found.counts["terms"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from wikidx.base.artifacts.building import lock, staging_path
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.errors import ArtifactMismatch, InputError, LockedError
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -21,250 +24,216 @@ from wikidx.indexer.build import open_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.exact.index import ExactIndex
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.published import formats as embedding_formats
-from wikidx.indexer.published import importing as published
+from wikidx.indexer.published import formats, importing
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
 from wikidx.indexer.vectors.file import VECTORS
 
-DIM = 8
+N, DIM = 3000, 8
+
+Content = Callable[[Vectors], object]  # what is pickled of the vectors of all passages
+
+
+@functools.cache
+def vector_of(text: str) -> Vectors:
+    """Return a vector of length 1 that is made of a text's bytes."""
+    vector = np.random.default_rng(list(text.encode())).normal(size=DIM).astype(np.float32)
+    unit: Vectors = vector / np.linalg.norm(vector)
+    return unit
 
 
 class FakeEncoder:
-    """A passage's vector, of length 1, is made of its text's bytes."""
-
     name = "minilm"
 
     def __init__(self, *arguments: object) -> None:
         pass
 
     def encode(self, passages: Sequence[Passage]) -> Vectors:
-        vectors = np.array([np.random.default_rng(list(passage.text.encode())).normal(size=DIM) for passage in passages], dtype=np.float32)
-        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
+        return np.array([vector_of(passage.text) for passage in passages])
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_formats, "BLOCK_ROWS", 300)
-    monkeypatch.setattr(published, "PassageEncoder", FakeEncoder)
+class Published(NamedTuple):
+    """A corpus, the vectors of its passages, and the file in which some of them are published."""
+
+    store: PassageStore
+    vectors: Vectors
+    path: Path
+
+    def write(self, content: Content) -> Path:
+        self.path.write_bytes(pickle.dumps(content(self.vectors), protocol=4))
+        return self.path
+
+    def run(self, content: Content, corpus: str = "made", **options: object) -> Manifest:
+        return run(self.write(content), corpus, **options)  # type: ignore[arg-type]
+
+
+def run(path: Path, corpus: str = "made", encoder: str = "minilm", progress: Progress = silent, **options: object) -> Manifest:
+    spec = dataclasses.replace(encoder_spec(encoder), dim=DIM)
+    return import_vectors(corpus, spec, open_store(corpus), find_embeddings(path), ImportOptions(**options), progress)  # type: ignore[arg-type]
+
+
+def interrupt(done: int, total: int | None) -> None:
+    if done >= N * 2 / 3:
+        raise KeyboardInterrupt
 
 
 @pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    return build(made_passages)
+def published(
+    build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Published:
+    monkeypatch.setattr(formats, "BLOCK_ROWS", 300)
+    monkeypatch.setattr(importing, "PassageEncoder", FakeEncoder)
+    return Published(build(made_passages), FakeEncoder().encode(made_passages), tmp_path / "some.pkl")
 
 
 @pytest.fixture
-def made(made_passages: list[Passage]) -> Vectors:
-    return FakeEncoder().encode(made_passages)
+def subsets(build: Callable[..., PassageStore], published: Published) -> None:
+    """A subset of the corpus, and one of a corpus that is not built."""
+    for name in ("made@500", "alone@500"):
+        build(published.store.get_many(range(500)), name)
 
 
-def pickled(path: Path, content: object) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(pickle.dumps(content, protocol=4))
-    return path
-
-
-def run(path: Path, corpus: str = "made", **options: object) -> Manifest:
-    spec = dataclasses.replace(encoder_spec("minilm"), dim=DIM)
-    return import_vectors(corpus, spec, open_store(corpus), find_embeddings(path), ImportOptions(**options))  # type: ignore[arg-type]
-
-
-def run_interrupted(path: Path) -> None:
-    """Stop an import when two thirds are read."""
-
-    def interrupt(done: int, total: int | None) -> None:
-        if done >= 2000:
-            raise KeyboardInterrupt
-
-    spec = dataclasses.replace(encoder_spec("minilm"), dim=DIM)
-    with pytest.raises(KeyboardInterrupt):
-        import_vectors("made", spec, open_store("made"), find_embeddings(path), ImportOptions(), interrupt)
-
-
-def opened(corpus: str = "made") -> ExactIndex:
-    index = open_index(corpus, "minilm", open_store(corpus))
+def opened() -> ExactIndex:
+    index = open_index("made", "minilm", open_store("made"))
     assert isinstance(index, ExactIndex)
     return index
 
 
-def stored(corpus: str = "made", n_rows: int = 3000) -> Vectors:
+def stored(corpus: str = "made", n_rows: int = N) -> Vectors:
     found: Vectors = np.load(index_ref(corpus, "minilm").path / VECTORS)[:n_rows].astype(np.float32)
     return found
 
 
-def test_each_vector_goes_to_the_row_of_its_id(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    order = np.random.default_rng(1).permutation(len(store))
-    passages = store.get_many(order)
-    for number, part in enumerate(np.split(np.arange(len(store)), [700, 1900])):
-        ids = [passages[n].id for n in part.tolist()]
-        pickled(tmp_path / "files" / f"passages_{number:02}", (ids, made[order[part]].astype(np.float16)))
-    manifest = run(tmp_path / "files")
-    assert dict(manifest.counts) == {"rows": 3000, "dim": DIM, "missing": 0}
+def array(vectors: Vectors) -> object:
+    return vectors
+
+
+def pairs(vectors: Vectors) -> object:
+    """Some ids have the prefix of DPR's code."""
+    return [(f"wiki:{row + 1}" if row % 3 else row + 1, vector) for row, vector in enumerate(vectors)]
+
+
+def of_rows(rows: Sequence[int], others: Sequence[str] = ()) -> Content:
+    """Vectors of some rows by their ids, followed by others with ids of their own."""
+    ids = [*(str(row + 1) for row in rows), *others]
+    return lambda vectors: (ids, np.concatenate([vectors[list(rows)], np.ones((len(others), DIM), dtype=np.float32)]))
+
+
+def times(factors: Mapping[int, float], content: Content = array) -> Content:
+    """Vectors of which some rows are multiplied."""
+    return lambda vectors: content(vectors * np.array([factors.get(row, 1) for row in range(N)], dtype=np.float32)[:, None])
+
+
+ALL, BACKWARDS = of_rows(range(N)), of_rows(range(N - 1, -1, -1))
+
+
+def test_each_vector_goes_to_the_row_of_its_id(published: Published) -> None:
+    order = np.random.default_rng(1).permutation(N)
+    published.path.mkdir()
+    for number, rows in enumerate(np.split(order, [700, 1900])):
+        content = of_rows(rows.tolist())(published.vectors.astype(np.float16))
+        (published.path / f"passages_{number:02}").write_bytes(pickle.dumps(content))
+    manifest = run(published.path, dtype="float16")
+    assert dict(manifest.counts) == {"rows": N, "dim": DIM, "missing": 0}
     assert manifest.recipe.parameters["origin"] == "imported"
-    assert manifest.recipe.parameters["dtype"] == "float16"
     assert [Path(manifest.sources[f"file {number}"]).name for number in range(3)] == ["passages_00", "passages_01", "passages_02"]
     found = np.load(index_ref("made", "minilm").path / VECTORS)
-    np.testing.assert_array_equal(found, made.astype(np.float16))
-    assert len(opened()) == 3000
+    assert found.dtype == manifest.recipe.parameters["dtype"] == "float16"
+    np.testing.assert_array_equal(found, published.vectors.astype(np.float16))
+    assert len(opened()) == N
 
 
-def test_vectors_without_ids_go_row_by_row(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    run(pickled(tmp_path / "array.pkl", made))
-    np.testing.assert_array_equal(stored(), made)
-
-
-@pytest.mark.parametrize("n", [2999, 3001])
-def test_vectors_without_ids_must_be_as_many_as_the_passages(store: PassageStore, made: Vectors, tmp_path: Path, n: int) -> None:
-    path = pickled(tmp_path / "array.pkl", np.resize(made, (n, DIM)))
-    message = {
-        2999: "has 2,999 embeddings without ids for 3,000 passages, so that nothing says whose they are",
-        3001: "has 1 embeddings that are not of this corpus, such as vector 3,000",
-    }[n]
-    with pytest.raises(InputError, match=message):
-        run(path, allow_missing=True)
-    assert not index_ref("made", "minilm").path.parent.exists()
-    assert not staging_path(index_ref("made", "minilm").path).exists()
-
-
-def test_ids_with_the_prefix_of_dprs_code_are_known(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    pairs = [(f"wiki:{row + 1}" if row % 3 else row + 1, vector) for row, vector in enumerate(made)]
-    manifest = run(pickled(tmp_path / "wiki_passages_0", pairs))
+@pytest.mark.usefixtures("subsets")
+@pytest.mark.parametrize(("corpus", "n_rows"), [("made", N), ("made@500", 500)])
+@pytest.mark.parametrize("content", [array, pairs, BACKWARDS])
+def test_a_corpus_or_a_subset_takes_its_rows_by_order_or_id(published: Published, content: Content, corpus: str, n_rows: int) -> None:
+    manifest = published.run(content, corpus)
     assert manifest.recipe.parameters["dtype"] == "float32"
-    np.testing.assert_array_equal(stored(), made)
+    np.testing.assert_array_equal(stored(corpus, n_rows), published.vectors[:n_rows])
 
 
-def embeddings(store: PassageStore, made: Vectors, rows: Sequence[int], ids: Sequence[str] = ()) -> object:
-    """Return the embeddings of some rows, followed by some with ids of their own."""
-    found = [passage.id for passage in store.get_many(rows)]
-    return [*found, *ids], np.concatenate([made[list(rows)], np.ones((len(ids), DIM), dtype=np.float32)])
-
-
+ALLOWED, SUBSET = {"allow_missing": True}, {"corpus": "made@500"}
 FOREIGN = "has 4 embeddings that are not of this corpus, such as '0', 'a', 'b'$"
 DOUBLED = "has 3 embeddings of passages that have one already, such as '7', '7', 'wiki:9'$"
+LACKING = "lacks 2 of the corpus's 3,000 passages, such as '2999', '3000': --allow-missing imports the others$"
+ZEROS = r"lacks 2 of .* such as '6', '2001' \(those of 2 are zeros\): --allow-missing imports the others"
+TWICE = "has 1 embeddings of .* already, such as '6'; it lacks 999 of .* such as '1', '2', '3'$"
+NO_IDS = "has 2,999 embeddings without ids for 3,000 passages, so that nothing says whose they are"
+NO_NUMBER = r"has 3,000 embeddings without ids for an unknown number of passages \('alone' is not built\)"
+LENGTH = "row 1234 has length 50, the encoder's have length 1: correct it, or scale all with --normalize"
 
 
+@pytest.mark.usefixtures("subsets")
 @pytest.mark.parametrize(
-    ("rows", "ids", "message"),
+    ("content", "options", "message"),
     [
-        (range(3000), ["0", "a", "b", "c"], FOREIGN),
-        (range(3000), ["7", "7", "wiki:9"], DOUBLED),
-        (range(2998), [], "lacks 2 of the corpus's 3,000 passages, such as '2999', '3000': --allow-missing imports the others$"),
-        ([*range(1000, 3000), 5], ["6"], "has 1 embeddings of .* already, such as '6'; it lacks 999 of .* such as '1', '2', '3'$"),
-        ([], ["x"], "begins with embeddings that are not of this corpus, such as 'x'$"),
+        (of_rows(range(N), ["0", "a", "b", "c"]), {}, FOREIGN),
+        (of_rows(range(N - 10), ["0", "a", "b", "c"]), ALLOWED, FOREIGN),
+        (of_rows(range(N), ["7", "7", "wiki:9"]), {}, DOUBLED),
+        (of_rows(range(N - 10), ["7", "7", "wiki:9"]), ALLOWED, DOUBLED),
+        (of_rows([*range(1000, N), 5], ["6"]), {}, TWICE),
+        (of_rows([], ["x"]), {}, "begins with embeddings that are not of this corpus, such as 'x'$"),
+        (of_rows(range(N - 2)), {}, LACKING),
+        (of_rows(range(100, N)), SUBSET, "lacks 100 of the corpus's 500 passages, such as '1', '2', '3'"),
+        (of_rows(range(600, N)), {**SUBSET, **ALLOWED, "verify": 5}, "has no embedding of any of the 500 passages"),
+        (lambda vectors: vectors[1:], ALLOWED, NO_IDS),
+        (lambda vectors: vectors[1:], SUBSET, NO_IDS),
+        (lambda vectors: np.tile(vectors, (2, 1))[: N + 1], ALLOWED, "has 1 embeddings that are not .* such as vector 3,000"),
+        (array, {"corpus": "alone@500"}, NO_NUMBER),
+        (times({5: 0, 2000: 0}), {}, ZEROS),
+        (times({5: 0, 2000: 0}, ALL), {}, ZEROS),
+        (lambda vectors: vectors[:, :7].copy(), {}, r"some\.pkl holds vectors of dimension 7, 'minilm' has 8"),
+        (lambda vectors: vectors[:0], {}, "holds no embeddings"),
+        (times({1234: np.nan}), {}, "the vector of row 1234 is not finite"),
+        (times({1234: 1e6}), {"dtype": "float16"}, "the vector of row 1234 has a component too large for float16"),
+        (times({1234: 50}), {}, LENGTH),
+        (lambda vectors: np.roll(vectors, 1, axis=0), {"verify": 10}, "of 10 passages that were encoded again 10 have another vector"),
+        (array, {"dtype": "bfloat16"}, "--dtype bfloat16: imported vectors are stored as one of float32, float16"),
     ],
 )
-def test_other_coverage_is_refused_with_numbers_and_names(
-    store: PassageStore, made: Vectors, tmp_path: Path, rows: Sequence[int], ids: Sequence[str], message: str
+def test_what_may_not_be_the_vectors_is_refused_and_leaves_nothing(
+    published: Published, home: Path, content: Content, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        run(pickled(tmp_path / "some.pkl", embeddings(store, made, rows, ids)))
-    assert not index_ref("made", "minilm").path.parent.exists()
+        published.run(content, **options)  # type: ignore[arg-type]
+    assert not list(home.glob("*/vectors"))
 
 
-@pytest.mark.parametrize(("ids", "message"), [(["0", "a", "b", "c"], FOREIGN), (["7", "7", "wiki:9"], DOUBLED)])
-def test_only_missing_ones_can_be_allowed(store: PassageStore, made: Vectors, tmp_path: Path, ids: Sequence[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        run(pickled(tmp_path / "some.pkl", embeddings(store, made, range(2990), ids)), allow_missing=True)
-
-
-def test_a_partial_import_shifts_nothing_and_is_never_found(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    missing = np.array([0, 999, 1000, 1500, 2999])
-    rows = np.delete(np.arange(3000), missing)[::-1]
-    path = pickled(tmp_path / "some.pkl", embeddings(store, made, rows.tolist()))
-    manifest = run(path, allow_missing=True)
-    assert dict(manifest.counts) == {"rows": 3000, "dim": DIM, "missing": 5}
-    hits = opened().search(made[:20], 3000)
-    products = made[:20] @ made.T
+def test_a_partial_import_shifts_nothing_and_is_never_found(published: Published) -> None:
+    missing, queries = np.array([0, 999, 1000, 1500, 2999]), published.vectors[:20]
+    manifest = published.run(of_rows(np.delete(np.arange(N), missing)[::-1].tolist()), allow_missing=True)
+    assert dict(manifest.counts) == {"rows": N, "dim": DIM, "missing": 5}
+    hits = opened().search(queries, N)
+    products = queries @ published.vectors.T
     products[:, missing] = -np.inf
-    np.testing.assert_array_equal(hits.rows[:, :1], np.argmax(products, axis=1)[:, np.newaxis])
+    np.testing.assert_array_equal(hits.rows[:, 0], np.argmax(products, axis=1))
     assert not np.isin(hits.rows, missing).any()
     assert (hits.rows[:, -5:] == -1).all()
-    assert run(path).counts == manifest.counts  # it is there
+    assert run(published.path).counts == manifest.counts  # it is there
 
 
-def test_a_subset_takes_its_rows_from_the_whole(
-    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
-) -> None:
-    build(store.get_many(range(500)), "made@500")
-    for name, content in (("ids.pkl", embeddings(store, made, range(2999, -1, -1))), ("array.pkl", made)):
-        run(pickled(tmp_path / name, content), "made@500", force=True)
-        np.testing.assert_array_equal(stored("made@500", 500), made[:500])
-    with pytest.raises(InputError, match="lacks 100 of the corpus's 500 passages, such as '1', '2', '3'"):
-        run(pickled(tmp_path / "tail.pkl", embeddings(store, made, range(100, 3000))), "made@500", force=True)
+@pytest.mark.parametrize("content", [array, ALL])
+def test_vectors_of_zeros_are_missing_ones(published: Published, content: Content) -> None:
+    assert published.run(times({5: 0, 2000: 0}, content), allow_missing=True).counts["missing"] == 2
+    assert not np.isin(opened().search(published.vectors[:1], N).rows, [5, 2000]).any()
 
 
-def test_vectors_without_ids_for_a_subset_must_be_as_many_as_the_whole_has_passages(
-    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
-) -> None:
-    build(store.get_many(range(500)), "made@500")
-    build(store.get_many(range(500)), "alone@500")
-    with pytest.raises(InputError, match="has 2,990 embeddings without ids for 3,000 passages"):
-        run(pickled(tmp_path / "fewer.pkl", made[:2990].copy()), "made@500")
-    with pytest.raises(InputError, match=r"has 3,000 embeddings without ids for an unknown number of passages \('alone' is not built\)"):
-        run(pickled(tmp_path / "array.pkl", made), "alone@500")
-
-
-def test_embeddings_of_none_of_a_subsets_passages_are_refused(
-    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
-) -> None:
-    build(store.get_many(range(500)), "made@500")
-    path = pickled(tmp_path / "tail.pkl", embeddings(store, made, range(600, 3000)))
-    with pytest.raises(InputError, match="has no embedding of any of the 500 passages"):
-        run(path, "made@500", allow_missing=True, verify=5)
-
-
-def test_a_file_called_passages_is_not_taken_for_the_passages(
-    build: Callable[..., PassageStore], store: PassageStore, made: Vectors, tmp_path: Path
-) -> None:
-    path = pickled(tmp_path / "passages", embeddings(store, made, range(3000)))
-    run_interrupted(path)
-    turned = store.get_many(range(2999, -1, -1))
+def test_a_file_called_passages_is_not_taken_for_the_passages(build: Callable[..., PassageStore], published: Published) -> None:
+    path = published.write(ALL).rename(published.path.with_name("passages"))
+    with pytest.raises(KeyboardInterrupt):
+        run(path, progress=interrupt)
+    turned = published.store.get_many(range(N - 1, -1, -1))
     build(turned)
     run(path)
-    np.testing.assert_array_equal(stored(), made[::-1])
+    np.testing.assert_array_equal(stored(), published.vectors[::-1])
     assert open_store("made").get_many([0]) == turned[:1]
 
 
-def test_the_same_file_under_another_name_is_the_same(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    created = run(pickled(tmp_path / "one.pkl", made))
-    assert run(pickled(tmp_path / "other.pkl", made)) == created
-
-
-def test_an_encoder_that_gives_no_numbers_verifies_nothing(
-    store: PassageStore, made: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeEncoder, "encode", lambda self, passages: np.full((len(passages), DIM), np.nan, dtype=np.float32))
-    with pytest.raises(InputError, match="of 10 passages that were encoded again 10 have another vector"):
-        run(pickled(tmp_path / "array.pkl", made), verify=10)
-
-
-def test_embeddings_of_another_dimension_are_refused(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"some\.pkl holds vectors of dimension 7, 'minilm' has 8"):
-        run(pickled(tmp_path / "some.pkl", made[:, :7].copy()))
-    with pytest.raises(InputError, match="holds no embeddings"):
-        run(pickled(tmp_path / "none.pkl", np.zeros((0, DIM), dtype=np.float32)))
-
-
-def test_a_component_that_is_not_finite_is_named(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    made[1234, 3] = np.nan
-    with pytest.raises(InputError, match="the vector of row 1234 is not finite"):
-        run(pickled(tmp_path / "array.pkl", made))
-    made[1234, 3] = 1e5
-    with pytest.raises(InputError, match="the vector of row 1234 has a component too large for float16"):
-        run(pickled(tmp_path / "array.pkl", made), dtype="float16")
-    assert not index_ref("made", "minilm").path.parent.exists()
-
-
-def test_a_length_that_an_encoder_does_not_give_is_refused_or_scaled(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    path = pickled(tmp_path / "array.pkl", made * np.where(np.arange(3000) == 1234, 50, 1)[:, None].astype(np.float32))
-    with pytest.raises(InputError, match=r"row 1234 has length 50, the encoder's have length 1: correct it, or scale all with --normalize"):
-        run(path)
-    run(path, normalize=True, verify=3000)
-    np.testing.assert_allclose(stored(), made, rtol=1e-6)
+def test_a_length_that_an_encoder_does_not_give_can_be_scaled(published: Published) -> None:
+    published.run(times({1234: 50}), normalize=True, verify=N)
+    np.testing.assert_allclose(stored(), published.vectors, rtol=1e-6)
     with pytest.raises(ArtifactMismatch, match="holds other vectors"):
-        run(path)
+        run(published.path)
 
 
 @pytest.mark.parametrize(
@@ -276,79 +245,56 @@ def test_a_length_that_an_encoder_does_not_give_is_refused_or_scaled(store: Pass
         ("IndexFlatIP", 1.5, "none", False),
     ],
 )
-@pytest.mark.usefixtures("store")
 def test_an_index_for_distances_has_vectors_of_one_length(
-    index: str, longest: float, encoder: str, is_refused: bool, made: Vectors, tmp_path: Path
+    index: str, longest: float, encoder: str, is_refused: bool, published: Published
 ) -> None:
     """Otherwise it ranks as no inner product does; the vectors of an encoder that idx knows are for that, whatever index holds them."""
     faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
     flat = getattr(faiss, index)(DIM)
-    flat.add(np.concatenate([made[:-1], np.float32(longest) * made[-1:]]))
-    faiss.write_index(flat, str(tmp_path / "index"))
-    arguments = "made", dataclasses.replace(encoder_spec(encoder), dim=DIM), open_store("made"), find_embeddings(tmp_path / "index")
+    flat.add(published.vectors * np.where(np.arange(N) == N - 1, longest, 1).astype(np.float32)[:, None])
+    faiss.write_index(flat, str(published.path))
     if is_refused:
         with pytest.raises(InputError, match=r"Euclidean distance \(FAISS's METRIC_L2\) vectors of lengths from 1 to 1.5: .*--normalize"):
-            import_vectors(*arguments, ImportOptions())
-    import_vectors(*arguments, ImportOptions(normalize=is_refused))
+            run(published.path, encoder=encoder)
+    run(published.path, encoder=encoder, normalize=is_refused)
 
 
-@pytest.mark.parametrize("has_ids", [False, True])
-def test_vectors_of_zeros_are_missing_ones(store: PassageStore, made: Vectors, tmp_path: Path, has_ids: bool) -> None:
-    made[[5, 2000]] = 0
-    path = pickled(tmp_path / "some.pkl", embeddings(store, made, range(3000)) if has_ids else made)
-    with pytest.raises(InputError, match=r"lacks 2 of .* such as '6', '2001' \(those of 2 are zeros\): --allow-missing imports the others"):
-        run(path)
-    assert run(path, allow_missing=True).counts["missing"] == 2
-    assert not np.isin(opened().search(made[:1], 3000).rows, [5, 2000]).any()
+def test_verification_encodes_again(published: Published) -> None:
+    noise = np.random.default_rng(1).normal(scale=0.002, size=(N, DIM)).astype(np.float32)  # as half precision would
+    published.run(lambda vectors: vectors + noise, verify=N)
+    wrong = published.write(lambda vectors: np.concatenate([vectors[1700:1701], vectors[1:]]) + noise)
+    run(wrong, verify=20, force=True)  # does not happen to meet row 0
+    with pytest.raises(InputError, match=r"of 3000 passages that were encoded again 1 have another vector, the worst that of row 0, by \d"):
+        run(wrong, verify=N)  # it is there, and is verified all the same
+    with pytest.raises(InputError, match="the embeddings are of another encoder than 'minilm', or of other texts"):
+        run(wrong, verify=N, force=True)
 
 
-@pytest.mark.parametrize("n_other", [0, 1])
-def test_verification_encodes_again(store: PassageStore, made: Vectors, tmp_path: Path, n_other: int) -> None:
-    made += np.random.default_rng(1).normal(scale=0.002, size=made.shape).astype(np.float32)  # as half precision would
-    made[:n_other] = made[1700]
-    path = pickled(tmp_path / "array.pkl", made)
-    run(path, verify=20)  # does not happen to meet row 0
-    if n_other:
-        with pytest.raises(
-            InputError, match=r"of 3000 passages that were encoded again 1 have another vector, the worst that of row 0, by \d"
-        ):
-            run(path, verify=3000)  # it is there, and is verified all the same
-        with pytest.raises(InputError, match="the embeddings are of another encoder than 'minilm', or of other texts"):
-            run(path, verify=3000, force=True)
-    else:
-        run(path, verify=3000)
-
-
-def test_shifted_vectors_do_not_pass_verification(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
+def test_an_encoder_that_gives_no_numbers_verifies_nothing(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEncoder, "encode", lambda self, passages: np.full((len(passages), DIM), np.nan, dtype=np.float32))
     with pytest.raises(InputError, match="of 10 passages that were encoded again 10 have another vector"):
-        run(pickled(tmp_path / "array.pkl", np.roll(made, 1, axis=0)), verify=10)
-    assert not index_ref("made", "minilm").path.parent.exists()
+        published.run(array, verify=10)
 
 
-def test_what_is_there_is_replaced_by_force_only(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    path = pickled(tmp_path / "array.pkl", made)
-    created = run(path)
+def test_what_is_there_is_replaced_by_force_only(published: Published) -> None:
+    created = published.run(array)
+    path = published.path.rename(published.path.with_name("renamed.pkl"))
     assert run(path) == created
-    other = pickled(tmp_path / "other.pkl", -made)
     with pytest.raises(ArtifactMismatch, match=r"holds other vectors \(imported 20.*\): --force replaces them"):
-        run(other)
+        published.run(np.negative)
     with pytest.raises(ArtifactMismatch, match="holds other vectors"):
         run(path, dtype="float16")
-    run(other, force=True)
-    np.testing.assert_array_equal(stored(), -made)
+    published.run(np.negative, force=True)
+    np.testing.assert_array_equal(stored(), -published.vectors)
     with lock(index_ref("made", "minilm").path), pytest.raises(LockedError):
         run(path, force=True)
 
 
-def test_an_interrupted_import_resumes(store: PassageStore, made: Vectors, tmp_path: Path) -> None:
-    path = pickled(tmp_path / "array.pkl", made)
-    run_interrupted(path)
+def test_an_interrupted_import_resumes(published: Published) -> None:
+    path = published.write(array)
+    with pytest.raises(KeyboardInterrupt):
+        run(path, progress=interrupt)
     assert (staging_path(index_ref("made", "minilm").path) / VECTORS).exists()
     run(path)
-    np.testing.assert_array_equal(stored(), made)
+    np.testing.assert_array_equal(stored(), published.vectors)
     assert sorted(file.name for file in index_ref("made", "minilm").path.iterdir()) == ["manifest.json", "sums", VECTORS]
-
-
-def test_types_that_are_not_stored_are_refused() -> None:
-    with pytest.raises(InputError, match="--dtype bfloat16: imported vectors are stored as one of float32, float16"):
-        ImportOptions(dtype="bfloat16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -53,55 +54,36 @@ def best(postings: Postings, terms: Terms, k: int, max_filtered_terms: int) -> t
     return rows.tolist(), scores.tolist()
 
 
-@pytest.mark.parametrize("n_best_in_sample", [0, 40, K, 300])  # 40: the guess is above the k-th score, which only the end shows
-@pytest.mark.parametrize("k", [10, K, 1000])
-def test_the_best_of_many_blocks_are_those_of_all_scores(n_best_in_sample: int, k: int) -> None:
-    rng = np.random.default_rng(n_best_in_sample)
-    tfs = [
-        dict(zip(rng.choice(N_ROWS, n, replace=False).tolist(), rng.integers(1, 4, n).tolist(), strict=True)) for n in (500, 4000, 90_000)
-    ]
-    for row in rng.choice(SAMPLED, n_best_in_sample, replace=False).tolist():
+def random_tfs(rng: np.random.Generator, n: int) -> dict[int, int]:
+    return dict(zip(rng.choice(N_ROWS, n, replace=False).tolist(), rng.geometric(0.7, n).tolist(), strict=True))
+
+
+def frequent_tfs(rng: np.random.Generator) -> NDArray[np.uint8]:
+    return rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8)
+
+
+def best_in_sample(n: int) -> tuple[Postings, Terms]:
+    """Three terms, one of them twice, and a frequent one; so many of the best rows are in the sample."""
+    rng = np.random.default_rng(n)
+    tfs = [random_tfs(rng, n_rows) for n_rows in (500, 4000, 90_000)]
+    for row in rng.choice(SAMPLED, n, replace=False).tolist():
         for tf_of_row in tfs:
-            tf_of_row[row] = int(rng.integers(4, 9))
-    postings = postings_of(tfs, rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8))
+            tf_of_row[row] = int(rng.integers(9, 14))
     terms = Terms(np.array([0, 1, 2, 2]), np.array([-1, -1, -1, 0]), np.array([7, 5, 2, 1], np.float32))
-    assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+    return postings_of(tfs, frequent_tfs(rng)), terms
 
 
 def random_index(seed: int) -> tuple[Postings, Terms]:
     """One frequent and two to six other terms, of which rarer ones have higher weights, as in real queries."""
     rng = np.random.default_rng(seed)
     sizes = np.sort(np.exp(rng.uniform(np.log(20), np.log(120_000), rng.integers(2, 7))).astype(int))
-    tfs = [dict(zip(rng.choice(N_ROWS, n, replace=False).tolist(), rng.geometric(0.7, n).tolist(), strict=True)) for n in sizes.tolist()]
+    tfs = [random_tfs(rng, n) for n in sizes.tolist()]
     weights = np.log(N_ROWS / sizes) + rng.uniform(-0.3, 0.3, len(sizes))
     terms = Terms(
         np.arange(len(sizes) + 1), np.array([-1] * len(sizes) + [0]), np.array([*weights, rng.uniform(0.2, 2)]).astype(np.float32)
     )
     terms.numbers[-1] = 0  # a frequent term has no postings of its own
-    return postings_of(tfs, rng.choice(4, N_ROWS, p=[0.7, 0.2, 0.08, 0.02]).astype(np.uint8)), terms
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_best_of_many_blocks_are_those_of_all_scores_with_random_terms(seed: int) -> None:
-    postings, terms = random_index(seed)
-    for k in (1, 10, 100, 1000):
-        assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
-
-
-@pytest.mark.parametrize(("seed", "k", "most", "last"), [(1, 10, 2, 2), (6, 100, 1, 0)])
-def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, most: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    postings, terms = random_index(seed)
-    n_looked_up, look_up_terms = [], selection._look_up_terms
-
-    def counted(query: object, maxima: object, lookups: selection.Lookups, *rest: object) -> object:
-        n_looked_up.append(lookups.n_terms)
-        return look_up_terms(query, maxima, lookups, *rest)
-
-    monkeypatch.setattr(selection, "_look_up_terms", counted)
-    candidates, _ = selection._scan.py_func(postings, terms, k, 1, 1, np.zeros(BLOCK_ROWS, np.uint16))
-    assert (n_looked_up[0], max(n_looked_up), n_looked_up[-1]) == (0, most, last)
-    assert set(best(postings, terms, k, 0)[0]) <= set(candidates.rows.tolist())
-    assert len(candidates.rows) < k + k // 4 + 16
+    return postings_of(tfs, frequent_tfs(rng)), terms
 
 
 def absent_and_back() -> tuple[Postings, Terms]:
@@ -119,10 +101,35 @@ def absent_and_back() -> tuple[Postings, Terms]:
     return postings_of([rare, common, best_elsewhere], np.zeros(N_ROWS, np.uint8)), terms
 
 
-@pytest.mark.parametrize("k", [1, 10])
-def test_a_term_to_look_up_that_is_absent_from_blocks_counts_where_it_is(k: int) -> None:
-    postings, terms = absent_and_back()
-    assert best(postings, terms, k, MAX_FILTERED_TERMS) == best(postings, terms, k, 0)
+MADE: dict[str, Callable[[], tuple[Postings, Terms]]] = {
+    **{f"{n} of the best in the sample": functools.partial(best_in_sample, n) for n in (0, 40, K, 300)},  # 40: the guess is above the k-th
+    **{f"random {seed}": functools.partial(random_index, seed) for seed in range(12)},
+    "a term to look up that blocks lack": absent_and_back,
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=list(MADE))
+def test_the_best_of_many_blocks_are_those_of_all_scores(make: Callable[[], tuple[Postings, Terms]]) -> None:
+    postings, terms = make()
+    rows, scores = best(postings, terms, 1000, 0)
+    for k in (1, 10, K, 100, 1000):
+        assert best(postings, terms, k, MAX_FILTERED_TERMS) == (rows[:k], scores[:k])
+
+
+@pytest.mark.parametrize(("seed", "k", "most", "last"), [(1, 10, 2, 2), (6, 100, 1, 0)])
+def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, most: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    postings, terms = random_index(seed)
+    n_looked_up, look_up_terms = [], selection._look_up_terms
+
+    def counted(query: object, maxima: object, lookups: selection.Lookups, *rest: object) -> object:
+        n_looked_up.append(lookups.n_terms)
+        return look_up_terms(query, maxima, lookups, *rest)
+
+    monkeypatch.setattr(selection, "_look_up_terms", counted)
+    candidates, _ = selection._scan.py_func(postings, terms, k, 1, 1, np.zeros(BLOCK_ROWS, np.uint16))
+    assert (n_looked_up[0], max(n_looked_up), n_looked_up[-1]) == (0, most, last)
+    assert set(best(postings, terms, k, 0)[0]) <= set(candidates.rows.tolist())
+    assert len(candidates.rows) < k + k // 4 + 16
 
 
 @pytest.mark.parametrize("make", [lambda: random_index(1), absent_and_back])
