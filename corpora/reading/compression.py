@@ -39,7 +39,12 @@ _MEASURED_BYTES = 32 << 20
 _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this size
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
 _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"  # the last: pzstd's first frame, from byte 2
-_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"\xfd7zX": "an xz file", b"Rar!": "a rar archive"}
+_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"Rar!": "a rar archive"}
+_ARCHIVES |= {
+    b"\xfd7zX": "an xz file ('xz -d' unpacks it)",
+    b"\4\x22M\x18": "an lz4 file ('lz4 -d' unpacks it)",
+    b"\x1f\x9d": "a .Z file ('gzip -d' unpacks it)",
+}
 _ARROW, _PYTHON = (b"ARROW1\0", b"FEA1\0", b"\xff\xff\xff\xff"), (b"\x93NUMPY", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5")
 _TABLES = {b"SQLite format 3\0": "a SQLite database", b"PAR1\x15": "a Parquet file", b"\x89HDF": "an HDF5 file"}
 _TABLES |= dict.fromkeys(_ARROW, "an Arrow or Feather file") | dict.fromkeys(_PYTHON, "a pickle or array of NumPy")
@@ -79,18 +84,23 @@ def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading its decompressed bytes; standard input and pipes are read to their end.
 
     Raises:
-        InputError: the file is missing, empty or unreadable, or is a directory, a device, an archive (zip, 7z, xz, rar, tar), a binary
-            file of a known kind, or a pointer of git LFS.
+        InputError: the file is missing, empty or unreadable, or is a directory, a device, an archive (zip, 7z, xz, rar, tar, lz4, Z), a
+            binary file of a known kind, or a pointer of git LFS.
     """
     file = _open_named(path)
     with contextlib.suppress(*BROKEN_FILE):  # which its reader reports
         head = file.peek(_TAR.stop) if isinstance(file, io.BufferedReader) else b""
-        tar = "a tar archive" if head[_TAR] == b"ustar" else ""
-        if kind := next((kind for start, kind in {**_ARCHIVES, **_TABLES}.items() if head.startswith(start)), tar):
+        if kind := kind_of(head):
             file.close()
             unpack = "unpack it first, or compress with gzip, bzip2 or zstd; of a document (docx, xlsx), export the text"
             raise InputError(f"{path} is {kind}: {TO_JSON_LINES if head.startswith((*_TABLES,)) else unpack}")
     return file
+
+
+def kind_of(head: bytes) -> str:
+    """Return what a file is that begins with these bytes, as words, if it is an archive or a binary file of a known kind; else ""."""
+    tar = "a tar archive" if head[_TAR] == b"ustar" else ""
+    return next((kind for start, kind in {**_ARCHIVES, **_TABLES}.items() if head.startswith(start)), tar)
 
 
 def _open_named(path: Path) -> IO[bytes]:

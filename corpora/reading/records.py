@@ -20,7 +20,8 @@ KEPT_FIELDS = {
 }  # by format
 
 # Names of ids, in the order in which those of a record count.
-QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", "QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid")
+_IDS_OF_SETS = ("QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid", "task_id")
+QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", *_IDS_OF_SETS)
 PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id", "docno", "pid", "document_id", "paragraph_id", "chunk_id")
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.errors import InputError, require_packages
+from wikidx.corpora.reading.compression import open_decompressed
 from wikidx.indexer.base import StoredVectors
 
 BLOCK_ROWS = 8_192
@@ -95,7 +96,7 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
 
 
 def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block]:
-    """Yield blocks with the ids of a file: one per line, or numpy's array of numbers or texts.
+    """Yield blocks with the ids of a file: one per line, plain or compressed, or numpy's array of numbers or texts.
 
     Raises:
         InputError: there is another number of ids than of vectors, or the blocks have ids.
@@ -120,17 +121,18 @@ def _read_ids(file: Path) -> Iterator[str]:
             raise InputError(f"{file} holds {array.dtype} of shape {array.shape}: ids are one dimension of integers or texts")
         yield from map(str, array)
         return
-    with file.open("rb") as lines:
+    with open_decompressed(file) as lines:
         yield from read_lines(lines, str(file))
 
 
 def read_lines(file: IO[bytes], name: str) -> Iterator[str]:
-    """Yield the id on each line; raises ``InputError`` for a line that is too long for one."""
+    """Yield the id on each line; raises ``InputError`` for a line that is too long for one, or has a NUL, as UTF-16 has."""
     number = 0
     while line := file.readline(_MAX_ID_BYTES):
         number += 1
-        if len(line) == _MAX_ID_BYTES:
-            raise InputError(f"{name}: line {number:,} is no id")
+        if len(line) == _MAX_ID_BYTES or b"\0" in line:
+            advice = " in UTF-8, but perhaps in UTF-16: convert it" if b"\0" in line else ""
+            raise InputError(f"{name}: line {number:,} is no id{advice}")
         yield line.decode(errors="replace").removeprefix("\ufeff").strip()
 
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.durable import file_sha256
 from wikidx.base.errors import InputError, StorageError
 from wikidx.base.progress import Progress, silent
-from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
+from wikidx.corpora.reading.compression import Unchanged, kind_of, refuse_pointer
 
 from .arrays import BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split
 from .pickles import Array, read_pickle
@@ -147,7 +147,8 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
         raise InputError(f"--format {format_}: use one of {', '.join(FORMATS)}")
     files = [path]
     if path.is_dir():
-        files = sorted((file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")), key=_sort_key)
+        inner = (*path.iterdir(), *path.glob("*=*/**/*"))  # the last: a column's values as folders, as Spark and Hive write them
+        files = sorted((file for file in inner if file.is_file() and not _is_hidden(file.relative_to(path))), key=_sort_key)
     elif not path.is_file():
         raise InputError(f"there is no file or folder {path}")
     if not files:
@@ -182,9 +183,13 @@ def add_checksums(source: Embeddings, progress: Progress = silent) -> Embeddings
         return source._replace(sha256=tuple(checksums), unchanged=unchanged)
 
 
+def _is_hidden(file: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.parts)
+
+
 def _sort_key(file: Path) -> list[str | int]:
     """Return a sort key that puts ``wiki_passages_10`` after ``wiki_passages_9``."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(file))]
 
 
 def _detect_format(path: Path, files: Sequence[Path]) -> str:
@@ -210,7 +215,7 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
             f"{files[0]} is a FAISS index of type '{start_bytes[:4].decode(errors='replace')}', and only flat ones are read: if it has the "
             f"vectors, as 'IHNf' and 'IwFl' do, faiss.read_index(FILE).reconstruct_n() gives them; {_ADVICE}"
         )
-    found = f"begins with {start_bytes[:4]!r}"
+    found = f"is {kind}" if (kind := kind_of(start_bytes)) else f"begins with {start_bytes[:4]!r}"
     if start_bytes.startswith(_COMPRESSED):
         found = "is compressed, but no tar: it is cut off or corrupt, or holds something else"
     raise InputError(f"{files[0]} {found}, which is none of the formats {', '.join(FORMATS)}: {_ADVICE}")

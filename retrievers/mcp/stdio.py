@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
@@ -31,7 +31,17 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def _pass_messages(lines: ReadStream[_Line], inlet: ObjectSendStream[_Line], answers: WriteStream[SessionMessage]) -> None:
     async with inlet:
         async for line in lines:
-            await (answers.send(_refusal(line)) if isinstance(line, Exception) else inlet.send(line))
+            message = _read_again(line) if isinstance(line, ValidationError) else line
+            await (answers.send(_refusal(message)) if isinstance(message, Exception) else inlet.send(message))
+
+
+def _read_again(error: ValidationError) -> _Line:
+    """Return the message of a line with U+FFFD in place of halves of characters, which models write; the error if it still is none."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        text = json.dumps(json.loads(error.errors()[0]["input"]), ensure_ascii=False)
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
+    return error
 
 
 def _refusal(error: Exception) -> SessionMessage:

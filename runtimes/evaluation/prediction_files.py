@@ -11,13 +11,15 @@ from typing import Any
 from wikidx.base.errors import InputError
 from wikidx.base.net.endpoint import error_message
 from wikidx.corpora.reading.compression import read_bytes
-from wikidx.corpora.reading.records import QUESTION_IDS
+from wikidx.corpora.reading.records import QUESTION_IDS, find_field
 
 _PREDICTED = ("prediction", "pred", "output", "predicted_answer", "predicted_label", "pred_answer", "response", "generated_text")
 _OF_AGENTS = ("pred_ans", "Pred_Answer", "final_answer", "generation", "completion")  # R1-Searcher's, Search-o1's and others'
 PREDICTED = (*_PREDICTED, "model_answer", "generated_answer", "model_output", "prediction_text", *_OF_AGENTS)
 ANSWERS = (*PREDICTED, "answer")  # next to another, "answer" is the gold answer
 
+_CONTAINERS = ("data", "results", "predictions")
+_OF_RECORDS = (*QUESTION_IDS, *ANSWERS, "question", "input")  # which tell the only record of a file from an object of id to answer
 _UNREADABLE = (ValueError, RecursionError)  # raised by json
 
 
@@ -34,13 +36,13 @@ def read_prediction_records(path: Path) -> Iterator[tuple[str, Any]]:
     except _UNREADABLE:
         yield from _json_lines(path, text)
         return
-    if isinstance(whole, _Object) and isinstance(whole.get("data"), list):
-        whole = whole["data"]
+    if isinstance(whole, _Object):
+        whole = next((whole[name] for name in _CONTAINERS if isinstance(whole.get(name), list)), whole)
     if isinstance(whole, list):
         yield from ((f"record {number}", record) for number, record in enumerate(whole, 1))
     elif not isinstance(whole, _Object):
         raise InputError(f"{path} holds {whole!r:.40}, no predictions: an object, a list or lines of objects are read")
-    elif any(name in whole for name in QUESTION_IDS) and any(name in whole for name in ANSWERS):
+    elif find_field(whole, _OF_RECORDS) and not isinstance(whole.get("answer"), dict):
         yield "line 1", whole
     else:
         yield from _records_by_id(path, whole)

@@ -26,7 +26,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import first_line
-from wikidx.base.net.endpoint import locate, open_pool, parse_answer, read_error
+from wikidx.base.net.endpoint import advise, locate, open_pool, parse_answer, read_error
 from wikidx.base.net.retrying import FINAL, LATE, TRANSIENT, UNUSABLE, Retries, Verdict, is_transient, retry_after_s
 from wikidx.base.net.transport import MAX_PAGE_BYTES, answering, explain, limited, read_answer
 from wikidx.runtimes.errors import LLMError, Unreachable
@@ -216,7 +216,7 @@ class Connection:
         is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and (refusal.refused_turns or refusal.is_too_long))
         if is_transient(refusal.status) and not is_final:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
-        advice = ": set OPENAI_API_KEY if it is about the key" if refusal.status in (401, 403) else ""
+        advice = "" if refusal.is_model_missing else advise(self._url, refusal.status)
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message}){advice}", refusal)
 
 

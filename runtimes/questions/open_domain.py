@@ -22,9 +22,19 @@ from .multi_hop import supporting_facts
 from .records import Record
 
 # The fields that any record may have; of answers and of gold passages, the first that is there counts.
-_QUESTIONS = ("question", "query", "input", "prompt", "problem")
+_QUESTIONS = ("question", "query", "input", "prompt", "problem", "question_text", "question_stem")
 # RAGAS has its model's beside it as "answer"; the last four: GPQA's and SciQ's, OTT-QA's and HybridQA's, ARC's, verl's.
-ANSWERS = ("golden_answers", "answers", "ground_truth", "answer", "correct_answer", "answer-text", "answerKey", "reward_model")
+ANSWERS = (
+    "golden_answers",
+    "answers",
+    "ground_truth",
+    "answer",
+    "correct_answer",
+    "correct_answers",
+    "answer-text",
+    "answerKey",
+    "reward_model",
+)
 # The text in an answer that is an object; verl's, Mintaka's, GrailQA's and WebQSP's, ComplexWebQuestions'.
 _WITHIN = ("ground_truth", "target", "mention", "entity_name", "answer_argument", "answer")
 _FURTHER_ANSWERS = ("alt_ans", "answer_aliases")  # CRAG's, MuSiQue's
@@ -96,6 +106,9 @@ def _given_answers(record: Record) -> tuple[str, list[Any]]:
 
 def _flatten(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
     """Return the answers in a list, or one, each a text or an object with one of ``_WITHIN`` and perhaps "aliases"."""
+    if isinstance(value, str) and value.startswith("["):
+        texts = parse_list(value)
+        value = texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else value
     if isinstance(value, list):
         return [answer for one in value for answer in ([one] if isinstance(one, list) else _flatten(one))]
     known = {name: inner for name, inner in value.items() if inner not in (None, "", [])} if isinstance(value, dict) else {}
@@ -110,7 +123,9 @@ def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
     """
     texts: Any = next((value[name] for name in _CHOICES if name in value), None)
     labels: Any = list(string.ascii_uppercase)
-    if isinstance(texts, dict):  # ARC's {"text": […], "label": […]}, MedQA's {"A": …}
+    if isinstance(texts, list) and all(isinstance(one, dict) for one in texts):  # ARC's own [{"text": …, "label": …}]
+        texts = {name: [one.get(name) for one in texts] for name in ("text", "label")}
+    if isinstance(texts, dict):  # the hub's {"text": […], "label": […]}, MedQA's {"A": …}
         labels, texts = texts.get("label", list(texts)), texts.get("text", list(texts.values()))
         is_key = is_key or "answer_idx" not in value  # which MedQA has next to a text
     if not isinstance(texts, list) or not isinstance(labels, list):

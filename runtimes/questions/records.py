@@ -26,7 +26,7 @@ _DETECTION_BYTES = 1 << 16  # maximum number of bytes of the first line that det
 # The records of TriviaQA, SQuAD, BIG-bench, ASQA and QALD are values of these keys; the last is of a request to a search server.
 _CONTAINERS = frozenset({"Data", "data", "examples", "train", "dev", "test", "questions", "queries"})
 _QUESTION_KEYS = frozenset({"question", "query", "Question", "input", "claim"})  # an object with one of these keys is itself a record
-_RECORD_KEYS = {*map(str.casefold, _QUESTION_KEYS), "id", "_id", "text", "title", "contents", "answer", "prompt", "response"}
+_RECORD_KEYS = {*map(str.casefold, _QUESTION_KEYS), "id", "_id", "text", "title", "contents", "answer", "prompt", "response", "anchor"}
 # An object with one of these, in upper or lower case, is a record too, if all of its values are texts.
 _BEGINS_OBJECT = re.compile(rf'\{{\s*("({"|".join(_CONTAINERS)}|Domain|Split|VerifiedEval|Version|version|canary)"\s*:|$)')
 _BEGINS_ARRAY = re.compile(r'\[\s*(\{|\]|$|"([^"\\]|\\.)*"\s*(,|\]?\s*$))')
@@ -175,8 +175,9 @@ def _read_object(text: JsonText, name: str) -> Iterator[Record]:
         else:
             for number, inner in enumerate(text.keys(), 1):
                 text.peek()
-                line = text.line
-                yield Record(text.parse_value(), name, f"record {number} of '{key}' (line {line})", number, (key, inner))
+                line, value = text.line, text.parse_value()
+                value = {"id": inner, "query": value} if isinstance(value, str) else value
+                yield Record(value, name, f"record {number} of '{key}' (line {line})", number, (key, inner))
     if others and text.peek():
         raise InputError(f"{name}, line 1: {', '.join(others):.200} are no fields of a question: 'question' or 'query' is one")
     text.check_end()

@@ -12,26 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.workers import map_ahead, worker_processes
-from wikidx.base.progress import silent
 from wikidx.corpora.build import open_store
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore
-from wikidx.indexer.embedding import pipeline
-from wikidx.indexer.embedding.embed import EmbedProgress, _SharedState, embed
+from wikidx.indexer.embedding.embed import _SharedState
 from wikidx.indexer.embedding.options import Precision, Resources
-from wikidx.indexer.embedding.pipeline import Job, embed_ranges
-from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.networks import batching
-from wikidx.indexer.vectors.file import VectorFile, finished_ranges
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 20])
@@ -192,67 +183,3 @@ def test_a_device_that_was_killed_while_it_took_a_range_keeps_no_other_one_waiti
     waiting.join(30)
     assert not waiting.is_alive()
     assert taken == []
-
-
-RANGE_ROWS = 10_000
-
-
-@pytest.fixture
-def spec(shared_data: Path) -> EncoderSpec:
-    pytest.importorskip("torch", reason="needs the extra 'dense'")
-    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
-
-
-@pytest.fixture
-def store(build: Callable[..., PassageStore]) -> PassageStore:
-    return build([Passage(str(n), "", f"Passage {n}") for n in range(2 * RANGE_ROWS)])
-
-
-def job(spec: EncoderSpec, file: VectorFile, devices: tuple[str, ...], n_tokenizing: int = 0, batch_tokens: int = 1) -> Job:
-    file.folder.mkdir()
-    resources = Resources(devices, Precision("float32", "float32"), batch_tokens, n_tokenizing)
-    return Job(spec, partial(open_store, "made"), file.write, resources)
-
-
-@pytest.mark.slow  # processes with torch
-def test_a_device_that_fails_stops_the_others_within_their_range(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    file = VectorFile(tmp_path / "vectors", 2 * RANGE_ROWS, "float32", RANGE_ROWS)
-    with pytest.raises(InputError, match="the device 'cuda:99' cannot be used"):
-        embed(job(spec, file, ("cpu", "cuda:99")), file, EmbedProgress())
-    assert finished_ranges(file.folder) == []  # 10,000 batches would have taken the other one far longer
-
-
-@pytest.mark.slow  # processes with torch
-def test_an_interrupt_stops_all_devices_within_their_range(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    def interrupt(done: int, total: int | None) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    file = VectorFile(tmp_path / "vectors", 2 * RANGE_ROWS, "float32", RANGE_ROWS)
-    with pytest.raises(KeyboardInterrupt):
-        embed(job(spec, file, ("cpu", "cpu")), file, EmbedProgress(interrupt, silent))
-    assert finished_ranges(file.folder) == []
-
-
-@pytest.mark.slow  # processes with torch
-def test_a_device_takes_few_ranges_ahead_and_leaves_the_rest_to_others(
-    spec: EncoderSpec, store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batching, "CHUNK_ROWS", 50)
-    monkeypatch.setattr(pipeline, "_CHUNKS_AHEAD", 6)
-    file, n_taken, n_done, excess = VectorFile(tmp_path / "vectors", 3000, "float32", 100), 0, 0, []
-
-    def take() -> Iterator[range]:
-        nonlocal n_taken
-        for rows in file.ranges():
-            n_taken += 1
-            yield rows
-
-    def report(n_passages: int, n_tokens: int) -> None:
-        nonlocal n_done
-        n_done += n_passages
-        excess.append(n_taken - (n_done - 1) // 100)  # ranges that are taken and not finished
-
-    embed_ranges(job(spec, file, ("cpu",), n_tokenizing=12, batch_tokens=64), "cpu", take(), report)
-    assert n_done == 3000
-    assert 3 <= max(excess) <= 5  # three tokenised ahead, that which is made, and that which is padded

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import faiss
 import numpy as np
 import pytest
 
@@ -22,6 +21,7 @@ from wikidx.corpora.store.vocabulary import train
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_lexical_index, open_vector_index, open_vectors
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.indexes.faiss.library import load_faiss
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.formats import find_embeddings
 from wikidx.indexer.published.importing import ImportOptions, import_vectors
@@ -60,7 +60,7 @@ def write_sources(folder: Path, seed: int) -> None:
         for n in range(N)
     ]
     (folder / "passages.jsonl").write_text("\n".join([*lines[:99], "no record", *lines[99:]]))
-    vectors = clustered(N - N_MISSING, DIM, seed)
+    vectors, faiss = clustered(N - N_MISSING, DIM, seed), load_faiss()
     index = faiss.IndexIDMap2(faiss.IndexFlatIP(DIM))
     index.add_with_ids(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.arange(N_MISSING, N))
     faiss.write_index(index, str(folder / "flat.faiss"))

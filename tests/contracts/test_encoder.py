@@ -64,13 +64,13 @@ class Case(NamedTuple):
     of_passages: Vectors
 
 
-def by_authors(name: str, spec: Callable[[Golden], EncoderSpec], folder: Path, shared_data: Path) -> Case:
-    golden = Golden(shared_data / "golden_encoders" / name)
+def by_authors(name: str, spec: Callable[[Golden], EncoderSpec], folder: Path, data: Callable[[], Path]) -> Case:
+    golden = Golden(data() / "golden_encoders" / name)
     texts: Any = golden.texts("query"), golden.texts("passage")
     return Case(TransformerEncoder(spec(golden)), *texts, *map(golden.vectors, ("query_vectors", "passage_vectors")))
 
 
-def by_sentence_transformers(make: Callable[[Path], EncoderSpec], folder: Path, shared_data: Path) -> Case:
+def by_sentence_transformers(make: Callable[[Path], EncoderSpec], folder: Path, data: Callable[[], Path]) -> Case:
     """Texts are written by the spec, and their vectors computed by the library."""
     from sentence_transformers import SentenceTransformer  # seconds, which other tests need not wait for
 
@@ -105,8 +105,7 @@ def family_spec(spec: EncoderSpec, folder: Path) -> EncoderSpec:
     return with_checkpoint(spec, tiny.add_modules(network, spec.pooling, dim=10 if spec.dense else None))
 
 
-Make = Callable[[Path, Path], Case]
-CASES: dict[str, Make] = {
+CASES: dict[str, Callable[[Path, Callable[[], Path]], Case]] = {
     **{f"{name} of its authors": partial(by_authors, name, Golden.spec) for name in SPECS},
     "minilm by its folder": partial(by_authors, "minilm", lambda golden: spec_of(golden.spec().folder("query"))),
     **{spec.name: partial(by_sentence_transformers, partial(family_spec, spec)) for spec in (popular.E5, popular.BGE, gtr.SPEC)},
@@ -119,9 +118,9 @@ CASES: dict[str, Make] = {
 
 
 @contextmanager
-def opened(name: str, folder: Path, shared_data: Path) -> Iterator[Case]:
+def opened(name: str, folder: Path, data: Callable[[], Path]) -> Iterator[Case]:
     if name in CASES:
-        yield CASES[name](folder, shared_data)
+        yield CASES[name](folder, data)
         return
     with fake_serving(FakeEmbeddings()) as url:
         recipe = {"checkpoint": "openai:m", "url": url, "names_sides": False, "dim": 8, "normalize": True}
@@ -135,8 +134,8 @@ def _marked(name: str) -> Any:  # noqa: ANN401 - pytest's own type
 
 
 @pytest.fixture(scope="module", params=map(_marked, [*CASES, "served"]))
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator[Case]:
-    with opened(request.param, tmp_path_factory.mktemp("made"), shared_data) as case:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    with opened(request.param, tmp_path_factory.mktemp("made"), lambda: request.getfixturevalue("shared_data")) as case:
         yield case
 
 
@@ -198,6 +197,12 @@ def test_texts_are_encoded_as_queries_or_as_passages_without_titles(case: Case) 
 
 def _untitled(case: Case, texts: Sequence[str]) -> Vectors:
     return case.encoder.encode_passages([Passage("", "", text) for text in texts])
+
+
+def test_each_checkpoint_is_loaded_once(case: Case) -> None:
+    case.encoder.encode_passages(case.passages[:1])
+    if isinstance(case.encoder, TransformerEncoder):
+        assert case.encoder._models.keys() == {case.encoder.spec.query_checkpoint, case.encoder.spec.passage_checkpoint}
 
 
 def test_e5_bge_and_embeddinggemma_write_texts_as_their_model_cards_say() -> None:

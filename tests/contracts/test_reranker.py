@@ -58,7 +58,7 @@ def by_sentence_transformers(folder: Path, **options: Any) -> Scores:  # noqa: A
     return found if found.ndim == 1 else found[:, 1] - found[:, 0]
 
 
-def by_the_card(folder: Path, pairs: Sequence[Pair] = PAIRS, instruction: str = CARD) -> Scores:
+def by_the_card(folder: Path, pairs: Sequence[Pair] = PAIRS, instruction: str = CARD, max_tokens: int | None = None) -> Scores:
     """Return the probability of yes as Qwen3-Reranker's model card computes it, for one pair at a time."""
     tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModelForCausalLM.from_pretrained(folder)
     prefix = tokenizer.encode(
@@ -68,7 +68,7 @@ def by_the_card(folder: Path, pairs: Sequence[Pair] = PAIRS, instruction: str = 
     )
     suffix = tokenizer.encode("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", add_special_tokens=False)
     answers = tokenizer.convert_tokens_to_ids(["no", "yes"])
-    length = model.config.max_position_embeddings - len(prefix) - len(suffix)
+    length = (max_tokens or model.config.max_position_embeddings) - len(prefix) - len(suffix)
     scores = list[float]()
     for query, passage in pairs:
         text = f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {title_and_text(passage)}"

@@ -57,6 +57,8 @@ def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatc
         pytest.param(b"PK\x03\x04rest", "data is a zip archive: unpack it first, or compress with gzip, bzip2 or zstd", id="zip"),
         pytest.param(b"7z\xbc\xaf\x27\x1c", "data is a 7z archive", id="7z"),
         pytest.param(b"\xfd7zXZ\x00", "data is an xz file", id="xz"),
+        pytest.param(b"\4\x22M\x18dp", r"data is an lz4 file \('lz4 -d' unpacks it\): unpack it first", id="lz4"),
+        pytest.param(b"\x1f\x9d\x90x", r"data is a .Z file \('gzip -d' unpacks it\)", id="Z"),
         pytest.param(b"Rar!\x1a\x07", "data is a rar archive", id="rar"),
         pytest.param(b"SQLite format 3\0\x10", "data is a SQLite database: write its rows as JSON Lines", id="SQLite"),
         pytest.param(gzip.compress(b"SQLite format 3\0\x10"), "data is a SQLite database", id="SQLite in gzip"),

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-_FILES = ("tests/fuzz", "tests/retrievers/server/test_bad_input.py", "tests/runtimes/questions/test_damaged.py")
+_FILES = ("tests/fuzz", "tests/retrievers/server/test_bad_input.py", "tests/runtimes/questions/test_corrupt.py")
 
 
 def main() -> int:

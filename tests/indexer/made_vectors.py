@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,25 @@ import numpy as np
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import build_checked, write_sums
+from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.published.formats import find_embeddings
+from wikidx.indexer.published.importing import ImportOptions, import_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, VectorFile
 
 ENCODER = "minilm"  # nothing is encoded: only its name is used
+NOTHING = Manifest(
+    recipe=Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={}, inputs={}),
+    sources={},
+    fingerprint="",
+    counts={},
+    packages={},
+    files={},
+    created="",
+)
 
 
 def sealed(folder: Path, manifest: Manifest) -> Manifest:
@@ -24,6 +38,17 @@ def sealed(folder: Path, manifest: Manifest) -> Manifest:
     write_sums(folder)
     files = {path.name: FileRecord(path.stat().st_size, "") for path in folder.iterdir() if path.is_file()}
     return dataclasses.replace(manifest, files=files)
+
+
+def vectors_manifest(folder: Path, shape: tuple[int, int], stored: str, n_missing: int = 0) -> Manifest:
+    """Write the checksums of a folder with vectors, and return their manifest."""
+    recipe = dataclasses.replace(NOTHING.recipe, parameters={"dtype": stored})
+    counts = {"rows": shape[0], "dim": shape[1], "missing": n_missing}
+    return sealed(folder, dataclasses.replace(NOTHING, recipe=recipe, counts=counts))
+
+
+def numbered_passages(n: int) -> list[Passage]:
+    return [Passage(str(number), f"Title {number}", f"Text {number}.") for number in range(n)]
 
 
 def clustered(n: int, dim: int, seed: int) -> Vectors:
@@ -54,6 +79,20 @@ def put_vectors(
     parameters: Parameters = {"encoder": ENCODER, "origin": "imported", "dtype": stored}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs={"passages": store.fingerprint})
     return build_checked(index_ref(corpus, ENCODER).path, ArtifactSpec(recipe=recipe, sources={}, find_existing=lambda: None, write=write))
+
+
+def import_flat_index(store: PassageStore, vectors: Vectors, missing: Sequence[int] = ()) -> Manifest:
+    """Import vectors, without those of missing rows, as vectors of 'none' from Pyserini's files, which have the last row first."""
+    import faiss
+
+    rows = np.setdiff1d(np.arange(len(store)), np.array(missing, dtype=np.int64))[::-1]
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(np.ascontiguousarray(vectors[rows]))
+    with tempfile.TemporaryDirectory() as folder:
+        faiss.write_index(index, f"{folder}/index")
+        Path(folder, "docid").write_text("".join(f"{passage.id}\n" for passage in store.get_many(rows)))
+        options = ImportOptions(allow_missing=bool(missing))
+        return import_vectors("made", encoder_spec("none"), store, find_embeddings(Path(folder)), options)
 
 
 def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[int] = ()) -> Hits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -84,17 +85,13 @@ class FakeModel:
 
 
 @pytest.fixture(autouse=True)
-def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+def fakes(store: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the arithmetic take the place of tokenizer and network, over the store of ``made_passages``."""
     monkeypatch.setattr(pipeline, "Tokenizer", FakeTokenizer)
     monkeypatch.setattr(pipeline, "Model", FakeModel)
     monkeypatch.setattr(FakeTokenizer, "n_passages", 0)
     monkeypatch.setattr(FakeModel, "batches", [])
     monkeypatch.setattr(batching, "CHUNK_ROWS", 100)
-
-
-@pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    return build(made_passages)
 
 
 RANGE_ROWS = 1000
@@ -117,31 +114,20 @@ def finished(folder: Path) -> list[range]:
     return sorted(finished_ranges(folder), key=lambda rows: rows.start)
 
 
-def test_the_file_holds_every_rows_vector(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
-    build(made_passages)
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_the_file_holds_every_rows_vector(made_passages: list[Passage], tmp_path: Path, stored: Stored) -> None:
     reports: dict[str, list[tuple[int, int | None]]] = {"passages": [], "tokens": []}
-    run(job(tmp_path), passages=lambda *done: reports["passages"].append(done), tokens=lambda *done: reports["tokens"].append(done))
-    written = np.load(tmp_path / VECTORS)
+    made = job(tmp_path, stored=stored)
+    run(made, passages=lambda *done: reports["passages"].append(done), tokens=lambda *done: reports["tokens"].append(done))
     texts = [passage.text.encode() for passage in made_passages]
-    np.testing.assert_array_equal(written, [vector_of(text) for text in texts])
-    assert reports["passages"][0] == (0, 3000)
-    assert reports["passages"][-1] == (3000, 3000)
+    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), np.array([vector_of(text) for text in texts]).astype(stored))
+    assert (reports["passages"][0], reports["passages"][-1]) == ((0, 3000), (3000, 3000))
     assert reports["tokens"][-1] == (sum(map(len, texts)), None)
     assert all(sorted(found) == found for found in reports.values())
     assert max(FakeModel.batches) <= 1000
 
 
-def test_half_precision_is_stored(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
-    build(made_passages[:7])
-    run(job(tmp_path, 7, stored="float16"))
-    expected = np.array([vector_of(passage.text.encode()) for passage in made_passages[:7]]).astype(np.float16)
-    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), expected)
-
-
-def test_no_batch_crosses_ranges_so_that_a_resumed_run_makes_the_same(
-    build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
-) -> None:
-    build(made_passages)
+def test_no_batch_crosses_ranges_so_that_a_resumed_run_makes_the_same(tmp_path: Path) -> None:
     run(job(tmp_path / "whole"))
     batches = list(FakeModel.batches)
 
@@ -178,7 +164,7 @@ def spoiled(number: int, value: float, texts: list[bytes], made: Vectors) -> Vec
     ],
 )
 def test_a_vector_that_cannot_be_stored_stops_the_build_with_its_row(
-    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, value: float, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, value: float, reason: str
 ) -> None:
     monkeypatch.setattr(FakeModel, "spoil", partial(spoiled, 1234, value))
     with pytest.raises(IdxError, match=f"{reason}.*; the finished vectors are kept"):
@@ -188,37 +174,15 @@ def test_a_vector_that_cannot_be_stored_stops_the_build_with_its_row(
 
 @pytest.mark.parametrize("shape", [(1, 15), (2, 16), (16,)], ids=str)
 def test_vectors_of_another_shape_stop_the_build_with_the_row(
-    build: Callable[..., PassageStore],
-    made_passages: list[Passage],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
-    build(made_passages[:10])
     monkeypatch.setattr(FakeModel, "spoil", lambda texts, made: np.zeros(shape, dtype=np.float32))
     with pytest.raises(IdxError, match=rf"vectors of shape \({shape[0]}.* instead of \(1, 16\) for row \d and others of its length"):
         run(job(tmp_path, 10, batch_tokens=1))
     assert finished(tmp_path) == []
 
 
-def test_a_full_disk_stops_the_build_before_anything_is_lost(
-    build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path
-) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    build(made_passages)
-    (tmp_path / f".{VECTORS}.tmp").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device|Invalid argument"):
-        run(job(tmp_path))
-    assert finished(tmp_path) == []
-    run(job(tmp_path))
-    run(job(tmp_path / "whole"))
-    assert (tmp_path / VECTORS).read_bytes() == (tmp_path / "whole" / VECTORS).read_bytes()
-
-
-def test_no_range_starts_before_the_one_before_it_is_on_the_disk(
-    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_range_starts_before_the_one_before_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an interruption costs one range, however slow the disk is."""
     write, seen = VectorFile.write, []
 
@@ -237,9 +201,8 @@ def test_no_range_starts_before_the_one_before_it_is_on_the_disk(
     assert [after - before for before, after in seen] == [0, 0, 0, 0]  # three ranges, and one
 
 
-def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path) -> None:
+def test_memory_is_bounded(tmp_path: Path) -> None:
     """No stage runs far ahead of the next one: tokenised is little more than what has gone through the model."""
-    build(made_passages)
     ahead = []
 
     def watch(done: int, total: int | None) -> None:
@@ -249,24 +212,43 @@ def test_memory_is_bounded(build: Callable[..., PassageStore], made_passages: li
     assert max(ahead) <= 2 * RANGE_ROWS
 
 
+class WideModel(FakeModel):
+    """Gives long vectors."""
+
+    dim = 1024
+
+    def forward(self, batch: FakeBatch) -> torch.Tensor:
+        return torch.ones((len(batch.texts), self.dim))
+
+
+def test_vectors_in_memory_are_those_of_a_few_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "Model", WideModel)
+    resources = Resources(("cpu",), Precision("float32", "float32"), 1000, 0)
+    file = VectorFile(tmp_path, 3000, "float32", 100)
+    tracemalloc.start()
+    embed(Job(encoder_spec("minilm"), partial(open_store, "made"), file.write, resources), file, EmbedProgress())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (file.map_readonly() == 1).all()
+    assert 2 * 100 * 4096 < peak < 3000 * 4096 / 3
+
+
+TOO_SMALL = "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            torch.OutOfMemoryError("CUDA out of memory"),
-            "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens",
-        ),
-        (torch.OutOfMemoryError(), "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
-        (MemoryError(), "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
-        (None, "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"),
+        (torch.OutOfMemoryError("CUDA out of memory"), TOO_SMALL),
+        (torch.OutOfMemoryError(), TOO_SMALL),
+        (MemoryError(), TOO_SMALL),
+        (None, TOO_SMALL),
         (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished vectors are kept"),
         (RuntimeError(), "cpu failed: RuntimeError; the finished vectors are kept"),
     ],
     ids=repr,
 )
-def test_a_device_that_fails_is_named(
-    store: PassageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None, message: str
-) -> None:
+def test_a_device_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None, message: str) -> None:
     def fail(texts: list[bytes], made: Vectors) -> Vectors:
         if any(text.startswith(b"Passage number 1500 ") for text in texts):
             if error is None:
@@ -281,7 +263,7 @@ def test_a_device_that_fails_is_named(
     assert finished(tmp_path) == [range(RANGE_ROWS)]
 
 
-@pytest.mark.parametrize("fails_on", ["loading", "encoding"])
+@pytest.mark.parametrize("fails_on", ["__init__", "spoil"])
 def test_a_device_that_is_too_small_for_a_sample_is_named(
     fails_on: str, monkeypatch: pytest.MonkeyPatch, made_passages: list[Passage]
 ) -> None:
@@ -289,16 +271,10 @@ def test_a_device_that_is_too_small_for_a_sample_is_named(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB\nmore")
 
     found = Resources(("cuda:1",), Precision("float16", "float16"), 9_999_999, 0)
+    monkeypatch.setattr(FakeModel, fails_on, fail)
     message = "^cuda:1 has too little memory for batches of 9,999,999 tokens: use a smaller --batch-tokens$"
-    if fails_on == "loading":
-        monkeypatch.setattr(FakeModel, "__init__", fail)
-        with pytest.raises(IdxError, match=message):
-            PassageEncoder(encoder_spec("minilm"), found)
-        return
-    encoder = PassageEncoder(encoder_spec("minilm"), found)
-    monkeypatch.setattr(FakeModel, "spoil", fail)
     with pytest.raises(IdxError, match=message):
-        encoder.encode(made_passages[:3])
+        PassageEncoder(encoder_spec("minilm"), found).encode(made_passages[:3])
 
 
 class SlowWriter:
@@ -327,18 +303,18 @@ def pipeline_of(writer: SlowWriter, n_tokenizing: int, monkeypatch: pytest.Monke
     pipeline.run_pipeline(Job(encoder_spec("minilm"), lambda: None, writer, resources), None, [], lambda *done: None)  # type: ignore[arg-type, return-value]
 
 
-def test_a_gpu_computes_the_next_range_while_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    for n_tokenizing, thread, n_written in ((0, "MainThread", [0, 1, 2, 3]), (2, "write_0", [0, 0, 1, 2])):
-        writer, encoded = SlowWriter(), list[int]()
+@pytest.mark.parametrize(
+    ("n_tokenizing", "thread", "n_written", "n_started"), [(0, "MainThread", [0, 1, 2, 3], 2), (2, "write_0", [0, 0, 1, 2], 3)]
+)
+def test_a_gpu_computes_the_next_range_while_one_is_written(
+    n_tokenizing: int, thread: str, n_written: list[int], n_started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, encoded = SlowWriter(), list[int]()
+    pipeline_of(writer, n_tokenizing, monkeypatch, encoded)
+    assert writer.written == [range(0, 10), range(10, 20), range(20, 30), range(30, 40)]
+    assert writer.threads == {thread}
+    assert encoded == n_written  # ranges on disk when the computation of each begins
+    writer, encoded = SlowWriter(fails=True), list[int]()
+    with pytest.raises(OSError, match="No space left"):
         pipeline_of(writer, n_tokenizing, monkeypatch, encoded)
-        assert writer.written == [range(0, 10), range(10, 20), range(20, 30), range(30, 40)]
-        assert writer.threads == {thread}
-        assert encoded == n_written  # ranges on disk when the computation of each begins
-
-
-def test_a_range_that_cannot_be_written_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for n_tokenizing, n_started in ((0, 2), (2, 3)):
-        writer, encoded = SlowWriter(fails=True), list[int]()
-        with pytest.raises(OSError, match="No space left"):
-            pipeline_of(writer, n_tokenizing, monkeypatch, encoded)
-        assert len(encoded) == n_started
+    assert len(encoded) == n_started  # a range that cannot be written ends the run

@@ -3,80 +3,80 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import wikidx.indexer.build
 from tests.conftest import ROOT
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.base.artifacts.building import staging_path
-from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, StorageError
+from wikidx.base.errors import ArtifactMismatch, IdxError, InputError
 from wikidx.base.progress import silent
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_vectors, check_query_weights
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
-from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
+from wikidx.indexer.embedding.pipeline import Job, PassageEncoder, embed_ranges
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.naming import encoder_spec
+from wikidx.indexer.networks import batching
 from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
-pytestmark = pytest.mark.slow  # processes that are started afresh, with torch: a minute
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("store")]  # processes that are started afresh, with torch: a minute
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-RANGE_ROWS = 250
+RANGE_ROWS, N_RANGES = 250, 12
+ON_CPU = EmbedOptions(device="cpu")
 
 
-@pytest.fixture
-def spec(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", RANGE_ROWS)
-    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
+def job(spec: EncoderSpec, file: VectorFile, devices: tuple[str, ...], n_tokenizing: int = 0, batch_tokens: int = 2048) -> Job:
+    file.folder.mkdir(exist_ok=True)
+    resources = Resources(devices, Precision("float32", "float32"), batch_tokens, n_tokenizing)
+    return Job(spec, partial(open_store, "made"), file.write, resources)
 
 
-@pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    return build(made_passages)
+NO_PROGRESS = EmbedProgress()
 
 
-def run(spec: EncoderSpec, folder: Path, devices: tuple[str, ...], n_tokenizing: int, progress: EmbedProgress = EmbedProgress()) -> None:  # noqa: B008
-    folder.mkdir(exist_ok=True)
-    resources = Resources(devices, Precision("float32", "float32"), 2048, n_tokenizing)
+def run(spec: EncoderSpec, folder: Path, devices: tuple[str, ...], n_tokenizing: int = 0, progress: EmbedProgress = NO_PROGRESS) -> None:
     file = VectorFile(folder, 3000, "float32", RANGE_ROWS)
-    embed(Job(spec, partial(open_store, "made"), file.write, resources), file, progress)
+    embed(job(spec, file, devices, n_tokenizing), file, progress)
 
 
-def finished_vectors(staging: Path) -> dict[int, bytes]:
-    """Return the vectors of the ranges that are finished, by their first rows."""
+def stop(done: int, total: int | None) -> None:
+    if done >= 1000:
+        raise KeyboardInterrupt
+
+
+def build_in_part(spec: EncoderSpec, store: PassageStore, options: EmbedOptions = ON_CPU, *, force: bool = False) -> dict[int, bytes]:
+    """Build vectors, interrupted; return those of the ranges that are finished, by their first rows."""
+    with pytest.raises(KeyboardInterrupt):
+        build_vectors("made", spec, store, options, force=force, progress=EmbedProgress(stop, silent))
+    return finished_vectors()
+
+
+def finished_vectors() -> dict[int, bytes]:
+    staging = staging_path(index_ref("made", "contriever").path)
     return {rows.start: np.load(staging / VECTORS)[rows.start : rows.stop].tobytes() for rows in finished_ranges(staging)}
 
 
-def is_finished(finished: dict[int, bytes]) -> bool:
-    """Return whether the built vectors are those that were finished before."""
-    built = np.load(index_ref("made", "contriever").path / VECTORS)
-    return all(built[first : first + RANGE_ROWS].tobytes() == content for first, content in finished.items())
-
-
 @pytest.mark.parametrize(("devices", "n_tokenizing"), [(("cpu",), 2), (("cpu", "cpu"), 0), (("cpu", "cpu"), 1)])
-def test_processes_make_the_same_vectors(
-    spec: EncoderSpec, store: PassageStore, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int
-) -> None:
-    run(spec, tmp_path / "alone", ("cpu",), 0)
+def test_processes_make_the_same_vectors(tiny: EncoderSpec, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int) -> None:
+    run(tiny, tmp_path / "alone", ("cpu",))
     reports: list[tuple[int, int | None]] = []
-    run(spec, tmp_path / "together", devices, n_tokenizing, EmbedProgress(lambda *done: reports.append(done), silent))
+    run(tiny, tmp_path / "together", devices, n_tokenizing, EmbedProgress(lambda *done: reports.append(done), silent))
     alone, together = (np.load(tmp_path / folder / VECTORS) for folder in ("alone", "together"))
     if len(devices) == 1:
         assert together.tobytes() == alone.tobytes()
@@ -86,174 +86,87 @@ def test_processes_make_the_same_vectors(
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 0.1)])
-def test_what_is_built_is_what_the_encoder_gives(spec: EncoderSpec, store: PassageStore, dtype: str, tolerance: float) -> None:
-    manifest = build_vectors("made", spec, store, EmbedOptions(device="cpu", dtype=dtype))
+@pytest.mark.parametrize(
+    ("dtype", "stored", "computed", "tolerance"),
+    [("float32", "float32", "float32", 1e-5), ("float16", "float16", "float32", 5e-3), ("bfloat16", "float16", "bfloat16", 0.1)],
+)
+def test_what_is_built_is_what_the_encoder_gives(
+    tiny: EncoderSpec, store: PassageStore, dtype: str, stored: str, computed: str, tolerance: float
+) -> None:
+    manifest = build_vectors("made", tiny, store, EmbedOptions(device="cpu", dtype=dtype))
     assert dict(manifest.counts) == {"rows": 3000, "dim": 32}
-    stored = "float32" if dtype == "float32" else "float16"
-    computed = "bfloat16" if dtype == "bfloat16" else "float32"
-    assert manifest.recipe.parameters == {
-        "encoder": "contriever",
-        "origin": "encoded",
-        "dtype": stored,
-        "computed": computed,
-        **spec.recipe(),
-    }
+    named = {"encoder": "contriever", "origin": "encoded", "dtype": stored, "computed": computed}
+    assert manifest.recipe.parameters == {**named, **tiny.recipe()}
     assert manifest.recipe.parameters["pooling"] == "mean"
     rows = np.arange(0, 3000, 37)
     found = np.load(index_ref("made", "contriever").path / VECTORS)[rows]
-    resources = Resources(("cpu",), Precision("float32", "float32"), 500, 0)
-    expected = PassageEncoder(spec, resources).encode(store.get_many(rows))
+    expected = PassageEncoder(tiny, Resources(("cpu",), Precision("float32", "float32"), 500, 0)).encode(store.get_many(rows))
     assert 0 < np.abs(found - expected).max() <= tolerance or dtype == "float32"
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
     with pytest.raises(ArtifactMismatch, match="was built with .*: --force replaces it"):
-        build_vectors("made", spec, store, EmbedOptions(device="cpu", dtype="float16" if stored == "float32" else "float32"))
-    assert build_vectors("made", spec, store, EmbedOptions(device="cpu", batch_tokens=77)) == manifest  # it is there
+        build_vectors("made", tiny, store, EmbedOptions(device="cpu", dtype="float16" if stored == "float32" else "float32"))
+    assert build_vectors("made", tiny, store, EmbedOptions(device="cpu", batch_tokens=77)) == manifest  # it is there
 
 
-SCRIPT = """
+def test_finished_vectors_are_not_thrown_away_unasked(tiny: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
+    finished = build_in_part(tiny, store, half)
+    message = r"has left [\d,]+ vectors with dtype float16: .* it resumes; --force starts again with dtype float32"
+    with pytest.raises(ArtifactMismatch, match=message):
+        build_vectors("made", tiny, store, whole)
+    assert isinstance(tiny.passage_checkpoint, Path)
+    folder = shutil.copytree(tiny.passage_checkpoint, tmp_path / "other")
+    (folder / "tokenizer.json").unlink()  # then the vocabulary is read, with the same tokens
+    message = r"has left [\d,]+ vectors with passage tokenizer\.json [0-9a-f]{12}.*passage vocab\.txt"
+    with pytest.raises(ArtifactMismatch, match=message):
+        build_vectors("made", with_checkpoint(tiny, folder), store, half)
+    assert build_vectors("made", tiny, store, half).recipe.parameters["dtype"] == "float16"
+    built = np.load(index_ref("made", "contriever").path / VECTORS)
+    assert finished
+    assert all(built[first : first + RANGE_ROWS].tobytes() == content for first, content in finished.items())
+    build_in_part(tiny, store, half, force=True)
+    assert build_vectors("made", tiny, store, whole, force=True).recipe.parameters["dtype"] == "float32"
+
+
+def test_a_device_that_cannot_be_used_costs_no_finished_vector(
+    tiny: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = build_in_part(tiny, store)
+    assert finished
+    monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
+    with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
+        build_vectors("made", tiny, store, ON_CPU)
+    assert finished.items() <= finished_vectors().items()
+
+
+def test_questions_are_not_encoded_with_other_weights_than_the_passages(tiny: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+    build_vectors("made", tiny, store, ON_CPU)
+    check_query_weights("made", tiny)
+    assert isinstance(tiny.passage_checkpoint, Path)
+    folder = shutil.copytree(tiny.passage_checkpoint, tmp_path / "other")
+    weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
+    weights.write_bytes(weights.read_bytes() + b" ")
+    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than {folder} \(passage {weights.name}\): restore that"):
+        check_query_weights("made", with_checkpoint(tiny, folder))
+
+
+EMBED = """
 import sys
-from functools import partial
 from pathlib import Path
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.corpora.build import open_store
-import wikidx.indexer.build
-from wikidx.indexer.build import build_vectors
-from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
-from wikidx.indexer.embedding.embed import EmbedProgress, embed
+from tests.indexer.test_embed_processes import run
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.embedding.pipeline import Job
-from wikidx.indexer.vectors.file import VectorFile
 
-what, range_rows, checkpoint, *folder = sys.argv[1:]
-wikidx.indexer.build.RANGE_ROWS = int(range_rows)
-spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
-if what == "build":
-    build_vectors("made", spec, open_store("made"), EmbedOptions(device="cpu"))
-else:
-    resources = Resources(("cpu",) * int(what), Precision("float32", "float32"), 64, 1)
-    file = VectorFile(Path(*folder), 3000, "float32", int(range_rows))
-    embed(Job(spec, partial(open_store, "made"), file.write, resources), file, EmbedProgress())
+n_devices, checkpoint, folder = sys.argv[1:]
+run(with_checkpoint(encoder_spec("contriever"), Path(checkpoint)), Path(folder), ("cpu",) * int(n_devices), 1)
 """
 
 
-def started(what: str, spec: EncoderSpec, *folder: Path) -> subprocess.Popen[bytes]:
-    arguments = [what, str(RANGE_ROWS), str(spec.folder("passage")), *map(str, folder)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], env=environment, cwd=ROOT, start_new_session=True)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.002)
-
-
-def stop(done: int, total: int | None) -> None:
-    if done >= 1000:
-        raise KeyboardInterrupt
-
-
-def test_a_full_disk_keeps_what_is_finished(spec: EncoderSpec, store: PassageStore) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
-    staging = staging_path(index_ref("made", "contriever").path)
-    finished = finished_vectors(staging)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # all vectors have 384,128 bytes
-    try:
-        with pytest.raises(StorageError, match="work on .*contriever has stopped: File too large; finished parts are kept"):
-            build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert finished_vectors(staging) == finished
-    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    assert finished
-    assert is_finished(finished)
-
-
-def test_odd_passages_have_vectors(spec: EncoderSpec, build: Callable[..., PassageStore]) -> None:
-    odd = [
-        Passage("0", "", ""),
-        Passage("1", "Title", ""),
-        Passage("2", "", " "),
-        Passage("3", "T", "word " * 10_000),
-        Passage("4", "é", "\x00"),
-    ]
-    store = build(odd)
-    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    found = np.load(index_ref("made", "contriever").path / VECTORS)
-    encoder = PassageEncoder(spec, Resources(("cpu",), Precision("float32", "float32"), 1, 0))
-    np.testing.assert_allclose(found, [encoder.encode([passage])[0] for passage in odd], rtol=0, atol=1e-5)
-    assert len({vector.tobytes() for vector in found.round(3)}) >= 3
-
-
-def test_finished_files_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore) -> None:
-    half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
-    with pytest.raises(KeyboardInterrupt):
-        build_vectors("made", spec, store, half, progress=EmbedProgress(stop, silent))
-    message = r"has left [\d,]+ vectors with dtype float16: .* it resumes; --force starts again with dtype float32"
-    with pytest.raises(ArtifactMismatch, match=message):
-        build_vectors("made", spec, store, whole)
-    finished = finished_vectors(staging_path(index_ref("made", "contriever").path))
-    assert build_vectors("made", spec, store, half).recipe.parameters["dtype"] == "float16"
-    assert is_finished(finished)
-    with pytest.raises(KeyboardInterrupt):
-        build_vectors("made", spec, store, half, force=True, progress=EmbedProgress(stop, silent))
-    assert build_vectors("made", spec, store, whole, force=True).recipe.parameters["dtype"] == "float32"
-
-
-def test_vectors_of_another_checkpoint_are_not_thrown_away_unasked(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    assert isinstance(spec.passage_checkpoint, Path)
-    other = with_checkpoint(spec, shutil.copytree(spec.passage_checkpoint, tmp_path / "other"))
-    (tmp_path / "other" / "tokenizer.json").unlink()  # then the vocabulary is read, with the same tokens
-    options = EmbedOptions(device="cpu")
-    with pytest.raises(KeyboardInterrupt):
-        build_vectors("made", spec, store, options, progress=EmbedProgress(stop, silent))
-    with pytest.raises(ArtifactMismatch, match=r"has left [\d,]+ vectors with passage tokenizer\.json [0-9a-f]{12}.*passage vocab\.txt"):
-        build_vectors("made", other, store, options)
-    assert build_vectors("made", spec, store, options).count("rows") == 3000
-
-
-def test_a_device_that_cannot_be_used_costs_no_finished_vector(
-    spec: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        build_vectors("made", spec, store, EmbedOptions(device="cpu"), progress=EmbedProgress(stop, silent))
-    staging = staging_path(index_ref("made", "contriever").path)
-    finished = finished_vectors(staging)
-    assert finished
-    monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
-    with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
-        build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    assert finished.items() <= finished_vectors(staging).items()
-
-
-def test_questions_are_not_encoded_with_other_weights_than_the_passages(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    build_vectors("made", spec, store, EmbedOptions(device="cpu"))
-    check_query_weights("made", spec)
-    assert isinstance(spec.passage_checkpoint, Path)
-    folder = shutil.copytree(spec.passage_checkpoint, tmp_path / "other")
-    weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
-    weights.write_bytes(weights.read_bytes() + b" ")
-    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than {folder} \(passage {weights.name}\): restore that"):
-        check_query_weights("made", with_checkpoint(spec, folder))
-
-
-@pytest.mark.parametrize("n_finished", [0, 2])
-def test_a_killed_build_loses_at_most_a_range(spec: EncoderSpec, store: PassageStore, n_finished: int) -> None:
-    staging = staging_path(index_ref("made", "contriever").path)
-    with started("build", spec) as process:
-        wait_for(lambda: len(finished_ranges(staging)) >= n_finished and staging.exists())
-        process.send_signal(signal.SIGKILL)
-    finished = finished_vectors(staging)
-    assert n_finished <= len(finished) < 12
-    options = EmbedOptions(device="cpu")
-    resumed = build_vectors("made", spec, store, options)
-    assert is_finished(finished)
-    undisturbed = build_vectors("made", spec, store, options, force=True)
-    assert resumed.files == undisturbed.files
 
 
 def workers(pid: int) -> set[int]:
@@ -274,11 +187,10 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize("n_devices", [1, 2])
-def test_no_process_outlives_the_one_that_is_killed(spec: EncoderSpec, store: PassageStore, tmp_path: Path, n_devices: int) -> None:
-    folder = tmp_path / "vectors"
-    folder.mkdir()
-    with started(str(n_devices), spec, folder) as process:
-        wait_for(lambda: finished_ranges(folder))
+def test_no_process_outlives_the_one_that_is_killed(tiny: EncoderSpec, tmp_path: Path, n_devices: int) -> None:
+    command = [sys.executable, "-c", EMBED, str(n_devices), str(tiny.folder("passage")), str(tmp_path / "vectors")]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT, start_new_session=True) as process:
+        wait_for(lambda: finished_ranges(tmp_path / "vectors"))
         started_by_it = workers(process.pid)
         process.send_signal(signal.SIGKILL)
     assert len(started_by_it) >= n_devices
@@ -288,10 +200,9 @@ def test_no_process_outlives_the_one_that_is_killed(spec: EncoderSpec, store: Pa
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize(("devices", "n_tokenizing", "work"), [(("cpu",), 1, "tokenises"), (("cpu", "cpu"), 0, "embeds")])
 def test_a_process_that_is_killed_stops_the_build(
-    spec: EncoderSpec, store: PassageStore, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int, work: str
+    tiny: EncoderSpec, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int, work: str
 ) -> None:
-    before = workers(os.getpid())
-    killed = set[int]()
+    before, killed = workers(os.getpid()), set[int]()
 
     def kill(done: int, total: int | None) -> None:
         if done and not killed:
@@ -300,13 +211,54 @@ def test_a_process_that_is_killed_stops_the_build(
                 os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(IdxError, match=f"a process that {work} was killed"):
-        run(spec, tmp_path / "vectors", devices, n_tokenizing, EmbedProgress(kill, silent))
-    run(spec, tmp_path / "vectors", ("cpu",), 0)
-    assert len(finished_ranges(tmp_path / "vectors")) == 12
+        run(tiny, tmp_path / "vectors", devices, n_tokenizing, EmbedProgress(kill, silent))
+    run(tiny, tmp_path / "vectors", ("cpu",))
+    assert len(finished_ranges(tmp_path / "vectors")) == N_RANGES
 
 
-def test_what_a_device_raises_is_raised_here(spec: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    (tmp_path / "vectors").mkdir()
-    (tmp_path / "vectors" / f".{VECTORS}.tmp").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space left on device"):
-        run(spec, tmp_path / "vectors", ("cpu", "cpu"), 0)
+def interrupt(done: int, total: int | None) -> None:
+    if done:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("devices", "error", "progress"),
+    [(("cpu", "cuda:99"), InputError, silent), (("cpu", "cpu"), KeyboardInterrupt, interrupt)],
+    ids=["failure", "interrupt"],
+)
+def test_all_devices_stop_within_their_range(
+    tiny: EncoderSpec,
+    build: Callable[..., PassageStore],
+    tmp_path: Path,
+    devices: tuple[str, ...],
+    error: type[BaseException],
+    progress: Callable[[int, int | None], None],
+) -> None:
+    build([Passage(str(n), "", f"Passage {n}") for n in range(20_000)])
+    file = VectorFile(tmp_path / "vectors", 20_000, "float32", 10_000)
+    with pytest.raises(error):
+        embed(job(tiny, file, devices, batch_tokens=1), file, EmbedProgress(progress, silent))
+    assert finished_ranges(file.folder) == []  # 10,000 batches would have taken far longer
+
+
+def test_a_device_takes_few_ranges_ahead_and_leaves_the_rest_to_others(
+    tiny: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(pipeline, "_CHUNKS_AHEAD", 6)
+    file, n_taken, n_done, excess = VectorFile(tmp_path / "vectors", 3000, "float32", 100), 0, 0, []
+
+    def take() -> Iterator[range]:
+        nonlocal n_taken
+        for rows in file.ranges():
+            n_taken += 1
+            yield rows
+
+    def report(n_passages: int, n_tokens: int) -> None:
+        nonlocal n_done
+        n_done += n_passages
+        excess.append(n_taken - (n_done - 1) // 100)  # ranges that are taken and not finished
+
+    embed_ranges(job(tiny, file, ("cpu",), n_tokenizing=12, batch_tokens=64), "cpu", take(), report)
+    assert n_done == 3000
+    assert 3 <= max(excess) <= 5  # three tokenised ahead, that which is made, and that which is padded

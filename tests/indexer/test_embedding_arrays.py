@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable
@@ -66,6 +67,24 @@ def test_parquet_has_a_column_of_ids_and_one_of_lists(dtype: str, form: str, tmp
     assert read(path, "number")[0] == [*map(str, NUMBERS)]
 
 
+@pytest.mark.parametrize("folders", [(".", "."), ("year=2020", "year=2021"), ("year=2020/month=9", "year=2020/month=10")])
+def test_folders_of_spark_and_hive_are_read(folders: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "_temporary").mkdir()
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.parquet.crc", "_temporary/part-0.parquet"):
+        (tmp_path / name).write_bytes(b"crc\0" * (name != "_SUCCESS"))
+    for number, (folder, rows) in enumerate(zip(folders, (slice(0, 400), slice(400, N)), strict=True)):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        write(tmp_path / folder, {f"part-{number}.snappy.parquet": parquet({"id": IDS[rows], "vector": list(VECTORS[rows])})})
+    ids, vectors = read(tmp_path)
+    assert ids == IDS
+    np.testing.assert_array_equal(vectors, VECTORS)
+
+
+def test_ids_are_compressed(tmp_path: Path) -> None:
+    write(tmp_path, {"v.npy": npy(VECTORS), "ids.txt.gz": gzip.compress(LINES)})
+    assert read(tmp_path / "v.npy", tmp_path / "ids.txt.gz")[0] == IDS
+
+
 def test_parquet_needs_a_column_of_ids(tmp_path: Path) -> None:
     columns = {"text": ["some"] * N, "_id": IDS, "vector": list(VECTORS)}
     message = "has the columns text, _id, vector: needed are one of ids, other "
@@ -95,6 +114,8 @@ def archive(array: NDArray[Any]) -> bytes:
             {"ids.npy": npy(VECTORS)},
             r"ids.npy holds float32 of shape \(1200, 8\): ids are one dimension of integers or",
         ),
+        (lambda: npy(VECTORS), {"ids.txt.gz": gzip.compress(LINES)[:-9]}, r"ids.txt.gz is corrupt: .*: fetch or compress it again"),
+        (lambda: npy(VECTORS), {"ids.txt": LINES.decode().encode("utf-16")}, "line 1 is no id in UTF-8, but perhaps in UTF-16: convert it"),
         (lambda: flat("IDMap,Flat"), {"ids.txt": LINES}, "has ids of its own: leave out --ids"),
     ],
 )

@@ -1,18 +1,13 @@
-"""Exact search on every engine: the numba one, and the torch one, which GPUs run, on one and on several devices."""
+"""What is exact only: the values of every engine, the numba one, and the torch one, which GPUs run, on one and on several devices."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import ROOT
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
@@ -104,30 +99,16 @@ def test_queries_of_any_size_keep_their_precision(scale: float, devices: tuple[s
     np.testing.assert_allclose(hits.scores, brute_force(vectors, queries, 300).scores, rtol=1e-6, atol=1e-5 * scale)
 
 
-def test_equal_vectors_come_by_ascending_row(devices: tuple[str, ...]) -> None:
-    vectors = np.tile(np.arange(8, dtype=np.float32), (5000, 1))
-    index = index_of(vectors, devices)
-    for queries in (vectors[:1], np.zeros((3, 8), dtype=np.float32), -vectors[:9]):
-        assert (index.search(queries, 1200).rows == np.arange(1200)).all()
+@pytest.mark.parametrize("growth", [-1, 0, 1])
+def test_rows_that_get_better_or_worse_all_the_time_or_are_equal(growth: int, devices: tuple[str, ...]) -> None:
+    vectors, queries = growth * np.arange(20_000, dtype=np.float32)[:, np.newaxis], np.ones((5, 1), dtype=np.float32)
+    for k in (70, 1200):
+        assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_rows_that_get_better_or_worse_all_the_time(sign: int, devices: tuple[str, ...]) -> None:
-    vectors = (sign * np.arange(20_000, dtype=np.float32))[:, np.newaxis]
-    rows = index_of(vectors, devices).search(np.ones((5, 1), dtype=np.float32), 70).rows
-    assert (rows == (np.arange(19_999, 19_929, -1) if sign == 1 else np.arange(70))).all()
-
-
-def test_missing_rows_are_never_found(devices: tuple[str, ...]) -> None:
-    vectors, queries = -np.abs(whole(400, 6, 0)), np.abs(whole(10, 6, 1))
-    missing = np.array([0, 1, 99, 100, 101, 250, 398, 399])
-    vectors[missing] = 0  # the best, were they there
-    index = index_of(vectors, devices, missing=missing)
-    for k in (5, 391, 392, 393, 450):
-        assert_same(index.search(queries, k), brute_force(vectors, queries, k, missing))
-    nothing = index_of(vectors, devices, missing=np.arange(400)).search(queries, 3)
-    assert (nothing.rows == -1).all()
-    assert (nothing.scores == -np.inf).all()
+def test_where_no_row_has_a_vector_nothing_is_found(devices: tuple[str, ...]) -> None:
+    vectors, missing = whole(400, 6, 0), np.arange(400)
+    assert_same(index_of(vectors, devices, missing=missing).search(vectors[:3], 5), brute_force(vectors, vectors[:3], 5, missing))
 
 
 def test_products_beyond_float32(devices: tuple[str, ...]) -> None:
@@ -138,32 +119,6 @@ def test_products_beyond_float32(devices: tuple[str, ...]) -> None:
     found.pop(2, None)  # inf - inf, which is never found, or inf where products are not rounded before they are added
     assert list(found) == [1, 4, 3]
     np.testing.assert_allclose(list(found.values()), [np.inf, np.inf, 3e35])
-
-
-@pytest.mark.parametrize(
-    ("queries", "message"),
-    [
-        (np.zeros((1, 7)), r"shape \(1, 7\) do not fit an index of dimension 8"),
-        (np.zeros(8), r"shape \(8,\)"),
-        (np.array([[0.0], [np.nan]]) + np.zeros(8), "query vector 1 has components that are not finite"),
-    ],
-    ids=["dimension", "one vector", "nan"],
-)
-def test_queries_that_do_not_fit_are_refused(queries: Vectors, message: str, devices: tuple[str, ...]) -> None:
-    index = index_of(made(3, 8, 0), devices)
-    with pytest.raises(ValueError, match=message):
-        index.search(queries, 1)
-
-
-def test_k_below_one_is_refused(devices: tuple[str, ...]) -> None:
-    index = index_of(made(3, 8, 0), devices)
-    with pytest.raises(ValueError, match="k is 0"):
-        index.search(made(1, 8, 1), 0)
-
-
-def test_no_queries_give_no_lines(devices: tuple[str, ...]) -> None:
-    hits = index_of(made(3, 8, 0), devices).search(np.empty((0, 8), dtype=np.float32), 5)
-    assert (hits.rows.shape, hits.scores.shape) == ((0, 5), (0, 5))
 
 
 def test_vectors_and_queries_may_lie_anyhow(devices: tuple[str, ...]) -> None:
@@ -185,47 +140,6 @@ def test_more_queries_and_results_than_are_held_at_once(devices: tuple[str, ...]
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
 
-def test_searches_of_several_threads(devices: tuple[str, ...]) -> None:
-    vectors, queries = whole(4000, 16, 0), whole(64, 16, 1)
-    index = index_of(vectors, devices)
-    expected = [brute_force(vectors, queries[: 1 + n], 20) for n in range(16)]
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda n: index.search(queries[: 1 + n % 16], 20), range(48)))
-    for n, hits in enumerate(found):
-        assert_same(hits, expected[n % 16])
-
-
-IN_PROCESSES = """
-import multiprocessing, sys
-import numpy as np
-from wikidx.indexer.indexes.exact.index import ExactIndex
-
-def made(n, seed):
-    return np.random.default_rng(seed).integers(-2, 3, (n, 16)).astype(np.float32)
-
-index = ExactIndex(made(9000, 0))
-
-def search(seed):
-    return index.search(made(40, seed), 20).rows.tolist()
-
-if __name__ == "__main__":
-    expected = [search(seed) for seed in range(6)]
-    with multiprocessing.get_context(sys.argv[1]).Pool(3) as processes:
-        assert processes.map(search, range(6)) == expected
-    assert "torch" not in sys.modules
-    print("the same")
-"""
-
-
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_searches_of_several_processes_and_without_torch(start: str, tmp_path: Path) -> None:
-    script = tmp_path / "in_processes.py"
-    script.write_text(IN_PROCESSES)
-    command = [sys.executable, str(script), start]
-    done = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
-    assert done.stdout == "the same\n", done.stderr
-
-
 def test_on_a_cpu_scores_have_the_same_bits_whatever_the_batch() -> None:
     vectors, queries = made(3000, 100, 0), made(40, 100, 1)
     index = index_of(vectors, ("cpu",))
@@ -238,15 +152,3 @@ def test_too_many_rows_to_number_are_refused() -> None:
     shard = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.float32), (2**32, 1), (0, 0))
     with pytest.raises(ValueError, match="4,294,967,296 rows: at most 4,294,967,295"):
         ExactIndex(shard)
-
-
-@pytest.mark.parametrize("n_queries", [1, 64])
-def test_search_agrees_with_faiss(n_queries: int, devices: tuple[str, ...]) -> None:
-    faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
-    vectors, queries = made(5000, 32, 0), made(n_queries, 32, 1)
-    reference = faiss.IndexFlatIP(32)
-    reference.add(vectors)
-    scores, rows = reference.search(queries, 50)
-    hits = index_of(vectors, devices).search(queries, 50)
-    np.testing.assert_allclose(hits.scores, scores, rtol=1e-5, atol=1e-5)
-    assert (hits.rows == rows).mean() > 0.99  # neighbours within rounding may change places

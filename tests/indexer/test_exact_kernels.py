@@ -42,14 +42,6 @@ def test_score_rows_is_the_product_and_says_what_reaches_the_thresholds(n_querie
     np.testing.assert_array_equal(scored.reached, bits)
 
 
-def test_panels_hold_the_queries_side_by_side() -> None:
-    queries = np.arange(20 * 3, dtype=np.float32).reshape(20, 3)
-    panels = pack_panels(queries)
-    assert panels.shape == (2, 3, PANEL)
-    np.testing.assert_array_equal(panels.transpose(0, 2, 1).reshape(-1, 3)[:20], queries)
-    assert not panels[1, :, 4:].any()
-
-
 def test_widen_gives_every_finite_float16_and_else_nan() -> None:
     every = np.arange(65_536, dtype=np.uint16)
     is_finite = np.isfinite(every.view(np.float16))
@@ -71,16 +63,6 @@ def test_keep_largest_brings_the_largest_to_the_front(values: list[int], k: int,
     (keep_largest if compiled else keep_largest.py_func)(keys, k)
     assert sorted(keys[:k].tolist(), reverse=True) == sorted(values, reverse=True)[:k]
     assert sorted(keys.tolist()) == sorted(values)
-
-
-@pytest.mark.parametrize("n", [5000, 5001])
-@pytest.mark.parametrize("order", ["ascending", "descending", "kept before new"])
-def test_keep_largest_of_ordered_keys(order: str, n: int) -> None:
-    keys = np.arange(n, dtype=np.int64)
-    if order != "ascending":
-        keys = keys[::-1].copy() if order == "descending" else np.roll(keys, 2000)
-    keep_largest(keys, 2000)
-    np.testing.assert_array_equal(np.sort(keys[:2000]), np.arange(n - 2000, n))
 
 
 @given(st.lists(st.tuples(floats, st.integers(0, of_rows.LARGEST_ROW)), min_size=1, max_size=20, unique_by=lambda pair: pair[1]))

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-from tests.indexer.living_tiles import count_living_tiles  # noqa: E402
 from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
@@ -46,24 +45,12 @@ def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None
     assert (whole.scales == 1).all()
 
 
-def test_zero_queries_have_terms() -> None:
-    terms = shard_of("float16").split_queries(np.zeros((2, 24), dtype=np.float32))
-    assert not terms.first.any()
-    assert torch.isfinite(terms.scales).all()
-
-
 def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
     vectors = np.arange(700, dtype=np.float16).reshape(100, 7)
     shards = load_shards(vectors, NONE, ["cpu"] * 3)
     assert [shard.vectors.dtype for shard in shards] == [torch.float16] * 3
     assert [len(shard.vectors) for shard in shards] == [33, 33, 34]
     np.testing.assert_array_equal(np.concatenate([shard.vectors.numpy() for shard in shards]), vectors)
-
-
-def test_more_devices_than_rows() -> None:
-    ones = np.ones((2, 3), dtype=np.float32)
-    hits = TorchEngine(load_shards(ones, NONE, ["cpu"] * 5)).search(ones[:1], 2)
-    assert hits.rows.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("k", [1, 5, 200])
@@ -159,31 +146,21 @@ def test_a_best_row_that_the_first_terms_rank_behind_all_candidates_is_found(mon
     assert hits.scores[0, 0] == pytest.approx(-0.5 * unit, rel=1e-3)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_on_a_gpu_as_on_the_cpu(stored: str) -> None:
-    generator = np.random.default_rng(2)
-    vectors, queries = generator.normal(size=(50_000, 96)).astype(stored), generator.normal(size=(40, 96)).astype(np.float32)
-    missing = np.array([0, 12_500, 49_999])
-    for k in (1, 100, 5000):
-        expected, found = (TorchEngine(load_shards(vectors, missing, [device])).search(queries, k) for device in ("cpu", "cuda:0"))
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-5)
-        assert (found.rows == expected.rows).mean() > 0.99
-
-
-def test_no_product_has_a_matrix_that_cublas_cannot_index(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("most", "tiles"),
+    [
+        (24 * BLOCK * 2 + 5, [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]),  # cuBLAS cannot index a larger matrix
+        (24 * BLOCK, [(0, BLOCK), (BLOCK, BLOCK), (2 * BLOCK, BLOCK)]),
+        (2**31, [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]),  # a tile that is padded is copied: only one of less than a block
+    ],
+)
+def test_tiles_are_blocks_of_which_only_the_last_is_padded(
+    most: int, tiles: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     shard = shard_of("float16")
-    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK * 2 + 5)
-    query = np.ones((1, 24), dtype=np.float32)
-    tiles = list(shard.tiles([shard.split_queries(query).first]))
-    assert [start for start, _ in tiles] == list(range(0, 300, 2 * BLOCK))
-
-
-def test_only_a_tile_of_less_than_a_block_is_padded() -> None:
-    """Padding copies a tile, which may have half a gigabyte."""
-    shard = shard_of("float16")
-    query = shard.split_queries(np.ones((1, 24), dtype=np.float32)).first
-    assert [(start, scores.shape[1]) for start, scores in shard.tiles([query])] == [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]
+    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", most)
+    terms = [shard.split_queries(np.ones((1, 24), dtype=np.float32)).first]
+    assert [(start, scores.shape[1]) for start, scores in shard.tiles(terms)] == tiles
 
 
 def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> None:
@@ -198,62 +175,42 @@ def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> Non
     assert said.stdout == "(True, True) (False, False)\n"
 
 
-def test_a_tile_is_released_before_the_one_after_the_next_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shard, n_alive = shard_of("float16"), count_living_tiles(monkeypatch)
-    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
-    shard.search(np.random.default_rng(1).normal(size=(2, 24)).astype(np.float32), 5)
-    assert n_alive == [0, 1, 1]
-
-
-class FakeStream:
-    """A stream of a GPU that records what it is given."""
-
-    def __init__(self, name: str, log: list[str]) -> None:
-        self.name, self._log = name, log
-
-    def wait_stream(self, other: FakeStream) -> None:
-        self._log.append(f"{self.name} waits for all of {other.name}")
-
-    def record_event(self) -> str:
-        self._log.append(f"event in {self.name}")
-        return f"event {sum(entry.startswith('event') for entry in self._log)}"
-
-    def wait_event(self, event: str) -> None:
-        self._log.append(f"{self.name} waits for {event}")
-
-
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 def test_the_next_product_runs_in_a_stream_of_its_own_while_scores_are_picked(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what order the streams of a GPU are given their work; fakes of them record it."""
     monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
     queries = np.random.default_rng(1).normal(size=(2, 24)).astype(np.float16).astype(np.float32)
     expected = best_hits(shard_of(stored).search(queries, 5), 5)
-    shard, log = shard_of(stored), list[str]()
+    shard, log, streams = shard_of(stored), list[str](), ["main"]
     compute, offer = DeviceShard._scores, TopK.offer
-    main, products = FakeStream("main", log), FakeStream("products", log)
-    streams = [main]
+
+    def note(event: str) -> str:
+        log.append(event)
+        return event
+
+    def stream(name: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            name=name,
+            wait_stream=lambda other: note(f"{name} waits for {other.name}"),
+            record_event=lambda: note(log[-1] + " is done"),
+            wait_event=lambda event: note(f"{name} waits for: {event}"),
+        )
 
     @contextlib.contextmanager
-    def enter(stream: FakeStream) -> Iterator[None]:
-        streams.append(stream)
+    def enter(entered: SimpleNamespace) -> Iterator[None]:
+        streams.append(entered.name)
         yield
         streams.pop()
 
-    def log_product(self: DeviceShard, terms: Any, start: int, stop: int) -> Any:  # noqa: ANN401 - torch may be absent
-        log.append(f"product of {start} in {streams[-1].name}")
-        return compute(self, terms, start, stop)
-
-    def log_offer(self: TopK, scores: Any, first_row: int) -> None:  # noqa: ANN401
-        log.append(f"pick from {first_row} in {streams[-1].name}")
-        offer(self, scores, first_row)
-
-    monkeypatch.setattr(shard, "_stream", products)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: streams[-1])
+    monkeypatch.setattr(shard, "_stream", stream("products"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream(streams[-1]))
     monkeypatch.setattr(torch.cuda, "stream", enter)
-    monkeypatch.setattr(DeviceShard, "_scores", log_product)
-    monkeypatch.setattr(TopK, "offer", log_offer)
+    monkeypatch.setattr(DeviceShard, "_scores", lambda *a: (note(f"{streams[-1]}: product of {a[2]}"), compute(*a))[1])
+    monkeypatch.setattr(TopK, "offer", lambda *a: (note(f"{streams[-1]}: pick from {a[2]}"), offer(*a))[1])
     found = best_hits(shard.search(queries, 5), 5)
-    launches = [["products waits for all of main", f"product of {row} in products", "event in products"] for row in (0, 128, 256)]
-    picks = [[f"main waits for event {tile + 1}", f"pick from {tile * 128} in main"] for tile in range(3)]
+    products = [f"products: product of {row}" for row in (0, 128, 256)]
+    launches = [["products waits for main", product, f"{product} is done"] for product in products]
+    picks = [[f"main waits for: {product} is done", f"main: pick from {128 * n}"] for n, product in enumerate(products)]
     assert log == [*launches[0], *launches[1], *picks[0], *launches[2], *picks[1], *picks[2]]
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)

@@ -13,39 +13,25 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.indexer.made_vectors import ENCODER, brute_force, clustered, put_vectors, sealed
+from tests.indexer.made_vectors import NOTHING, brute_force, clustered, sealed
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.manifest import Manifest, Recipe
 from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt
 from wikidx.base.registry import load
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import SearchParams, Stored, Vectors
-from wikidx.indexer.build import build_index
-from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.faiss.inverted_lists import ListShard
 from wikidx.indexer.indexes.faiss.ivf import n_lists, n_subquantizers
 from wikidx.indexer.indexes.faiss.library import INDEX_FILE, faiss_errors, load_faiss
 from wikidx.indexer.indexes.kinds import IndexBuild, IndexKind, OpenOptions, Size
-from wikidx.indexer.recall import recall
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, positions_to_rows
 from wikidx.indexer.vectors.file import VECTORS, VectorFile
 
 faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
 N, DIM = 1500, 16
-NOTHING = Manifest(
-    recipe=Recipe(kind="vectors", format_version=1, parameters={}, inputs={}),
-    sources={},
-    fingerprint="",
-    counts={},
-    packages={},
-    files={},
-    created="",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -99,17 +85,6 @@ def test_a_file_of_lists_is_the_one_faiss_writes(name: str, n: int, tmp_path: Pa
     assert (tmp_path / "some" / INDEX_FILE).read_bytes() == faiss_file(reference, tmp_path)
 
 
-def test_rows_of_lists_are_the_corpus_s_own_where_some_are_missing(tmp_path: Path) -> None:
-    missing = [0, 250, 251, N - 1]
-    vectors = clustered(N, DIM, 0)
-    write("ivf", corpus_vectors(tmp_path / "vectors", vectors, missing=missing), tmp_path / "index")
-    index = faiss.read_index(str(tmp_path / "index" / INDEX_FILE))  # as anyone would read it
-    rows = np.concatenate([faiss.rev_swig_ptr(index.invlists.get_ids(n), index.invlists.list_size(n)) for n in range(index.nlist)])
-    np.testing.assert_array_equal(np.sort(rows), np.setdiff1d(np.arange(N), missing))
-    index.nprobe = index.nlist
-    np.testing.assert_array_equal(index.search(vectors[5:6] * 100, 1)[1], brute_force(vectors, vectors[5:6], 1, missing).rows)
-
-
 def test_the_metric_is_the_inner_product_everywhere(tmp_path: Path) -> None:
     vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
     for name in VECTOR_INDEXES.keys() - {"int8", "binary"}:  # which are no files of FAISS's
@@ -139,26 +114,44 @@ def opened(name: str, folder: Path, manifest: Manifest, vectors: CorpusVectors |
     return kind_of(name).open(folder, manifest, OpenOptions(name=f"e-{name}", encoder="e", vectors=vectors))
 
 
-def test_an_index_that_was_never_trained_is_refused(tmp_path: Path) -> None:
-    vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
-    manifest = write("ivf", vectors, tmp_path / "index")
+def never_trained(content: bytes) -> bytes:
     quantizer = faiss.IndexFlatIP(DIM)
-    untrained = faiss.IndexIVFScalarQuantizer(quantizer, DIM, 32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
-    faiss.write_index(untrained, str(tmp_path / "index" / INDEX_FILE))
-    with pytest.raises(ArtifactCorrupt, match=r"index.faiss holds an index that was never trained: build it again with --force"):
-        opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest))
+    index = faiss.IndexIVFScalarQuantizer(quantizer, DIM, 32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
+    return bytes(faiss.serialize_index(index))
 
 
-def test_an_index_of_another_number_of_vectors_is_refused(tmp_path: Path) -> None:
-    manifest = write("hnsw", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    write("hnsw", corpus_vectors(tmp_path / "fewer", clustered(N - 1, DIM, 0)), tmp_path / "index")
-    with pytest.raises(ArtifactCorrupt, match=r"holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
-        opened("hnsw", tmp_path / "index", sealed(tmp_path / "index", manifest))
+def without_a_vector(content: bytes) -> bytes:
+    index = faiss.deserialize_index(np.frombuffer(content, dtype=np.uint8))
+    index.remove_ids(np.array([3]))
+    return bytes(faiss.serialize_index(index))
+
+
+def with_a_row_that_is_not_there(content: bytes) -> bytes:
+    row = np.int64(N - 1).tobytes()
+    assert content.count(row) == 1
+    return content.replace(row, np.int64(N + 7).tobytes())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (never_trained, "index.faiss holds an index that was never trained: build it again with --force"),
+        (without_a_vector, "holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"),
+        (with_a_row_that_is_not_there, r"has rows outside of the [\d,]+ there are"),
+    ],
+)
+def test_a_file_that_faiss_reads_and_that_is_not_as_its_manifest_says_is_corrupt(
+    change: Callable[[bytes], bytes], message: str, tmp_path: Path
+) -> None:
+    manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
+    path = tmp_path / "index" / INDEX_FILE
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ArtifactCorrupt, match=message):
+        opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest)).search(clustered(1, DIM, 0), N)
 
 
 def test_a_corrupt_length_that_asks_for_any_memory_is_corruption() -> None:
-    path = Path("index.faiss")
-    with pytest.raises(ArtifactCorrupt, match="index.faiss is no index that FAISS can read"), faiss_errors(path):
+    with pytest.raises(ArtifactCorrupt, match="index.faiss is no index that FAISS can read"), faiss_errors(Path("index.faiss")):
         raise MemoryError("std::bad_alloc")
 
 
@@ -173,26 +166,9 @@ def test_an_index_that_was_written_in_part_is_reported(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_size == 100
 
 
-@pytest.mark.parametrize("file", ["trained.faiss", "shard-00000.bin"])
-def test_corrupt_files_of_an_interrupted_build_are_built_again(file: str, build: Callable[..., PassageStore]) -> None:
-    store = build([Passage(str(n), "", str(n)) for n in range(600)])
-    put_vectors(store, clustered(600, 8, 0))
-
-    def stop(done: int, total: int | None) -> None:
-        if (index_ref("made", "minilm-ivf").path.with_name(".minilm-ivf.partial") / INTERMEDIATE / "shard-00000.bin").exists():
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_index("made", "minilm-ivf", store, progress=stop)
-    (path,) = index_ref("made", "minilm-ivf").path.parent.rglob(file)
-    path.write_bytes(path.read_bytes()[:-30])
-    assert build_index("made", "minilm-ivf", store).counts["vectors"] == 600
-
-
-def test_a_shard_that_was_cut_is_distinguished_from_a_whole_one(tmp_path: Path) -> None:
+def test_a_shard_has_its_entries_by_list_and_is_known_where_it_was_cut(tmp_path: Path) -> None:
     shard = ListShard(tmp_path / "shard", 3, 2)
-    lists = np.array([2, 0, 2, 0])
-    shard.write(lists, np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
+    shard.write(np.array([2, 0, 2, 0]), np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
     ends = shard.ends()
     assert ends.tolist() == [2, 2, 4]
     assert [part.tolist() for part in shard.entries(ends, 0, 3)] == [[0, 0, 2, 2], [11, 13, 10, 12], [[2, 3], [6, 7], [0, 1], [4, 5]]]
@@ -204,14 +180,9 @@ def test_a_shard_that_was_cut_is_distinguished_from_a_whole_one(tmp_path: Path) 
             shard.ends()
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1, 1), (77, 1), (78, 2), (784, 16), (100_000, 1024), (284_295, 2048), (21_015_324, 16_384)])
-def test_the_number_of_lists_goes_by_the_square_root(n: int, expected: int) -> None:
-    assert n_lists(n) == expected
-
-
-@pytest.mark.parametrize(("dim", "expected"), [(768, 192), (384, 96), (10, 2), (7, 1), (3, 1), (1, 1)])
-def test_subquantizers_divide_the_dimension(dim: int, expected: int) -> None:
-    assert n_subquantizers(dim) == expected
+def test_the_number_of_lists_goes_by_the_square_root_and_subquantizers_divide_the_dimension() -> None:
+    assert [n_lists(n) for n in (1, 77, 78, 784, 100_000, 284_295, 21_015_324)] == [1, 1, 2, 16, 1024, 2048, 16_384]
+    assert [n_subquantizers(dim) for dim in (768, 384, 10, 7, 3, 1)] == [192, 96, 2, 1, 1, 1]
 
 
 def test_the_sample_is_bounded_whatever_the_size() -> None:
@@ -237,89 +208,45 @@ def test_a_sample_is_drawn_from_the_rows_that_have_a_vector(tmp_path: Path) -> N
     np.testing.assert_array_equal(positions_to_rows(np.array([[-1, 0, 1, 2]]), vectors.missing), [[-1, 1, 2, 5]])
 
 
-def test_recall_grows_with_the_parameters_to_that_of_exact_search(tmp_path: Path) -> None:
-    values, queries = clustered(N, DIM, 0), clustered(40, DIM, 1)
-    vectors = corpus_vectors(tmp_path / "vectors", values)
-    expected = brute_force(values, queries, 10)
-    manifest = write("ivfpq", vectors, tmp_path / "index")
-    index = opened("ivfpq", tmp_path / "index", manifest, vectors)
-
-    def found(nprobe: int, refine: int) -> float:
-        return recall(index.search(queries, 10, SearchParams(nprobe=nprobe, refine=refine)), expected, 10)
-
-    assert found(1, 10) < found(2, 10) < found(32, 10)
-    assert found(32, 0) < found(32, 2) < found(32, 10)
-    assert found(32, 10) > 0.99
-
-
-@pytest.mark.parametrize("params", [SearchParams(nprobe=33), SearchParams(refine=1001), SearchParams(ef_search=65_537)])
-def test_parameters_beyond_the_index_are_refused(params: SearchParams, tmp_path: Path) -> None:
-    (param,) = params.overrides()
-    name = "hnsw" if param == "ef_search" else "ivfpq"
-    vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
-    index = opened(name, tmp_path / "index", write(name, vectors, tmp_path / "index"), vectors)
-    with pytest.raises(InputError, match=rf"{param} [\d,]+: for 'e-{name}' it can be at most"):
-        index.search(clustered(1, DIM, 1), 3, params)
-
-
-@pytest.mark.parametrize("params", [{"nprobe": 0}, {"ef_search": 0}, {"refine": -1}])
-def test_parameters_below_their_range_are_refused(params: dict[str, int]) -> None:
-    with pytest.raises(InputError, match=r"^\w+ is -?\d: it should be greater than or equal to"):
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"nprobe": 0}, "nprobe is 0: it should be greater than or equal to 1"),
+        ({"ef_search": 0}, "ef_search is 0: it should be greater than or equal to 1"),
+        ({"refine": -1}, "refine is -1: it should be greater than or equal to 0"),
+        *(({"nprobe": value}, "nprobe is .*: it should be a valid integer") for value in (True, 3.0, "3", np.float32(3))),
+    ],
+    ids=str,
+)
+def test_parameters_are_whole_numbers_in_their_range(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         SearchParams(**params)
 
 
-@pytest.mark.parametrize("value", [True, 3.0, "3", np.float32(3)])
-def test_parameters_are_whole_numbers(value: Any) -> None:  # noqa: ANN401
-    with pytest.raises(InputError, match="nprobe is .*: it should be a valid integer"):
-        SearchParams(nprobe=value)
-
-
-def test_rows_that_are_not_there_are_corruption(tmp_path: Path) -> None:
-    manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    content = (tmp_path / "index" / INDEX_FILE).read_bytes()
-    row = np.int64(N - 1).tobytes()
-    assert content.count(row) == 1
-    (tmp_path / "index" / INDEX_FILE).write_bytes(content.replace(row, np.int64(N + 7).tobytes()))
-    manifest = sealed(tmp_path / "index", manifest)
-    with pytest.raises(ArtifactCorrupt, match=r"has rows outside of the [\d,]+ there are"):
-        opened("ivf", tmp_path / "index", manifest).search(clustered(1, DIM, 0), N, SearchParams(nprobe=n_lists(N)))
-
-
-def with_ties(tmp_path: Path) -> tuple[ApproximateIndex, Vectors, list[tuple[int, int]]]:
-    """Make an index of vectors of which 1,300 are equal; also a list of how many queries FAISS is then asked for how many places."""
+def test_ties_are_searched_for_query_by_query_as_far_as_they_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = clustered(N, DIM, 0).astype(np.float16).astype(np.float32)  # as the index has them
     values[100:1400] = values[100]
     vectors = corpus_vectors(tmp_path / "vectors", values)
     index = opened("ivf", tmp_path / "index", write("ivf", vectors, tmp_path / "index"))  # all its lists are probed
-    found, asked = index._search, list[tuple[int, int]]()
+    found, asked = index._search, list[tuple[int, int]]()  # number of queries, and of places, that FAISS is asked for
 
     def search(queries: Vectors, k: int, settings: Any) -> Any:  # noqa: ANN401
         asked.append((len(queries), k))
         return found(queries, k, settings)
 
     index._search = search
-    return index, values, asked
-
-
-def test_no_more_ties_are_searched_for_than_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wikidx.indexer.indexes.approximate._MOST_TIED", 300)
-    index, values, asked = with_ties(tmp_path)
-    for k in (5, 299, 400):
-        hits = index.search(100 * values[100:101], k)
-        assert len(set(hits.rows[0].tolist()) & set(range(100, 1400))) == k
-    assert [k for _, k in asked] == [6, 24, 96, 300, 300, 401]
-
-
-def test_a_query_with_many_ties_is_searched_alone(tmp_path: Path) -> None:
-    index, values, asked = with_ties(tmp_path)
     queries = np.vstack([clustered(30, DIM, 1), 100 * values[100:101]])
-    expected = brute_force(values, queries, 5)
     hits = index.search(queries, 5)
     np.testing.assert_array_equal(hits.rows[-1], range(100, 105))
-    np.testing.assert_allclose(hits.scores, expected.scores, rtol=1e-5)
-    assert asked[0] == (31, 6)
-    assert asked[1:][-1] == (1, N)
+    np.testing.assert_allclose(hits.scores, brute_force(values, queries, 5).scores, rtol=1e-5)
+    assert (asked[0], asked[-1]) == ((31, 6), (1, N))
     assert sum(n for n, k in asked if k > 500) <= 4  # those whose best are the equal vectors
+    asked.clear()
+    monkeypatch.setattr("wikidx.indexer.indexes.approximate._MOST_TIED", 300)
+    for k in (5, 299, 400):
+        rows = index.search(queries[-1:], k).rows[0]
+        assert len(set(rows.tolist()) & set(range(100, 1400))) == k
+    assert [k for _, k in asked] == [6, 24, 96, 300, 300, 401]
 
 
 def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,19 +266,3 @@ def test_faiss_is_imported_where_it_is_used_and_set_up_once() -> None:
     command = "import sys, wikidx.retrievers.opening, wikidx.indexer.planning; print('faiss' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout == "False\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VECTOR_INDEXES)
-def test_a_build_that_was_killed_leaves_no_index_and_can_be_given_again(name: str, build: Callable[..., PassageStore]) -> None:
-    store = build([Passage(str(n), "", str(n)) for n in range(2000)])
-    put_vectors(store, clustered(2000, 64, 0))
-    command = (
-        "import os; from wikidx.corpora.build import open_store; from wikidx.indexer.build import build_index; "
-        f"build_index('made', '{ENCODER}-{name}', open_store('made'), progress=lambda done, total: done < 1000 or os.kill(os.getpid(), 9))"
-    )
-    ran = subprocess.run([sys.executable, "-c", command], check=False, cwd=ROOT)
-    assert ran.returncode == -9
-    assert not index_ref("made", f"{ENCODER}-{name}").path.exists()
-    assert build_index("made", f"{ENCODER}-{name}", store).counts["vectors"] == 2000
-    assert not list(index_ref("made", f"{ENCODER}-{name}").path.parent.glob(".*"))

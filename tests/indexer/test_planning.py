@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,9 +48,17 @@ def test_python_builds_all_that_the_command_line_does_without_the_packages_above
     assert modules == "[]"
 
 
+def spec_of(folder: Path, *records: Mapping[str, object], indexes: tuple[str, ...] = ("bm25",), **choices: Any) -> BuildSpec:  # noqa: ANN401
+    """Return what builds indexes over a file of records; ``choices`` are those of ``resolve``."""
+    (folder / "notes.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return BuildSpec(resolve(str(folder / "notes.jsonl"), **choices), indexes)
+
+
+CAPITAL = {"id": "1", "text": "Thimphu"}
+
+
 def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text('{"id": "1", "title": "Thimphu", "text": "the capital of Bhutan"}\n')
-    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl"), name="mine", options=StoreOptions(limit=1), reading=ReadOptions(split="none")))
+    spec = spec_of(tmp_path, CAPITAL, name="mine", options=StoreOptions(limit=1), reading=ReadOptions(split="none"))
     steps = dict[str, tuple[int, int | None]]()
 
     def step(name: str, unit: str) -> Progress:
@@ -62,8 +72,7 @@ def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_p
 
 
 def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu", "url": "https://example.org", "acl": ["staff"]}\n')
-    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
+    spec = spec_of(tmp_path, {**CAPITAL, "url": "https://example.org", "acl": ["staff"]})
     assert plan(spec).notes == ["fields that are not kept: url, acl (a passage has an id, a title and a text)"]
     Build(spec).run()
     assert plan(spec).notes == []  # once
@@ -95,18 +104,22 @@ def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
         BuildSpec(resolve("sample"), ("minilm-ifv",))
 
 
-def test_a_plan_says_which_step_takes_more_memory_than_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
-    spec = BuildSpec(resolve(str(tmp_path / "notes.jsonl")))
+def test_a_build_for_which_memory_is_too_small_says_so_and_where_it_is_far_too_small_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    spec = spec_of(tmp_path, CAPITAL)
     monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
     assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
+    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 120_000_000)
+    with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, 120\.0 MB are available: raise this"):
+        build(spec)
+    assert not home.exists()
 
 
 def test_the_index_that_is_prepared_with_the_passages_takes_memory_meanwhile(tmp_path: Path) -> None:
     """Passages in Python are not followed."""
-    (tmp_path / "notes.jsonl").write_text("".join(f'{{"id": "{n}", "text": "Thimphu"}}\n' for n in range(1000)))
-    path = str(tmp_path / "notes.jsonl")
-    together, alone = (plan(BuildSpec(resolve(path), indexes)).estimates[0].memory_bytes or 0 for indexes in (("bm25",), ()))
+    records = [{**CAPITAL, "id": str(n)} for n in range(1000)]
+    together, alone = (plan(spec_of(tmp_path, *records, indexes=each)).estimates[0].memory_bytes or 0 for each in (("bm25",), ()))
     n_bytes = len("Thimphu") + sum(len(str(n)) for n in range(1000)) / 1000
     assert together - alone == pytest.approx(1000 * (1.02 * n_bytes + 300))
     given = BuildSpec(ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions()))
@@ -150,31 +163,20 @@ def test_imported_vectors(dtype: str | None, component_bytes: int, monkeypatch: 
     assert (estimate.disk_bytes, estimate.memory_bytes) == (1_000_000 * 768 * component_bytes, 600_000_000)
 
 
-def put(name: str, n_bytes: int) -> None:
-    path = downloads_path("wiki2018") / "dpr" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(bytes(n_bytes))
-
-
-def test_what_is_downloaded_already_is_not_counted(home: Path) -> None:
-    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 1_000
-    put("one.part", 150)
-    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 850
-    put("one", 400)
-    (downloads_path("wiki2018") / "dpr" / "one.part").unlink()
-    put("other", 999)
-    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 600
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({}, 1_000),
+        ({"one.part": 150}, 850),
+        ({"one": 400, "other": 999}, 600),
+        ({"one": 400, "two.part": 700}, 0),  # the size was only about right
+        ({"one": 400, "two": 100}, 0),  # both are there, whatever their size
+    ],
+)
+def test_what_is_downloaded_already_is_not_counted(there: dict[str, int], expected: int, home: Path) -> None:
+    folder = downloads_path("wiki2018") / "dpr"
+    folder.mkdir(parents=True)
+    for name, n_bytes in there.items():
+        (folder / name).write_bytes(bytes(n_bytes))
+    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == expected
     assert PUBLISHED_FILES.missing_bytes("wiki2018", "contriever") == 1_000
-    put("two.part", 700)  # the size was only about right
-    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 0
-    (downloads_path("wiki2018") / "dpr" / "two.part").unlink()
-    put("two", 100)
-    assert PUBLISHED_FILES.missing_bytes("wiki2018", "dpr") == 0  # both are there, whatever their size
-
-
-def test_a_build_for_which_memory_is_far_too_small_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "Thimphu"}\n')
-    monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 120_000_000)
-    with pytest.raises(StorageError, match=r"^passages takes about 250\.0 MB of memory, 120\.0 MB are available: raise this"):
-        build(BuildSpec(resolve(str(tmp_path / "notes.jsonl"))))
-    assert not home.exists()

@@ -8,20 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.indexer.made_vectors import clustered, sealed
-from wikidx.base.artifacts.manifest import Manifest, Recipe
+from tests.indexer.made_vectors import clustered, vectors_manifest
 from wikidx.indexer.base import Stored
 from wikidx.indexer.vectors.corpus_vectors import CorpusVectors, open_corpus_vectors
-from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+from wikidx.indexer.vectors.file import VectorFile
 
 
 @pytest.fixture(params=["float32", "float16"])
 def vectors(request: pytest.FixtureRequest, tmp_path: Path) -> CorpusVectors:
     stored: Stored = request.param
     VectorFile(tmp_path, 1000, stored).write(range(1000), clustered(1000, 8, 0))
-    recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters={"dtype": stored}, inputs={})
-    made = Manifest(recipe=recipe, sources={}, fingerprint="", counts={"rows": 1000, "dim": 8}, packages={}, files={}, created="")
-    return open_corpus_vectors(tmp_path, sealed(tmp_path, made))
+    return open_corpus_vectors(tmp_path, vectors_manifest(tmp_path, (1000, 8), stored))
 
 
 def test_scores_are_the_products_with_the_rows_named(vectors: CorpusVectors, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,10 +315,30 @@ def test_without_the_package_the_extra_is_named(made: Path) -> None:
 def test_a_line_that_is_no_message_is_answered() -> None:
     """With its id where that can be read."""
     call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "search", "arguments": {"queries": [%s]}}}'
-    lines = [call % (1, r'"\ud800"'), call % ('"b"', "9" * 5000), call % (r'"\ud800"', 1), "[" * 100_000, f"[{call % (3, 1)}]", "no JSON"]
+    lines = [call % ('"b"', "9" * 5000), r'{"id": 1, "x": "\ud800"', "[" * 100_000, f"[{call % (3, 1)}]", "no JSON"]
     process = subprocess.run(
         [sys.executable, *PROGRAM, "made"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60, env=environment()
     )
     answers = [json.loads(line) for line in process.stdout.splitlines()]
-    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id_, -32700) for id_ in (1, "b", *[None] * 4)]
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id_, -32700) for id_ in ("b", *[None] * 4)]
     assert process.stderr == ""
+
+
+def test_half_a_character_costs_no_query() -> None:
+    """Such as a model writes, escaped in JSON; the official client cannot send it."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    lines: list[dict[str, Any]] = [{"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"}]
+    for id_, half in enumerate(("\ufffd", "\ud800"), 1):
+        arguments = {"queries": ["river and whale", f"x{half}"], "k": 3}
+        lines.append({"id": id_, "method": "tools/call", "params": {"name": "search", "arguments": arguments}})
+    content = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
+    command = [sys.executable, *PROGRAM, "made"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(content)
+        process.stdin.flush()
+        found = {answer["id"]: answer.get("result") for answer in (json.loads(process.stdout.readline()) for _ in range(3))}
+        process.stdin.close()
+    assert found[1]["structuredContent"]["passages"][0]["id"] == found[2]["structuredContent"]["passages"][0]["id"]
+    assert found[2] == found[1]

@@ -1,9 +1,10 @@
 """Runs (rankings with scores) and qrels (relevance judgements) in files of trec_eval, BEIR, MS MARCO, ir_measures and ranx.
 
     run         question  Q0  passage  rank  score  tag        the rank is ignored: scores decide
-    MS MARCO's  question  passage  rank                        tabs; the score is the negative rank
+    MS MARCO's  question  passage  rank                        tabs; the score is the negative rank; with a fraction it is Tevatron's score
     qrels       question  0   passage  relevance               a whole number; above 0 is relevant
-    BEIR's      question  passage  relevance                   tabs, or the header ``query-id corpus-id score``
+    BEIR's      question  passage  relevance                   tabs, or a header such as ``query-id corpus-id score``
+    rows        {query-id, corpus-id, score}                   JSON Lines, of runs and of qrels
     ranx's      {question: {passage: number}}                  JSON, of runs and of qrels
     Pyserini's  {question: {contexts: [{docid, score}]}}       JSON; a record for each question too, as DPR's retriever and rank_llm have
 
@@ -25,6 +26,7 @@ import numpy as np
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
+from wikidx.corpora.reading.records import QUESTION_IDS, find_field, plain_name
 from wikidx.retrievers.rendering import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
@@ -39,10 +41,11 @@ MAX_RELEVANCE = 9_999  # trec_eval's nDCG takes time that grows with the square 
 
 _RUN, _QRELS, _SHORT = 6, 4, 3  # numbers of columns; the last: MS MARCO's runs, BEIR's qrels
 _PLACES = {_RUN: (0, 2, 4), _QRELS: (0, 2, 3), _SHORT: (0, 1, 2)}  # of question, passage and value
-_BEIR_HEADER = [b"query-id", b"corpus-id", b"score"]
+_FIELDS = QUESTION_IDS, ("corpus-id", "doc_id", "docid", "docno", "pid", "passage_id"), ("score", "relevance", "label", "rel")
 _NUMBER = re.compile(rb"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)  # its beginning
+_FRACTION = re.compile(r"[+-]?\d*\.(?!0*$)\d+(e[+-]?\d+)?")
 _BEGINS_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("|\}|$)')
-_BEGINS_RECORDS = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*(\{|$)|\{\s*"\w+"\s*:\s*(["\d]|\{\s*"(text|qid)"\s*:))')
+_BEGINS_RECORDS = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*(\{|$)|\{\s*"[\w-]+"\s*:\s*(["\d]|\{\s*"(text|qid)"\s*:))')
 _LISTS = ("ctxs", "contexts", "candidates", "hits")  # DPR's retriever, Pyserini's conversion for it, rank_llm
 
 
@@ -130,6 +133,11 @@ def _json_entries(text: JsonText, path: Path) -> Iterator[_Entry]:
 def _record_entries(records: Iterator[Record]) -> Iterator[_Entry]:
     for record in records:
         value = record.value if isinstance(record.value, dict) else {}
+        names = [name for of in _FIELDS if (name := find_field(value, of))]
+        if len(names) == len(_FIELDS) and value.keys().isdisjoint(_LISTS):
+            ids = [replace_surrogates(id_from(record, value[name])) for name in names[:2]]
+            yield record.location, ids[0], ids[1], str(value[names[2]])
+            continue
         question = given_id(value["query"] if isinstance(value.get("query"), dict) else value)
         if question is None or value.keys().isdisjoint(_LISTS):
             needed = f"the question's 'id', which DPR's retriever leaves out, and a list in {', '.join(_LISTS)}"
@@ -150,9 +158,10 @@ def _scores(record: Record, question: str) -> Iterator[_Entry]:
 
 def _line_entries(lines: Iterator[bytes], path: Path, n_columns: int) -> Iterator[_Entry]:
     is_run, needed = n_columns == _RUN, f"{n_columns} are needed, or 3 with tabs"
+    has_ranks: bool | None = None  # in a run of three columns
     for number, line in enumerate(lines, 1):
         columns, location = _split(line, n_columns), f"{path}, line {number}"
-        if columns == _BEIR_HEADER and not is_run:
+        if not is_run and len(columns) == _SHORT and _is_header(columns):
             n_columns, needed, columns = _SHORT, "the header has 3", []
         is_whole = len(columns) == n_columns or (len(columns) == _SHORT and b"\t" in line)
         places = _PLACES.get(len(columns), _PLACES[_SHORT])
@@ -165,8 +174,14 @@ def _line_entries(lines: Iterator[bytes], path: Path, n_columns: int) -> Iterato
         if not is_whole:
             raise InputError(f"{location}: {len(columns)} columns, {needed}: {' '.join(texts):.80}")
         question, passage, value = (texts[place] for place in places)
-        value = f"-{_whole_number(value, location, 'rank', 10**9)}" if is_run and len(texts) == _SHORT else value
+        if is_run and len(texts) == _SHORT and (has_ranks := _FRACTION.fullmatch(value) is None if has_ranks is None else has_ranks):
+            value = f"-{_whole_number(value, location, 'rank', 10**9)}"
         yield location, question, passage, value
+
+
+def _is_header(columns: list[bytes]) -> bool:
+    names = [plain_name(column.decode(errors="replace")) for column in columns]
+    return all(name in map(plain_name, of) for name, of in zip(names, _FIELDS, strict=True))
 
 
 def _split(line: bytes, n_columns: int) -> list[bytes]:

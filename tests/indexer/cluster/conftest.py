@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import wikidx.indexer.build
 from tests.indexer.cluster.ray_nodes import cluster_of
-from tests.indexer.encoders.folders import with_checkpoint
 from tests.runtimes.command_line import Command
 from wikidx.base.cluster import connect
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
@@ -39,17 +35,6 @@ def on_cluster(cluster: Any) -> Iterator[Any]:  # noqa: ANN401 - Ray's own type
 def minilm(monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
     monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", SHARD_ROWS)
     return encoder_spec("minilm")
-
-
-@pytest.fixture
-def tiny(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> EncoderSpec:
-    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", 250)
-    return with_checkpoint(encoder_spec("contriever"), shared_data / "golden_encoders" / "contriever" / "checkpoint")
-
-
-@pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    return build(made_passages)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]  # Ray
+connected = pytest.mark.usefixtures("on_cluster")
 
 
 def die(passage: Passage) -> str:
@@ -40,31 +42,9 @@ def die(passage: Passage) -> str:
     return passage.text
 
 
-def test_a_shard_that_no_encoder_survives_is_named(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tiny: EncoderSpec,
-    store: PassageStore,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", len(store))  # one range, so that encoders are lost one after the other
-    fatal = dataclasses.replace(tiny, passage_text=die)
-    with pytest.raises(IdxError, match=r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"):
-        build_vectors("made", fatal, store, CLUSTER)
-    assert not index_ref("made", "contriever").path.exists()
-
-
 def die_of_one(passage: Passage) -> str:
     """End the process at one passage."""
     return die(passage) if passage.id == "1701" else passage.text
-
-
-def test_of_ranges_in_hand_together_the_one_that_ends_encoders_is_named(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tiny: EncoderSpec,
-    store: PassageStore,
-) -> None:
-    with pytest.raises(IdxError, match=r"3 encoders were lost over rows 1,500 to 1,749, the last one so: "):
-        build_vectors("made", dataclasses.replace(tiny, passage_text=die_of_one), store, CLUSTER)
 
 
 def too_large(passage: Passage) -> str:
@@ -74,9 +54,26 @@ def too_large(passage: Passage) -> str:
     return passage.text
 
 
-def test_want_of_memory_on_a_node_is_reported_with_its_name(on_cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
-    with pytest.raises(IdxError, match=r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: use a smaller"):
-        build_vectors("made", dataclasses.replace(tiny, passage_text=too_large), store, CLUSTER)
+@connected
+@pytest.mark.parametrize(
+    ("passage_text", "range_rows", "message"),
+    [
+        (die, 3000, r"3 encoders were lost over rows 0 to 2,999, the last one so: .* was lost \(.*the finished"),  # one after the other
+        (die_of_one, 250, "3 encoders were lost over rows 1,500 to 1,749, the last one so: "),  # of ranges in hand together
+        (too_large, 250, r"node [\d.]+:\d+: cpu has too little memory for batches of 1,024 tokens: use a smaller"),
+    ],
+)
+def test_passages_that_end_encoders_or_want_too_much_memory_are_named(
+    tiny: EncoderSpec,
+    store: PassageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    passage_text: Callable[[Passage], str],
+    range_rows: int,
+    message: str,
+) -> None:
+    monkeypatch.setattr(wikidx.indexer.build, "RANGE_ROWS", range_rows)
+    with pytest.raises(IdxError, match=message):
+        build_vectors("made", dataclasses.replace(tiny, passage_text=passage_text), store, CLUSTER)
     assert not index_ref("made", "contriever").path.exists()
 
 
@@ -85,16 +82,11 @@ def test_a_process_that_ray_ends_for_want_of_memory_is_reported() -> None:
         raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
 
 
-def test_other_weights_on_a_node_are_refused(
-    on_cluster: Any,  # noqa: ANN401 - Ray's own type
-    tiny: EncoderSpec,
-    store: PassageStore,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@connected
+def test_other_weights_on_a_node_are_refused(tiny: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wikidx.indexer.embedding.cluster, "weight_checksums", lambda spec: {"passage model.safetensors": "1"})
-    with pytest.raises(
-        ArtifactMismatch, match=r"node [\d.]+:\d+: another checkpoint of 'contriever' \(.*model.safetensors.*\): put the same"
-    ):
+    message = r"node [\d.]+:\d+: another checkpoint of 'contriever' \(.*model.safetensors.*\): put the same"
+    with pytest.raises(ArtifactMismatch, match=message):
         build_vectors("made", tiny, store, CLUSTER)
     assert not index_ref("made", "contriever").path.exists()
 
@@ -108,23 +100,28 @@ def test_a_node_with_another_version_is_refused(cluster: Any, package: str, name
     assert not ray.is_initialized()
 
 
-def test_a_node_with_other_code_is_refused(on_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401 - Ray's own type
+@connected
+def test_a_node_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_versions()
     monkeypatch.setattr(wikidx.base.compiled, "sources_hash", lambda files: "another")
     with pytest.raises(IdxError, match=r"node [\d.]+:\d+ has idx's code [0-9a-f]{16}, here is another: install the same"):
         check_versions()
 
 
-def test_what_cannot_be_had_is_refused(on_cluster: Any, tiny: EncoderSpec) -> None:  # noqa: ANN401 - Ray's own type
-    with pytest.raises(InputError, match="--ray-cpus 2: the largest node of the Ray cluster has 1"):
-        resolve_resources(EmbedOptions(on_ray=True, ray_cpus=2), tiny)
-    with pytest.raises(InputError, match="--device cuda: none of the 3 nodes of the Ray cluster has a GPU"):
-        resolve_resources(EmbedOptions(device="cuda", on_ray=True), tiny)
+@connected
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ray_cpus": 2}, "--ray-cpus 2: the largest node of the Ray cluster has 1"),
+        ({"ray_cpus": 0}, "--ray-cpus 0: an encoder needs at least one"),
+        ({"device": "cuda"}, "--device cuda: none of the 3 nodes of the Ray cluster has a GPU"),
+        ({"device": "cuda:1"}, "--device cuda:1 with --ray: use auto, cpu or cuda"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(tiny: EncoderSpec, options: dict[str, Any], message: str) -> None:
     assert resolve_resources(CLUSTER, tiny).devices == ("cpu",) * 3
-    with pytest.raises(InputError, match="--device cuda:1 with --ray: use auto, cpu or cuda"):
-        EmbedOptions(device="cuda:1", on_ray=True)
-    with pytest.raises(InputError, match="--ray-cpus 0: an encoder needs at least one"):
-        EmbedOptions(on_ray=True, ray_cpus=0)
+    with pytest.raises(InputError, match=message):
+        resolve_resources(EmbedOptions(on_ray=True, **options), tiny)
 
 
 def test_without_ray_the_extra_is_named(tiny: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.indexer.encoders.changes import Change, all_of, changed, removed, wei
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.base.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, IdxError, InputError
 from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 
@@ -302,6 +303,18 @@ def test_a_device_without_room_for_the_weights_is_named(bert: Path, monkeypatch:
     monkeypatch.setattr(transformers.BertModel, "to", lambda network, *to: torch.empty(1 << 46, dtype=torch.uint8))  # which no machine has
     with pytest.raises(IdxError, match="^cpu has too little memory for the encoder 'contriever': end what else uses it, or name"):
         load(contriever.SPEC, bert)
+
+
+def test_a_device_without_room_for_the_texts_is_named(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
+
+    monkeypatch.setattr(Model, "forward", fail)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    encoder = TransformerEncoder(with_checkpoint(contriever.SPEC, bert), "auto")
+    message = "^cpu has too little memory for 2 texts for the encoder 'contriever': end what else uses it, or name another one"
+    with pytest.raises(IdxError, match=message):
+        encoder.encode_queries(["a", "b"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError(""), RuntimeError("\n\n"), AssertionError()], ids=repr)

@@ -116,6 +116,28 @@ def test_a_single_line_is_a_prediction_and_not_an_object_of_answers(tmp_path: Pa
     assert answers(load_predictions(written(tmp_path, '{"id": "a", "answer": "x"}'))) == {"a": "x"}
 
 
+@pytest.mark.parametrize(
+    "record", [{"task_id": "1", "model_answer": "x"}, {"ID": "1", "prediction": "x"}, {"uid": 1, "pred": "x", "doc": {}}]
+)
+def test_a_single_record_of_another_set_is_no_object_of_answers(record: dict[str, object], tmp_path: Path) -> None:
+    for content in (json.dumps(record), json.dumps({"model": "m", "results": [record]})):
+        (tmp_path / "file").write_text(content)
+        assert {name: row.answer for name, row in load_predictions(tmp_path / "file").rows.items()} == {"1": "x"}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": "1", "Reply": "x"}, "one of prediction, pred, .* is needed, its first record has id, Reply"),
+        ({"input": "who", "output": "x", "score": 1.0}, "one of id, _id, .* is needed, its first record has input, output, score"),
+    ],
+)
+def test_a_single_record_without_id_or_answer_is_told(record: dict[str, object], message: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=message):
+        load_predictions(tmp_path / "file")
+
+
 def test_data_issues_are_counted_and_nothing_is_lost(tmp_path: Path) -> None:
     records: list[object] = [
         {"id": "a", "answer": "first"},
@@ -200,7 +222,7 @@ def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
         ('{"id": null, "answer": "x"}', "has no predictions.* its first record has id, answer"),
         ("5", "holds 5, no predictions"),
         ('{"data": [], "version": "1.1"}', "has no predictions"),
-        ('{"data": [{"question": "q", "output": "y"}]}', "one of id, .*, interaction_id is needed, its first record has question, output"),
+        ('{"data": [{"question": "q", "output": "y"}]}', "one of id, .*, task_id is needed, its first record has question, output"),
         ('{"id": "a", "final": "x"}\n{"id": "b", "final": "y"}', "one of prediction, .*, answer is needed, its first record has id, final"),
         ('{"data": [{"title": "T", "paragraphs": []}], "version": "1.1"}', "has no predictions"),
         ('{"a": "x", "b": ["y"]}', r"has \['y'\] for an answer under 'b'"),

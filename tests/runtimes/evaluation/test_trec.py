@@ -70,6 +70,12 @@ def test_ranx_reads_ours_and_we_read_its(tmp_path: Path) -> None:
         ("q 1\td 2\t1\nq\ta\t0.0\n", {"q 1": {"d 2": 1}, "q": {"a": 0}}),  # BEIR's without a header
         ("query-id\tcorpus-id\tscore\r\nq\td 2\t1\r\nquery-id\tcorpus-id\tscore\nq\t0\t2\n", {"q": {"d 2": 1, "0": 2}}),
         ("q\t0\td 2\t1\n", {"q": {"d 2": 1}}),
+        ("qid\tdocno\tlabel\nq\td 2\t1\n", {"q": {"d 2": 1}}),  # PyTerrier's
+        ("query_id doc_id relevance\nq d 1\n", {"q": {"d": 1}}),
+        (
+            '{"query-id": "q", "corpus-id": "d", "score": 1}\n{"query-id": 7, "corpus-id": "e", "score": 0}\n',
+            {"q": {"d": 1}, "7": {"e": 0}},
+        ),
         ("q 0\ta\t1\nq\t0\tb 1\n", {"q": {"a": 1, "b": 1}}),  # TREC's, with both separators
         ('{"q": {"a": 1, "b b": 2.0}, "\\ud800": {"c": -2}}', {"q": {"a": 1, "b b": 2}, "\ufffd": {"c": -2}}),
         ('\ufeff{\n  "q": {\n    "a": 1\n  }\n}', {"q": {"a": 1}}),
@@ -136,6 +142,7 @@ def test_compressed_files_tabs_and_empty_lines_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 2.0\n", "line 1: 5 columns, 6 are needed, or 3 with tabs: q Q0 a 1 2.0"),
         ("q Q0 a 1 2.0 t\nq Q0 d 2 1 3.5 t\n", "line 2: 7 columns, 6 are needed"),  # an id with a blank, not a tag
         ("q Q0 d x 1 3.5 t\n", "line 1: 7 columns, 6 are needed"),
+        ("q\ta\t1\nq\tb\t2.5\n", "line 2: the rank is '2.5', not a whole number"),
         ("q\ta\tfirst\n", "line 1: the rank is 'first', not a whole number"),
         ("q a 1\n", "line 1: 3 columns, 6 are needed, or 3 with tabs"),
         ('{"q": {"a": "high"}}', "line 1: the score is 'high', not a number"),
@@ -205,3 +212,10 @@ def test_the_order_is_that_of_trec_eval(scores: dict[str, float]) -> None:
     for rank, passage in enumerate(order, 1):
         (figure,) = ir_measures.pytrec_eval.iter_calc([ir_measures.RR], {"q": {passage: 1}}, {"q": scores})
         assert np.isclose(figure.value, 1 / rank), order
+
+
+def test_three_columns_are_ranks_or_scores(tmp_path: Path) -> None:
+    """MS MARCO's runs have whole ranks, Tevatron's scores; what the first line has, all have."""
+    for content, expected in (("q\ta\t1\nq\tb\t2.0\n", {"a": -1, "b": -2}), ("q\ta\t78.25\nq\tb\t77\n", {"a": 78.25, "b": 77})):
+        (tmp_path / "run").write_text(content)
+        assert read_run(tmp_path / "run") == {"q": expected}

@@ -53,6 +53,15 @@ def test_the_environment_s_proxy_is_asked_but_for_hosts_that_it_is_not_for(monke
         Connection("tiny", "http://127.0.0.2:9/v1", options).post("/completions", {})
 
 
+def test_an_address_without_its_ending_or_with_tls_is_told_what_to_try() -> None:
+    with fake_serving(FakeServer(lambda path, body: refusal("no such page", 404))) as url:
+        for address, advice in ((url.removesuffix("/v1"), f": the address may have to end in /v1: {url}"), (url, "")):
+            with pytest.raises(LLMError, match=rf"\(404: no such page\){advice}$"):
+                Connection("tiny", address, ConnectionOptions()).post("/chat/completions", BODY)
+        with pytest.raises(LLMError, match=r"broke: no TLS is spoken there: try http:// in place of https:// \("):
+            Connection("tiny", url.replace("http:", "https:"), ConnectionOptions(retries=0)).post("/completions", BODY)
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

@@ -157,7 +157,7 @@ def test_test_sets_without_answers(tmp_path: Path) -> None:
         (lines({"id": "1", "input": "a", "output": [{"provenance": "p"}]}), "the field 'provenance' is 'p', not a list of objects"),
         (array({"Question": "a", "Best Answer": "b"}, {"Question": "a", "question_id": 1}), "no field 'Best Answer'"),
         (json.dumps({"Data": [{"Question": "a", "QuestionId": "1", "Answer": "b"}]}), "the field 'Answer' is 'b', not an object"),
-        (lines({"id": "1", "contents": "a passage"}), "no field 'question' .* or 'problem'; it has the fields 'id', 'contents'"),
+        (lines({"id": "1", "contents": "a passage"}), "no field 'question' .*; it has the fields 'id', 'contents'"),
         (
             lines({"foo": "a", "bar": "b"}, {"foo": "c", "bar": "d"}),
             "line 1: foo, bar are no fields of a question: 'question' or 'query' is",

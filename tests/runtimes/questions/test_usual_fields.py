@@ -120,6 +120,18 @@ FILES = (
         [item("Who?", "A"), item("Who?", "A", id="2"), item("Who?", "A", id="3")],
     ),
     FormatFile("nq-open", "RAGAS", lines({"question": "Who?", "answer": "of a model", "ground_truth": "A"}), [item("Who?", "A")]),
+    FormatFile("nq-open", "a header of question and answer", "question\tanswer\nWho?\t['A', \"B\"]\n", [item("Who?", "A", "B", id="2")]),
+    FormatFile("questions", "intervals", lines({"problem": "Where?", "answer": "[0, 1]"}), [item("Where?", "[0, 1]")]),
+    FormatFile(
+        "questions",
+        "OpenBookQA, TruthfulQA",
+        lines(
+            {"question_stem": "Who?", "choices": [{"text": "C", "label": "A"}, {"text": "A", "label": "B"}], "answerKey": "B"},
+            {"question": "Who?", "best_answer": "A", "correct_answers": ["A", "B"]},
+        ),
+        [item("Who?", "A"), item("Who?", "A", "B", id="2")],
+    ),
+    FormatFile("questions", "LlamaIndex", '{"queries": {"u": "Who?"}, "corpus": {"n": "A."}}', [item("Who?", id="u")]),
     FormatFile("questions", "texts", '["Who?", "When?"]', [item("Who?"), item("When?", id="2")]),
     FormatFile("questions", "a request", '{"queries": ["Who?", "When?"], "topk": 3}', [item("Who?"), item("When?", id="2")]),
     FormatFile("beir", "answers", lines({"_id": "1", "text": "Who?", "answers": ["A"]}), [item("Who?", "A")]),

@@ -115,7 +115,7 @@ class Endpoint:
             raise EndpointError(self._describe(*explain(error))) from error
         except ValueError as error:
             raise EndpointError(f"{self._name} gives no usable answer: {first_line(error)}", status=200) from error
-        message = error_message(read_error(response, answer, url)) + (": set OPENAI_API_KEY" if response.status in (401, 403) else "")
+        message = error_message(read_error(response, answer, url)) + advise(self.url, response.status)
         raise EndpointError(
             f"{self._name} answers {response.status}: {message}",
             status=response.status,
@@ -140,6 +140,13 @@ def _judge(error: IdxError) -> Verdict:
 def locate(url: str, path: str, *, beside: str = "") -> str:
     """Return the address of a path below an endpoint's, or in place of its ending ``beside``; a query, such as Azure's, stays behind."""
     return urlsplit(url)._replace(path=urlsplit(url).path.rstrip("/").removesuffix(beside) + path).geturl()
+
+
+def advise(url: str, status: int) -> str:
+    """Return what to try after a refusal with a status, for the end of a message; empty if nothing is known."""
+    if status in (404, 405) and not re.search(r"/v\d", urlsplit(url).path):
+        return f": the address may have to end in /v1: {locate(url, '/v1')}"
+    return ": set OPENAI_API_KEY if it is about the key" if status in (401, 403) else ""
 
 
 def check_key(key: str) -> None:

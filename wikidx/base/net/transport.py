@@ -214,6 +214,8 @@ def explain(error: HTTPError) -> tuple[Trouble, str]:
     if isinstance(cause, http.client.HTTPException):
         return Trouble.NOT_HTTP, first_line(cause)
     said = cause.strerror if isinstance(cause, OSError) and cause.strerror else first_line(cause)
+    if "WRONG_VERSION_NUMBER" in said or "RECORD_LAYER_FAILURE" in said:
+        said = f"no TLS is spoken there: try http:// in place of https:// ({said})"
     return Trouble.UNREACHABLE if isinstance(error, NewConnectionError) else Trouble.BROKEN, said
 
 
