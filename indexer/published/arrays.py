@@ -2,7 +2,7 @@
 
     npy          one array of numpy's, float16, float32 or float64
     safetensors  one tensor of two dimensions, F16, BF16, F32 or F64; a tensor "ids" of integers, if there is one
-    parquet      a column of lists of numbers, and a column of ids: "id", "_id", "docid" or "pid", if no other is named
+    parquet      a column of lists of numbers, and a column of ids: one of ``_ID_COLUMNS``, if no other is named
 
 Files are read by blocks. bfloat16 and float64 become float32. (Format of safetensors: huggingface/safetensors, README.)
 """
@@ -29,7 +29,7 @@ BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
-_ID_COLUMNS = ("id", "_id", "docid", "pid")
+_ID_COLUMNS = ("id", "_id", "docid", "pid", "doc_id", "docno", "passage_id", "chunk_id")
 _MAX_ID_BYTES = 1 << 16
 _CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 

@@ -152,7 +152,7 @@ def find_embeddings(path: Path, format_: str | None = None, ids: str | None = No
     elif not path.is_file():
         raise InputError(f"there is no file or folder {path}")
     if not files:
-        raise InputError(f"the folder {path} is empty")
+        raise InputError(f"the folder {path} holds no file to read: names that begin with _ or ., and folders but NAME=VALUE, are left out")
     with _read_errors(path):
         refuse_pointer(path)
         detected = _detect_format(path, files)
@@ -200,10 +200,10 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
         first, _ = next(_open_members(path), (path, None))
         return "pyserini" if first.name in ("docid", "index") else "pickles"
     with files[0].open("rb") as file:
-        start_bytes = file.read(9)
+        start_bytes = file.read(16)
     if start_bytes[:4] in _BEGINNINGS:
         return _BEGINNINGS[start_bytes[:4]]
-    if start_bytes[4:] == bytes(4) + b"{":
+    if start_bytes[4:9] == bytes(4) + b"{":
         return "safetensors"
     dim = int.from_bytes(start_bytes[:4], "little")
     if 0 < dim <= _MAX_DIM and files[0].stat().st_size % (4 + 4 * dim) == 0:  # a dimension before each vector; 384 begins as a pickle does

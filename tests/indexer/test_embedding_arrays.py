@@ -80,6 +80,26 @@ def test_folders_of_spark_and_hive_are_read(folders: tuple[str, str], tmp_path: 
     np.testing.assert_array_equal(vectors, VECTORS)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("data/x.lance", b"x", "holds no file to read: names that begin with _ or ., and folders but NAME=VALUE, are left out"),
+        ("v", b"SQLite format 3\0" + bytes(99), "v is a SQLite database, which is none of the formats"),
+        ("v", b"\4\x22M\x18" + bytes(99), "v is an lz4 file .*, which is none of the formats"),
+    ],
+)
+def test_folders_and_files_of_other_programs_are_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["doc_id", "docno", "passage_id"])
+def test_usual_names_of_ids_are_known(name: str, tmp_path: Path) -> None:
+    assert read(write(tmp_path, {"v.parquet": parquet({name: IDS, "vector": list(VECTORS)})}) / "v.parquet")[0] == IDS
+
+
 def test_ids_are_compressed(tmp_path: Path) -> None:
     write(tmp_path, {"v.npy": npy(VECTORS), "ids.txt.gz": gzip.compress(LINES)})
     assert read(tmp_path / "v.npy", tmp_path / "ids.txt.gz")[0] == IDS

@@ -55,7 +55,7 @@ NO_VECTORS = "holds float(16|32) of shape .*: vectors are floats of two dimensio
         (pickled([["1", 2], "a"]), NO_PAIR),
         (pickled(["1", "2"]), NO_PAIR),
         (pickled("text"), r"neither \(ids, array\), nor a list of \(id, array\), nor an array"),
-        (lambda: {}, "the folder .* is empty"),
+        (lambda: {}, "holds no file to read"),
         (lambda: {"text": b"hello"}, "text begins with b'hell', which is none of the formats contriever, dpr"),
         (lambda: {"empty": b""}, "empty begins with b''"),
         (lambda: {"passages.gz": gzip.compress(pickle.dumps(ZEROS))}, "is compressed, but no tar: .* none of the formats"),
