@@ -25,6 +25,7 @@ GROUPS = [
     ["title 40 number", "number 2899", "subject 5", "title 40 number"],
     ["xyzzy", "subject 2"],  # BM25 finds nothing for the primary query
     ["xyzzy"],
+    ["subject 7"],  # every candidate was found with the primary query, so that reranking by it changes nothing
 ]
 
 
@@ -74,32 +75,27 @@ def pairs_of(ranking: Ranking) -> Pairs:
     return [(hit.row, hit.score) for hit in ranking]
 
 
-@pytest.mark.parametrize("merge", ["max", "sum", "rrf", "interleave"])
-@pytest.mark.parametrize("rerank", ["none", "primary"])
-@pytest.mark.parametrize("dedup", ["row", "text"])
-def test_groups_over_bm25_are_the_definition(store: PassageStore, merge: MergeRule, rerank: RerankRule, dedup: DedupRule) -> None:
-    retrievers = {"bm25": open_retriever("made", "bm25", store)}
-    options = SearchOptions(k=7, depth=30, merge=merge, rerank=rerank, dedup=dedup)
-    rankings = LocalSearcher(store, retrievers).search_groups(GROUPS, options)
-    for group, ranking in zip(GROUPS, rankings, strict=True):
-        assert pairs_of(ranking) == plain_search(retrievers, store, group, options)
+RULES: list[tuple[MergeRule, RerankRule, DedupRule]] = [
+    (merge, rerank, dedup) for merge in ("max", "sum", "rrf", "interleave") for rerank in ("none", "primary") for dedup in ("row", "text")
+]
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("names", "options"),
     [
-        SearchOptions(k=7, depth=30, rerank="primary"),
-        SearchOptions(k=7, depth=30, rerank="primary", rerank_depth=20, merge="sum", dedup="text"),
-        SearchOptions(k=7, depth=30, rerank="primary", fuse="weighted"),
-        SearchOptions(k=7, depth=30, fuse="weighted", weights={"bm25": 0.5}, merge="rrf"),
-        SearchOptions(k=7, depth=30, fuse="weighted", normalize=True, merge="interleave"),
+        *((["bm25"], SearchOptions(k=7, depth=30, merge=merge, rerank=rerank, dedup=dedup)) for merge, rerank, dedup in RULES),
+        (["bm25", "worded"], SearchOptions(k=7, depth=30, rerank="primary")),
+        (["bm25", "worded"], SearchOptions(k=7, depth=30, rerank="primary", rerank_depth=20, merge="sum", dedup="text")),
+        (["bm25", "worded"], SearchOptions(k=7, depth=30, rerank="primary", fuse="weighted")),
+        (["bm25", "worded"], SearchOptions(k=7, depth=30, fuse="weighted", weights={"bm25": 0.5}, merge="rrf")),
+        (["bm25", "worded"], SearchOptions(k=7, depth=30, fuse="weighted", normalize=True, merge="interleave")),
     ],
 )
-def test_groups_over_two_retrievers_are_the_definition(store: PassageStore, options: SearchOptions) -> None:
-    retrievers = {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)}
-    rankings = LocalSearcher(store, retrievers).search_groups(GROUPS, options)
-    for group, ranking in zip(GROUPS, rankings, strict=True):
-        assert pairs_of(ranking) == plain_search(retrievers, store, group, options)
+def test_rankings_of_groups_are_the_definition(store: PassageStore, names: list[str], options: SearchOptions) -> None:
+    retrievers: dict[str, Retriever] = {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)}
+    used = {name: retrievers[name] for name in names}
+    for group, ranking in zip(GROUPS, LocalSearcher(store, used).search_groups(GROUPS, options), strict=True):
+        assert pairs_of(ranking) == plain_search(used, store, group, options)
 
 
 def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: PassageStore) -> None:
@@ -110,31 +106,12 @@ def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: P
     assert sorted(encoder.encoded) == sorted({query for group in GROUPS for query in group})
 
 
-def test_a_single_query_keeps_its_ranking_and_scores(store: PassageStore) -> None:
-    """Every candidate was found with the primary query, so reranking by it changes nothing."""
-    searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
-    plain, reranked = (searcher.search(["subject 7"], SearchOptions(rerank=rerank)) for rerank in ("none", "primary"))
-    assert plain == reranked
-
-
-def test_candidates_that_the_root_query_does_not_find_come_last(store: PassageStore) -> None:
-    searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
-    (ranking,) = searcher.search_groups([["xyzzy", "title 40"]], SearchOptions(k=3, rerank="primary"))
-    assert [hit.score for hit in ranking] == [0, 0, 0]
-    assert [hit.row for hit in ranking] == sorted(hit.row for hit in ranking)
-
-
 @pytest.mark.parametrize("n_retrievers", [1, 2])
 def test_a_groups_ranking_depends_on_nothing_else(store: PassageStore, n_retrievers: int) -> None:
     """Not on the other groups of its batch, and not on what other threads ask the same searcher."""
     retrievers: dict[str, Retriever] = {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)}
     searcher = LocalSearcher(store, dict(list(retrievers.items())[:n_retrievers]))
-    settings = [
-        SearchOptions(k=7, merge=merge, dedup=dedup, rerank=rerank)
-        for merge in ("max", "rrf")
-        for dedup in ("row", "text")
-        for rerank in ("none", "primary")
-    ]
+    settings = [SearchOptions(k=7, merge=merge, rerank=rerank, dedup=dedup) for merge, rerank, dedup in RULES if merge in ("max", "rrf")]
     together = [searcher.search_groups(GROUPS, options) for options in settings]
     for options, rankings in zip(settings, together, strict=True):
         assert [searcher.search_groups([group], options)[0] for group in GROUPS] == rankings

@@ -10,7 +10,7 @@ import pytest
 from tests.retrievers.worded import dense_over
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
@@ -32,11 +32,16 @@ def all_scores(retriever: Retriever, queries: list[str], n_rows: int) -> list[Sc
     return list(scores)
 
 
-def some_rows(n_rows: int, n_queries: int, seed: int = 0) -> list[Rows]:
-    """Return ascending rows for each query: none, all, the first, or any."""
-    rng = np.random.default_rng(seed)
-    shares = [0.0, 1.0, 1 / n_rows, *rng.random(n_queries)][:n_queries]
-    return [np.sort(rng.permutation(n_rows)[: round(share * n_rows)]) for share in shares]
+def assert_rescored(retriever: Retriever, queries: list[str], n_rows: int) -> None:
+    """Compare the scores of some ascending rows for each query, bit by bit: of none, all, the first, or any."""
+    full, rng = all_scores(retriever, queries, n_rows), np.random.default_rng(0)
+    shares = [0.0, 1.0, 1 / n_rows, *rng.random(len(queries))]
+    rows = [np.sort(rng.permutation(n_rows)[: round(share * n_rows)]) for share in shares]
+    for shift in range(0, len(rows), len(queries)):
+        some = (rows[shift:] + rows)[: len(queries)]
+        for found, expected, of_query in zip(retriever.rescore(queries, some), full, some, strict=True):
+            assert found.tobytes() == expected[of_query].tobytes()
+    assert retriever.rescore([], []) == []
 
 
 def test_bm25_gives_the_very_scores_of_a_search(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
@@ -44,24 +49,15 @@ def test_bm25_gives_the_very_scores_of_a_search(build: Callable[..., PassageStor
     many = Passage("many", "Frequencies", "subject " * 700 + " ".join(f"word{n}" for n in range(1100)))
     store = build([*made_passages, many])
     build_index("made", "bm25", store)
-    retriever = open_retriever("made", "bm25", store)
-    queries = [*QUERIES, " ".join(f"word{n}" for n in range(1100))]
-    full, rows = all_scores(retriever, queries, len(store)), some_rows(len(store), len(queries))
-    for mine, expected, query_rows in zip(retriever.rescore(queries, rows), full, rows, strict=True):
-        assert mine.tobytes() == expected[query_rows].tobytes()
-    assert retriever.rescore([], []) == []
+    assert_rescored(open_retriever("made", "bm25", store), [*QUERIES, " ".join(f"word{n}" for n in range(1100))], len(store))
 
 
 @pytest.mark.slow
 def test_bm25_over_several_blocks_of_rows(build: Callable[..., PassageStore]) -> None:
     store = build([Passage(str(n), "t", f"w{n % 7} x{n % 4001} y{n}") for n in range(140_000)])
     build_index("made", "bm25", store)
-    retriever = open_retriever("made", "bm25", store)
     queries = ["w3 x17", "x4000 w1 y139999", "w0 w1 w2 w3 w4 w5 w6"]
-    full = all_scores(retriever, queries, len(store))
-    for rows in (some_rows(len(store), 3), some_rows(len(store), 6)[3:]):
-        for mine, expected, query_rows in zip(retriever.rescore(queries, rows), full, rows, strict=True):
-            assert mine.tobytes() == expected[query_rows].tobytes()
+    assert_rescored(open_retriever("made", "bm25", store), queries, len(store))
 
 
 def test_corruption_of_bm25_is_noticed(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:
@@ -80,8 +76,6 @@ def test_corruption_of_bm25_is_noticed(build: Callable[..., PassageStore], made_
 def test_dense_scores_are_those_of_a_search(build: Callable[..., PassageStore], made_passages: list[Passage], dtype: str) -> None:
     store = build(made_passages)
     retriever = dense_over(store, missing=[0, 999, 1000, 2999], dtype=dtype)
-    full, rows = all_scores(retriever, QUERIES, len(store)), some_rows(len(store), len(QUERIES))
-    for mine, expected, query_rows in zip(retriever.rescore(QUERIES, rows), full, rows, strict=True):
-        assert mine.tobytes() == expected[query_rows].tobytes()
+    assert_rescored(retriever, QUERIES, len(store))
     (scores,) = retriever.rescore(["passage"], [np.array([0, 1, 999, 1000, 1001, 2999])])
     assert np.isneginf(scores).tolist() == [True, False, True, True, False, True]
