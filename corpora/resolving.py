@@ -17,7 +17,7 @@ from . import CORPORA
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
 from .known.custom import ReadOptions, custom_corpus
-from .known.given import FORMAT, described_corpus
+from .known.python_values import FORMAT, described_corpus
 from .reading.compression import STANDARD_INPUT, check_file
 
 

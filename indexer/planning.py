@@ -17,9 +17,9 @@ from wikidx.base.errors import InputError, StorageError
 from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import Step, format_bytes, silent_steps
 from wikidx.corpora.build import build_store, open_store, store_path
-from wikidx.corpora.estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import rebuild_advice
+from wikidx.corpora.size_estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.store import PassageStore
 
 from .build import build_index, build_vectors, follow

@@ -23,7 +23,7 @@ from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
-from .rerankers.opening import find_reranker
+from .rerankers.by_name import find_reranker
 
 if TYPE_CHECKING:
     from wikidx.indexer.base import Encoder

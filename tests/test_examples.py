@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.retrievers.server.serving import serving
-from wikidx.retrievers.building import build
+from wikidx.retrievers.build_and_open import build
 from wikidx.retrievers.server.settings import Settings
 
 FOLDER = ROOT / "examples"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .indexer.naming import name_encoder
     from .retrievers.async_client import AsyncRemoteSearcher
     from .retrievers.base import Match, Ranking, Rankings, ScoredPassage, Searcher
-    from .retrievers.building import build
+    from .retrievers.build_and_open import build
     from .retrievers.client import RemoteSearcher
     from .retrievers.opening import open_searcher
     from .retrievers.options import SearchOptions
@@ -51,7 +51,7 @@ _MODULES = {
     "RecipeOptions": "indexer.encoders.recipes",
     "RemoteSearcher": "retrievers.client",
     "SearchOptions": "retrievers.options",
-    "build": "retrievers.building",
+    "build": "retrievers.build_and_open",
     "name_encoder": "indexer.naming",
     "open_searcher": "retrievers.opening",
 }  # the others are in ``retrievers.base``

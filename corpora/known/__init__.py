@@ -2,5 +2,5 @@
 
 wiki2018  the Wikipedia of DPR      sample/  784 passages that ship with idx
 wiki2020  the Wikipedia of Atlas    custom   the corpus in a user's own file
-given     passages given as Python values
+python_values  passages given as Python values
 """

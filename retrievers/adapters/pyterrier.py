@@ -9,7 +9,7 @@ from wikidx.base.errors import MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions, SearchOptionValues, override
-from wikidx.retrievers.rerankers.opening import open_reranker
+from wikidx.retrievers.rerankers.by_name import open_reranker
 
 try:
     import pandas as pd

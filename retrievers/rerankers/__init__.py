@@ -1,6 +1,6 @@
 """Rerankers: models that score passages for queries, each a ``retrievers.base.Reranker``.
 
-opening       a name, a checkpoint or an endpoint -> an open reranker; recognises the kind of a checkpoint
+by_name       a name, a checkpoint or an endpoint -> an open reranker; recognises the kind of a checkpoint
 checkpoint    RerankerSpec, and RerankerNetwork: a checkpoint's network that scores pairs in batches
 cross_encoder networks with a classifier that read a query with a passage
 decoder       language models that answer yes or no, as Qwen3-Reranker does

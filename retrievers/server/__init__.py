@@ -6,7 +6,7 @@ protocol    heads of requests, and refusal of malformed HTTP
 gate        keys, hosts, counts and log of all requests      routes          all paths
 schemas     bodies of requests and responses                 openapi         their description, /openapi.json
 bodies      decompression of requests, compression of answers
-searching   the paths /v1/search and /retrieve               embedding       the paths /v1/embeddings and /v1/models
+searching   the paths /v1/search and /retrieve               openai_embeddings  the paths /v1/embeddings and /v1/models
 answerer    interface for answers by a language model        access_log      one line for each request
 catalog     all corpora and retrievers of a server           open_searchers  open stores, retrievers and searchers
 batcher     a thread that searches in batches                metrics         counts and times, summed over the processes

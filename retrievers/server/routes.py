@@ -21,10 +21,10 @@ from wikidx.retrievers.wire import EMBEDDINGS, OPTION_NAMES, RETRIEVE, SEARCH
 
 from .answerer import ASK, EVENTS, Answerer
 from .catalog import Catalog
-from .embedding import EmbeddingBody, EmbeddingEndpoints, EmbeddingResponse
 from .gate import CLIENT_GONE, JSON, error_response
 from .limits import Limits
 from .metrics import Metrics
+from .openai_embeddings import EmbeddingBody, EmbeddingEndpoints, EmbeddingResponse
 from .openapi import Operation, openapi_document
 from .schemas import ERRORS, RULES, OpenAIErrorBody, RetrieveResponse, SearchResponse, retrieval_model, search_model
 from .searching import SearchEndpoints

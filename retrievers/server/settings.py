@@ -28,7 +28,7 @@ class Settings:
         retrievers: retrievers of every corpus, each an index name or several joined with "+"; the first is the default.
         device: device of encoders, reranker and vector indexes; see ``base.machine.devices.check_devices``.
         query_dtype: precision in which queries are encoded; see ``opening.open_searcher``.
-        reranker: the reranker for searches that request it; see ``rerankers.opening.open_reranker``.
+        reranker: the reranker for searches that request it; see ``rerankers.by_name.open_reranker``.
         cache_bytes: memory of each retriever's result cache, in each process; 0: no cache.
         host: the address to listen on.
         port: the port; 0 selects a free one.

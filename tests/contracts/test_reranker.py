@@ -38,11 +38,11 @@ from wikidx.retrievers.base import Reranker
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.rerankers import checkpoint, endpoint, maxsim
+from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
 from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 from wikidx.retrievers.rerankers.decoder import Decoder
 from wikidx.retrievers.rerankers.maxsim import MaxSim
-from wikidx.retrievers.rerankers.opening import open_reranker
 
 Save = Callable[[Path], Path]
 CARD = "Given a web search query, retrieve relevant passages that answer the query"

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from wikidx.corpora.build import StoreOptions
-from wikidx.corpora.estimate import estimate_corpus
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
+from wikidx.corpora.size_estimate import estimate_corpus
 
 N = 30_000
 

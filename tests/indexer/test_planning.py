@@ -17,11 +17,11 @@ from wikidx.base.errors import StorageError, UnknownNameError
 from wikidx.base.net.download import SourceFile
 from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions
-from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.known.custom import ReadOptions
-from wikidx.corpora.known.given import given_corpus
+from wikidx.corpora.known.python_values import given_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
+from wikidx.corpora.size_estimate import CorpusEstimate
 from wikidx.indexer import planning
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.embedding.options import EmbedOptions

@@ -23,7 +23,7 @@ from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.home import corpus_names
 from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.known.given import GivenPassage
+from wikidx.corpora.known.python_values import GivenPassage
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import built_names, resolve
 from wikidx.indexer.build_spec import BuildSpec

@@ -19,8 +19,8 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.opening import open_searcher
+from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.retrievers.rerankers.cross_encoder import SIMLM_SPEC
-from wikidx.retrievers.rerankers.opening import open_reranker
 
 TANH = "torch.nn.modules.activation.Tanh"
 

@@ -14,8 +14,8 @@ from tests.indexer.made_vectors import brute_force, clustered
 from tests.retrievers.server.serving import ask, serving
 from wikidx.base.errors import InputError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.estimate import CorpusEstimate
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.size_estimate import CorpusEstimate
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import planning
 from wikidx.indexer.base import Scores, Vectors

@@ -17,8 +17,8 @@ from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded
+from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
-from wikidx.retrievers.rerankers.opening import open_reranker
 
 PASSAGES = [Passage(str(n), "", "x" * n) for n in range(80)]
 

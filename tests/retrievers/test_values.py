@@ -15,7 +15,7 @@ import pytest
 from wikidx.base.artifacts import manifest
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.naming import IndexName, parse_index_name
-from wikidx.retrievers.building import build
+from wikidx.retrievers.build_and_open import build
 from wikidx.retrievers.opening import open_searcher
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")

@@ -17,7 +17,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders import recipes
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
-from wikidx.retrievers.building import build as build_searcher
+from wikidx.retrievers.build_and_open import build as build_searcher
 
 NOTES = [
     {"id": "1", "title": "Nile", "text": "the river of rivers"},

@@ -12,7 +12,7 @@ from wikidx.base.progress import silent_steps
 from wikidx.base.progress_display import show_steps
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions
-from wikidx.corpora.known.given import GivenPassage, SplitRule, given_corpus
+from wikidx.corpora.known.python_values import GivenPassage, SplitRule, given_corpus
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.corpora.unnamed import UnnamedCorpus
 from wikidx.indexer.build_spec import BuildSpec
