@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import check_devices
@@ -16,6 +16,7 @@ from wikidx.retrievers.naming import RetrieverName
 
 from .limits import Limits
 
+_BACKLOG = 2048
 _BUSY_PORT_WAIT_S = 3.0  # time to retry a port in use, because a server that was just killed may still be ending
 
 
@@ -89,24 +90,13 @@ def listen(settings: Settings) -> socket.socket:
     give_up_at = time.monotonic() + _BUSY_PORT_WAIT_S
     while True:
         try:
-            return _bind(family, address)
+            listener = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
+            listener.setblocking(False)
+            return listener
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > give_up_at:
-                raise InputError(f"cannot listen on {text} ({error.strerror}): choose another --port or --host") from error
+                raise InputError(f"cannot listen on {text} ({os.strerror(error.errno or 0)}): choose another --port or --host") from error
             time.sleep(0.1)
-
-
-def _bind(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def server_url(listener: socket.socket) -> str:

@@ -19,7 +19,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -361,7 +361,7 @@ def _disk(path: Path) -> Iterator[None]:
 def _check_response(response: http.client.HTTPResponse, url: str, published: _Version) -> None:
     """Raise an error unless the response is the whole file in its published size."""
     if is_transient(response.status):
-        raise _RetryableError(f"status {response.status} {response.reason}", retry_after_s(response.headers))
+        raise _RetryableError(f"status {response.status} {response.reason}", retry_after_s(cast(Mapping[str, str], response.headers)))
     if response.status != 200:
         raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
     actual = _version_of(response)
