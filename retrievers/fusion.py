@@ -135,9 +135,10 @@ def merge(  # noqa: PLR0913
     def combine(span: slice) -> None:
         starts = targets.starts[span.start : span.stop + 1]
         subset = targets._replace(starts=starts, bases=targets.bases[span])
-        with interpreted(int(offsets[span.stop] - offsets[span.start])):
+        n_entries, own = np.diff(offsets[span.start : span.stop + 1]), out._replace(starts=out.starts[span], ends=out.ends[span])
+        with interpreted(int(n_entries.sum())):
             constant = float(rank_constant) if rule == "rrf" else 0.0
-            kernels.combine(lists, subset, _RULES[rule], constant, keys, out._replace(starts=out.starts[span], ends=out.ends[span]))
+            kernels.combine(lists, subset, int(n_entries.max(initial=1)), _RULES[rule], constant, keys, own)
 
     ranges = _split_targets(offsets)
     if len(ranges) == 1:

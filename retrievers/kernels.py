@@ -66,22 +66,20 @@ class _Table(NamedTuple):
 
 @kernel
 def combine(  # noqa: PLR0913
-    lists: Lists, targets: Targets, rule: int, rank_constant: float, text_key: NDArray[np.uint64], out: Lists
+    lists: Lists, targets: Targets, longest: int, rule: int, rank_constant: float, text_key: NDArray[np.uint64], out: Lists
 ) -> None:
     """Merge the lists of each target; a row in several lists appears once.
 
     Args:
         lists: input lists.
         targets: the lists of each target.
+        longest: largest number of entries in the lists of a target, or more; at least 1.
         rule: MAX keeps a row's highest score, INTERLEAVE its highest 1 / (rank_constant + rank); SUM adds a row's scores, RRF its values
             1 / (rank_constant + rank).
         rank_constant: a number from 0 on.
         text_key: key of each row's text; of rows with equal keys, only the best is kept. Empty: all rows are kept.
         out: one output list for each target; ``ends`` has the maximum ends, and is set to the actual ends.
     """
-    longest = 1
-    for t in range(len(targets.starts) - 1):
-        longest = max(longest, _count_entries(lists, targets, t))
     n_texts = longest if len(text_key) > 0 else 0
     table, texts = _Table(_new_slots(longest), np.empty(longest, np.int64)), _Table(_new_slots(n_texts), np.empty(n_texts, np.uint64))
     values, keys = np.empty(longest, np.float64), np.empty(longest, np.int64)
@@ -97,14 +95,6 @@ def combine(  # noqa: PLR0913
             n_written = _write_best(keys[:n_best], text_key, texts, text_base, out.rows[start:end], out.scores[start:end])
             text_base += n_best
         out.ends[t] = start + n_written
-
-
-@kernel
-def _count_entries(lists: Lists, targets: Targets, t: int) -> int:
-    n = 0
-    for m in range(targets.starts[t], targets.starts[t + 1]):
-        n += lists.ends[targets.members[m]] - lists.starts[targets.members[m]]
-    return n
 
 
 @kernel

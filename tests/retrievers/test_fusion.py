@@ -148,7 +148,7 @@ def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
         sizes = np.array([60, 0, 30, 40])
         out = Lists(np.zeros(130, np.int64), np.zeros(130, np.float32), np.cumsum(sizes) - sizes, np.cumsum(sizes))
         with np.errstate(over="ignore"):  # of the hash
-            function(lists, targets, rule, 60.0, text_key, out)
+            function(lists, targets, 7 * 20, rule, 60.0, text_key, out)
         results.append([array.tobytes() for array in out])
     assert results[0] == results[1]
 

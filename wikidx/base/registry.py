@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,5 +41,4 @@ def load(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401
     """
     if name not in table:
         raise unknown_name_error(kind, name, table)
-    module, attribute = table[name].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    return pkgutil.resolve_name(table[name])
