@@ -12,7 +12,7 @@ import numpy as np
 
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.base.machine.devices import check_devices
-from wikidx.corpora.build import open_store
+from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.naming import encoder_spec, parse_index_name
@@ -165,18 +165,19 @@ def open_searcher(
     name.check()
     check_devices(device)
     require_built(corpus)
-    _require_indexes(corpus, name.parts)
+    if len(name.parts) > 1:
+        require_indexes(corpus, name.parts)
     opened = OpenCorpora(device=device, query_dtype=query_dtype, cache_bytes=cache_bytes)
     return opened.searcher(corpus, name, reranker)
 
 
-def _require_indexes(corpus: str, names: Sequence[str]) -> None:
-    """Raise ``ArtifactError`` if an index of several is missing, before the first is opened, which may take long."""
+def require_indexes(corpus: str, names: Sequence[str]) -> None:
+    """Raise ``ArtifactError`` if an index is missing or of another store, before the first is opened, which may take long."""
     from wikidx.indexer.catalog import built_indexes, index_ref
 
     try:
-        for name in names if len(names) > 1 else ():
-            index_ref(corpus, name).manifest(None)
+        for name in names:
+            index_ref(corpus, name).manifest(store_manifest(corpus).fingerprint)
     except ArtifactMissing as error:
         raise ArtifactMissing(f"{error}; '{corpus}' has {', '.join(built_indexes(corpus)) or 'no index'}") from None
 

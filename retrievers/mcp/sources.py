@@ -17,7 +17,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.naming import RetrieverName
-from wikidx.retrievers.opening import OpenCorpora
+from wikidx.retrievers.opening import OpenCorpora, require_indexes
 from wikidx.retrievers.options import SearchOptions
 
 
@@ -57,7 +57,9 @@ class LocalSource:
         self.can_fuse = not retrievers
         self._opener = OpenCorpora(device=device)
         for corpus, retriever in itertools.product(corpora, retrievers):
-            _check(corpus, RetrieverName.parse(str(retriever), corpus))
+            name = RetrieverName.parse(str(retriever), corpus)
+            name.check()
+            require_indexes(corpus, name.parts)
 
     def list_corpora(self) -> list[SearchableCorpus]:
         """Return the built corpora; unusable indexes are left out."""
@@ -83,15 +85,6 @@ class LocalSource:
         store = self._opener.store(corpus)
         rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
         return {passage.id: passage for passage in store.get_many(rows)}
-
-
-def _check(corpus: str, retriever: RetrieverName) -> None:
-    """Raise an error unless a corpus has the indexes of a retriever; see ``LocalSource``."""
-    from wikidx.indexer.catalog import index_ref
-
-    retriever.check()
-    for name in retriever.parts:
-        index_ref(corpus, name).manifest(store_manifest(corpus).fingerprint)
 
 
 class RemoteSource:
