@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,6 @@ import numpy as np
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.workers import map_ahead, worker_processes
-from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.model import Model
@@ -219,32 +218,3 @@ def _collect_ranges(encoded: Iterable[tuple[PaddedBatch, Vectors]], dim: int, re
         report(len(numbers), int(target.tokens.lengths()[numbers].sum()))
         if not n_left:
             yield target.rows, range_vectors
-
-
-class PassageEncoder:
-    """Encoder of a few passages in this process, for samples and checks. It computes as a build does.
-
-    Raises:
-        IdxError: the device has too little memory, or fails.
-        InputError, MissingExtraError: the checkpoint, the device or a package is missing.
-    """
-
-    def __init__(self, spec: EncoderSpec, resources: Resources) -> None:
-        self.name = spec.name
-        self._resources = resources
-        self._tokenizer = Tokenizer(spec, "passage")
-        with explain_device_errors(resources.devices[0], resources):
-            self._model = Model(spec, "passage", resources.devices[0], resources.precision.computed)
-
-    def encode(self, passages: Sequence[Passage]) -> Vectors:
-        """Return float32 vectors, shape (len(passages), dim).
-
-        Raises:
-            IdxError: the device has too little memory, or fails.
-        """
-        tokens = self._tokenizer.passages(passages)
-        vectors = np.empty((len(passages), self._model.dim), dtype=np.float32)
-        with explain_device_errors(self._resources.devices[0], self._resources):
-            for numbers in batches(tokens.lengths(), self._resources.batch_tokens):
-                vectors[numbers] = self._model.encode(tokens, numbers)
-        return vectors

@@ -23,6 +23,7 @@ from wikidx.base.artifacts.home import split_name
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import ReadableArray, build_checked, save_array
 from wikidx.base.errors import ArtifactError, ArtifactMismatch, InputError
+from wikidx.base.machine.devices import encoder_device
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import store_manifest
@@ -31,10 +32,9 @@ from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer import ENCODERS
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
-from wikidx.indexer.embedding.embed import resolve_resources
-from wikidx.indexer.embedding.options import EmbedOptions
-from wikidx.indexer.embedding.pipeline import PassageEncoder
+from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.encoders.transformer import TransformerEncoder, open_encoder
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, UNIT_TOLERANCE, VectorFile, lengths, write_rows
 
@@ -91,7 +91,7 @@ def import_vectors(
         StorageError, LockedError: see ``build_checked``.
     """
     spec, dtype = _read_start(dataclasses.replace(spec, normalize=spec.normalize or options.normalize), source)
-    encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=options.device), spec)) if options.verify else None
+    encoder = open_encoder(spec, encoder_device(options.device)) if options.verify else None
     stored: Stored = "float16" if np.dtype(options.dtype or dtype).itemsize == 2 else "float32"
     names = [f"file {number}" for number in range(len(source.origins))]  # independent of file names
     inputs = {"passages": store.fingerprint, **dict(zip(names, source.sha256 or add_checksums(source).sha256, strict=True))}
@@ -255,21 +255,21 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
         InputError: the vectors are not the encoder's.
         MissingExtraError, DownloadError: the encoder is not available.
     """
-    encoder = PassageEncoder(spec, resolve_resources(EmbedOptions(device=device), spec))
+    encoder = open_encoder(spec, encoder_device(device))
     ref = index_ref(corpus, spec.name)
     vectors = open_corpus_vectors(ref.path, ref.manifest(store.fingerprint))
     _verify(encoder, store, vectors.array, vectors.missing, n)
 
 
-def _verify(encoder: PassageEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
+def _verify(encoder: TransformerEncoder | ServedEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
     """Raise ``InputError`` unless ``n`` random passages, encoded again, match their vectors."""
     candidates = np.setdiff1d(np.arange(len(store)), missing)
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))
-    stored, expected = vectors[rows].astype(np.float32), encoder.encode(store.get_many(rows))
+    stored, expected = vectors[rows].astype(np.float32), encoder.encode_passages(store.get_many(rows))
     distances = np.linalg.norm(stored - expected, axis=1) / np.linalg.norm(expected, axis=1)
     n_different, worst = int(np.count_nonzero(~(distances <= _SAME))), int(np.argmax(distances))  # NaN counts as different
     if n_different:
         raise InputError(
             f"of {len(rows)} passages that were encoded again {n_different} have another vector, the worst that of row {rows[worst]}, by "
-            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{encoder.name}', or of other texts"
+            f"{distances[worst]:.2f} of its length: the embeddings are of another encoder than '{encoder.spec.name}', or of other texts"
         )

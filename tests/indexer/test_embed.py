@@ -23,7 +23,7 @@ from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import Precision, Resources
-from wikidx.indexer.embedding.pipeline import Job, PassageEncoder
+from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.encoders.spec import Tokens
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.networks import batching
@@ -261,20 +261,6 @@ def test_a_device_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(IdxError, match=message):
         run(job(tmp_path))
     assert finished(tmp_path) == [range(RANGE_ROWS)]
-
-
-@pytest.mark.parametrize("fails_on", ["__init__", "spoil"])
-def test_a_device_that_is_too_small_for_a_sample_is_named(
-    fails_on: str, monkeypatch: pytest.MonkeyPatch, made_passages: list[Passage]
-) -> None:
-    def fail(*arguments: object) -> Vectors:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB\nmore")
-
-    found = Resources(("cuda:1",), Precision("float16", "float16"), 9_999_999, 0)
-    monkeypatch.setattr(FakeModel, fails_on, fail)
-    message = "^cuda:1 has too little memory for batches of 9,999,999 tokens: use a smaller --batch-tokens$"
-    with pytest.raises(IdxError, match=message):
-        PassageEncoder(encoder_spec("minilm"), found).encode(made_passages[:3])
 
 
 class SlowWriter:

@@ -28,8 +28,9 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
 from wikidx.indexer.embedding.options import EmbedOptions, Precision, Resources
-from wikidx.indexer.embedding.pipeline import Job, PassageEncoder, embed_ranges
+from wikidx.indexer.embedding.pipeline import Job, embed_ranges
 from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.networks import batching
 from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
@@ -100,7 +101,7 @@ def test_what_is_built_is_what_the_encoder_gives(
     assert manifest.recipe.parameters["pooling"] == "mean"
     rows = np.arange(0, 3000, 37)
     found = np.load(index_ref("made", "contriever").path / VECTORS)[rows]
-    expected = PassageEncoder(tiny, Resources(("cpu",), Precision("float32", "float32"), 500, 0)).encode(store.get_many(rows))
+    expected = TransformerEncoder(tiny).encode_passages(store.get_many(rows))
     assert 0 < np.abs(found - expected).max() <= tolerance or dtype == "float32"
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
     with pytest.raises(ArtifactMismatch, match="was built with .*: --force replaces it"):

@@ -43,12 +43,9 @@ def vector_of(text: str) -> Vectors:
 
 
 class FakeEncoder:
-    name = "minilm"
+    spec = encoder_spec("minilm")
 
-    def __init__(self, *arguments: object) -> None:
-        pass
-
-    def encode(self, passages: Sequence[Passage]) -> Vectors:
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         return np.array([vector_of(passage.text) for passage in passages])
 
 
@@ -82,8 +79,8 @@ def published(
     build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Published:
     monkeypatch.setattr(formats, "BLOCK_ROWS", 300)
-    monkeypatch.setattr(importing, "PassageEncoder", FakeEncoder)
-    return Published(build(made_passages), FakeEncoder().encode(made_passages), tmp_path / "some.pkl")
+    monkeypatch.setattr(importing, "open_encoder", lambda spec, device: FakeEncoder())
+    return Published(build(made_passages), FakeEncoder().encode_passages(made_passages), tmp_path / "some.pkl")
 
 
 @pytest.fixture
@@ -271,7 +268,7 @@ def test_verification_encodes_again(published: Published) -> None:
 
 
 def test_an_encoder_that_gives_no_numbers_verifies_nothing(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeEncoder, "encode", lambda self, passages: np.full((len(passages), DIM), np.nan, dtype=np.float32))
+    monkeypatch.setattr(FakeEncoder, "encode_passages", lambda self, passages: np.full((len(passages), DIM), np.nan, dtype=np.float32))
     with pytest.raises(InputError, match="of 10 passages that were encoded again 10 have another vector"):
         published.run(array, verify=10)
 
