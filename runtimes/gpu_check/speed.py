@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,9 +16,8 @@ from wikidx.indexer.embedding.pipeline import Job, run_pipeline
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 from wikidx.indexer.encoders.transformer import TransformerEncoder
-from wikidx.indexer.indexes.exact.gpu import DeviceShard, SplitQueries, TorchEngine, load_shards
-from wikidx.indexer.indexes.exact.gpu_best import TopK
-from wikidx.indexer.indexes.exact.gpu_stream import StreamedTopK
+from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards
+from wikidx.indexer.indexes.exact.gpu_best import TopK, select_by_torch
 from wikidx.indexer.indexes.exact.memory import WORK_BYTES
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS, VectorFile
 
@@ -28,9 +26,6 @@ from .machine import fill_random, measure_ceilings, median_seconds, wait_for
 from .models import cross_encoder_in, made_pairs
 from .networks import encoder_in, made_passages, save_bert
 from .task import Task
-
-if TYPE_CHECKING:
-    import torch
 
 _NONE = np.empty(0, dtype=np.int64)
 _N_SHAPES = 8
@@ -55,7 +50,7 @@ def measure_search(task: Task, *, n_rows: int, dim: int, batches: Sequence[int],
         _measure_opening(task, dim)
     task.record("vectors, and then the queries at a time", {"rows": n_rows, "components": dim})
     shard = DeviceShard(fill_random(task.device, n_rows, dim), 0, _NONE)
-    task.record("best rows are listed by", {"kernel": "torch alone" if shard.select is None else "Triton"})
+    task.record("best rows are listed by", {"kernel": "torch alone" if shard.select is select_by_torch else "Triton"})
     engine = TorchEngine([shard])
     for batch in batches:
         for kind in ("float16", "float32"):
@@ -93,8 +88,9 @@ def _products(shard: DeviceShard, queries: Vectors) -> None:
     import torch
 
     with torch.inference_mode():
-        for _ in shard.tiles([shard.split_queries(queries).first]):
-            pass
+        terms, n_rows = [shard.split_queries(queries).first], shard.tile_rows(len(queries))
+        for start in range(0, len(shard.vectors), n_rows):
+            shard.scores(terms, start, start + n_rows)
 
 
 def _pick_seconds(task: Task, shard: DeviceShard, queries: Vectors, k: int) -> float:
@@ -103,18 +99,11 @@ def _pick_seconds(task: Task, shard: DeviceShard, queries: Vectors, k: int) -> f
 
     with torch.inference_mode():
         terms, seconds = shard.split_queries(queries), 0.0
-        best, tiles = picking(shard, terms, min(k, len(shard.vectors)))
-        for start, scores in tiles:
+        best = TopK(min(k, len(shard.vectors)), terms.scales, shard.select)
+        for start, scores in shard.tiles([terms.first], best):
             wait_for(task.device)
             seconds += _timed(task, partial(best.offer, scores, start))
         return seconds + _timed(task, best.keys)
-
-
-def picking(shard: DeviceShard, terms: SplitQueries, k: int) -> tuple[TopK | StreamedTopK, Iterator[tuple[int, torch.Tensor]]]:
-    """Return the best k rows that a search begins with, and the tiles it offers to them."""
-    if (select := shard.select) is None:
-        return TopK(k, terms.scales), shard.tiles([terms.first])
-    return StreamedTopK(k, terms.scales, select), shard.streamed_tiles([terms.first], k)
 
 
 def _timed(task: Task, work: Callable[[], object]) -> float:

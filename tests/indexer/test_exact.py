@@ -133,9 +133,8 @@ def test_more_queries_and_results_than_are_held_at_once(devices: tuple[str, ...]
     monkeypatch.setattr(exact_cpu, "_CANDIDATE_BYTES", 20_000)
     if devices != ("cpu",):
         monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._MAX_KEYS", 1000)
-        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._FIRST_TILE_SCORES", 500)
         monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._TILE_SCORES", 3000)
-        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu_best._MOST_AT_ONCE", 200)
+        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu_best._MOST_EXAMINED", 200)
     for k in (3, 400):
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +15,9 @@ torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
+from wikidx.indexer.indexes.exact import gpu_best  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
-from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, select_by_torch  # noqa: E402
 from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
 NONE = np.empty(0, dtype=np.int64)
@@ -59,10 +57,10 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
     scores[0, 5], scores[1, 7], scores[2] = torch.nan, -torch.inf, 0.0
     scores[2, ::2] = -0.0
     scales = torch.tensor([1.0, 0.5, 2.0])
-    best = TopK(k, scales)
+    best = TopK(k, scales, select_by_torch)
     for start in range(0, 8 * BLOCK, 2 * BLOCK):
-        best.offer(scores[:, start : start + 2 * BLOCK].contiguous(), start)
-    hits = best_hits(best.keys().numpy(), k)
+        best.offer(scores[:, start : start + 2 * BLOCK], start)
+    hits = best_hits(best.keys()[0].numpy(), k)
     scaled = np.nan_to_num((scores * scales[:, None]).numpy(), nan=-np.inf, neginf=-np.inf)
     rows = np.argsort(-scaled, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(hits.rows, rows)
@@ -106,7 +104,8 @@ def made_case(generator: np.random.Generator) -> tuple[NDArray[np.float16], Vect
 
 @pytest.mark.parametrize("n_cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_ranks_by_first_terms_are_those_of_brute_force(monkeypatch: pytest.MonkeyPatch, n_cases: int) -> None:
-    monkeypatch.setattr(exact_torch, "_FIRST_TILE_SCORES", BLOCK)
+    monkeypatch.setattr(gpu_best, "_LEAST_ROOM", BLOCK)
+    monkeypatch.setattr(gpu_best, "_LEAST_ROOMS", BLOCK)
     monkeypatch.setattr(exact_torch, "_TILE_SCORES", 4 * BLOCK)
     monkeypatch.setattr(exact_torch, "_MAX_RESCORED", 2_000)
     n_exact = n_again = 0
@@ -146,21 +145,13 @@ def test_a_best_row_that_the_first_terms_rank_behind_all_candidates_is_found(mon
     assert hits.scores[0, 0] == pytest.approx(-0.5 * unit, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("most", "tiles"),
-    [
-        (24 * BLOCK * 2 + 5, [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]),  # cuBLAS cannot index a larger matrix
-        (24 * BLOCK, [(0, BLOCK), (BLOCK, BLOCK), (2 * BLOCK, BLOCK)]),
-        (2**31, [(0, 2 * BLOCK), (2 * BLOCK, BLOCK)]),  # a tile that is padded is copied: only one of less than a block
-    ],
-)
-def test_tiles_are_blocks_of_which_only_the_last_is_padded(
-    most: int, tiles: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("n_blocks", [1, 2])
+def test_no_product_has_a_matrix_that_cublas_cannot_index(n_blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shard = shard_of("float16")
-    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", most)
-    terms = [shard.split_queries(np.ones((1, 24), dtype=np.float32)).first]
-    assert [(start, scores.shape[1]) for start, scores in shard.tiles(terms)] == tiles
+    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK * n_blocks + 5)
+    terms = shard.split_queries(np.ones((1, 24), dtype=np.float32))
+    tiles = list(shard.tiles([terms.first], TopK(1, terms.scales, select_by_torch)))
+    assert [start for start, _ in tiles] == list(range(0, 300, n_blocks * BLOCK))
 
 
 def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> None:
@@ -173,44 +164,3 @@ def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> Non
     environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout == "(True, True) (False, False)\n"
-
-
-@pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_the_next_product_runs_in_a_stream_of_its_own_while_scores_are_picked(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In what order the streams of a GPU are given their work; fakes of them record it."""
-    monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK)
-    queries = np.random.default_rng(1).normal(size=(2, 24)).astype(np.float16).astype(np.float32)
-    expected = best_hits(shard_of(stored).search(queries, 5), 5)
-    shard, log, streams = shard_of(stored), list[str](), ["main"]
-    compute, offer = DeviceShard._scores, TopK.offer
-
-    def note(event: str) -> str:
-        log.append(event)
-        return event
-
-    def stream(name: str) -> SimpleNamespace:
-        return SimpleNamespace(
-            name=name,
-            wait_stream=lambda other: note(f"{name} waits for {other.name}"),
-            record_event=lambda: note(log[-1] + " is done"),
-            wait_event=lambda event: note(f"{name} waits for: {event}"),
-        )
-
-    @contextlib.contextmanager
-    def enter(entered: SimpleNamespace) -> Iterator[None]:
-        streams.append(entered.name)
-        yield
-        streams.pop()
-
-    monkeypatch.setattr(shard, "_stream", stream("products"))
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream(streams[-1]))
-    monkeypatch.setattr(torch.cuda, "stream", enter)
-    monkeypatch.setattr(DeviceShard, "_scores", lambda *a: (note(f"{streams[-1]}: product of {a[2]}"), compute(*a))[1])
-    monkeypatch.setattr(TopK, "offer", lambda *a: (note(f"{streams[-1]}: pick from {a[2]}"), offer(*a))[1])
-    found = best_hits(shard.search(queries, 5), 5)
-    products = [f"products: product of {row}" for row in (0, 128, 256)]
-    launches = [["products waits for main", product, f"{product} is done"] for product in products]
-    picks = [[f"main waits for: {product} is done", f"main: pick from {128 * n}"] for n, product in enumerate(products)]
-    assert log == [*launches[0], *launches[1], *picks[0], *launches[2], *picks[1], *picks[2]]
-    np.testing.assert_array_equal(found.rows, expected.rows)
-    np.testing.assert_array_equal(found.scores, expected.scores)

@@ -2,7 +2,6 @@
 
 index      ExactIndex and open_exact()     memory     of a search, and its devices
 cpu        search by threads
-gpu        search by torch                 gpu_best   top-k by torch
-gpu_stream top-k that does not wait for the host, with the kernel of Triton in gpu_select
-collecting candidates for the k best, by thread
+gpu        search by torch                 gpu_best   top-k that does not wait for the host
+gpu_select a kernel of Triton for it       collecting candidates for the k best, by thread
 """

@@ -7,9 +7,7 @@ ranked again by both terms. If the first terms represent all queries exactly, as
 are scored again all the same: cuBLAS adds up in another order for another number of rows or queries, and equal vectors should have equal
 scores.
 
-The best scores of a tile are listed by a kernel of Triton, and nothing waits for the host (``gpu_stream``). Where Triton is missing, or
-more scores are above the threshold than there is room for, torch picks them (``gpu_best``): the next product is launched before, in a
-stream of its own, but the host has to wait for each tile.
+The best scores of a tile are listed by a kernel of Triton, or by torch where Triton is missing (``gpu_best``).
 """
 
 from __future__ import annotations
@@ -31,16 +29,12 @@ from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.keys import Keys, best_hits
 
-from .gpu_best import BLOCK, TopK, decode_keys, encode_keys
-from .gpu_stream import Select, StreamedTopK, find_select, room, streamed_ranges
-from .memory import MAX_KEYS, TILE_SCORES
+from .gpu_best import BLOCK, GROWTH, TopK, decode_keys, encode_keys, find_select, select_by_torch
 
 _MAX_QUERIES = 1_024
-_MAX_KEYS = MAX_KEYS
-_TILE_SCORES = TILE_SCORES
+_MAX_KEYS = 4 << 20  # of all queries that are searched at a time; with the size of a tile, it limits the memory (``memory.WORK_BYTES``)
+_TILE_SCORES = 128 << 20
 _MAX_PRODUCT = (1 << 31) - 1  # elements of a matrix: cuBLAS has failed beyond (pytorch#17897)
-_FIRST_TILE_SCORES = 1 << 20  # scores of the first tile: without a threshold, all are examined individually
-_GROWTH = 8  # growth factor of tiles: most scores of a tile are below the threshold only if enough rows precede the tile
 _QUERY_EXPONENT = 13  # split queries are scaled to below 2^13: first terms fit into float16, second terms are above its smallest number
 _LEAST_EXPONENT = -100
 _COPIED_ROWS = 16_384  # rows copied to a device at a time
@@ -114,20 +108,12 @@ class SplitQueries(NamedTuple):
     scales: torch.Tensor
 
 
-class _LaunchedTile(NamedTuple):
-    """The first row of a tile, its scores, and the event of a GPU after which they are there; None: they are."""
-
-    start: int
-    scores: torch.Tensor
-    is_done: torch.cuda.Event | None = None
-
-
 class DeviceShard:
     """Consecutive rows of a corpus on one device, from ``first_row`` on. Rows in ``missing``, counted from ``first_row``, are skipped.
 
     Attributes:
         vectors: the vectors of the rows.
-        select: kernel that lists scores above a threshold; None: torch picks the best.
+        select: function that lists scores above a threshold.
     """
 
     def __init__(self, vectors: torch.Tensor, first_row: int, missing: Rows) -> None:
@@ -135,8 +121,7 @@ class DeviceShard:
         self._first_row, self._missing = first_row, missing
         self._device = vectors.device
         self._missing_there = torch.from_numpy(missing).to(self._device)  # a copy during a search would wait for the product under way
-        self._stream = torch.cuda.Stream(self._device) if vectors.is_cuda else None  # type: ignore[no-untyped-call]
-        self.select: Select | None = find_select(str(self._device)) if vectors.is_cuda else None
+        self.select = find_select(str(self._device)) if vectors.is_cuda else select_by_torch
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32).max() for rows in torch.split(vectors, _COPIED_ROWS)]
         self._largest_norm = torch.stack(norms).max()
 
@@ -186,80 +171,40 @@ class DeviceShard:
         parts = zip(torch.split(scaled, n_at_once), torch.split(rows, n_at_once), strict=True)
         return torch.cat([(self.vectors[numbers].float() * queries[:, None]).sum(dim=2) for queries, numbers in parts])
 
-    def _rank(self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int) -> torch.Tensor:
-        """Return the k best rows for each query as keys, shape (Q, k), by the sums of the scores of the terms, each (Q, dim)."""
-        if self.select is not None:
-            streamed = StreamedTopK(k, scales, self.select)
-            for start, scores in self.streamed_tiles(terms, k):
-                streamed.offer(scores, self._first_row + start)
-                del scores  # before the next tile is computed
-            if (keys := streamed.keys()) is not None:
-                return keys
-        best = TopK(k, scales)
-        for start, scores in self.tiles(terms):
+    def _rank(self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int, growth: int = GROWTH) -> torch.Tensor:
+        """Return the k best rows for each query as keys, shape (Q, k), by the sums of the scores of the terms, each (Q, dim).
+
+        Queries for which more rows were found than there is room for are ranked again by themselves, with merges as often as needed.
+        """
+        best = TopK(k, scales, self.select, growth)
+        for start, scores in self.tiles(terms, best):
             best.offer(scores, self._first_row + start)
-            del scores  # before the tile after the next is computed
-        return best.keys()
+            del scores  # before the next tile is computed
+        keys, lost = best.keys()
+        if len(lost):
+            keys[lost] = self._rank([term[lost] for term in terms], scales[lost], k, growth=1)
+        return keys
 
-    def streamed_tiles(self, terms: Sequence[torch.Tensor], k: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield as ``tiles`` does the tiles for a ``StreamedTopK``; those of a GPU are computed when it comes to them."""
-        most_rows = _round_to_blocks(min(_MAX_PRODUCT // self.vectors.shape[1], _TILE_SCORES // len(terms[0])))
-        for start, stop in streamed_ranges(len(self.vectors), room(k, len(terms[0])), most_rows):
-            yield start, self._scores(terms, start, stop)
-
-    def tiles(self, terms: Sequence[torch.Tensor]) -> Iterator[tuple[int, torch.Tensor]]:
+    def tiles(self, terms: Sequence[torch.Tensor], best: TopK) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the first row of each tile, counted in the shard, and the tile's scores, given terms of the queries, each (Q, dim).
 
-        The product of the next tile is launched before a tile is yielded.
+        A tile ends where ``best`` merges, to which each must be offered before the next.
         """
-        launched: _LaunchedTile | None = None
-        for start, stop in self._tile_ranges(len(terms[0])):
-            following = self._launch(terms, start, stop)
-            if launched is not None:
-                yield launched.start, self._await(launched)
-            launched = following
-        if launched is not None:
-            yield launched.start, self._await(launched)
-
-    def _tile_ranges(self, n_queries: int) -> Iterator[tuple[int, int]]:
-        """Yield the first row of each tile and the row after its last one."""
-        most_rows = _round_to_blocks(_MAX_PRODUCT // self.vectors.shape[1])
-        start, n_rows = 0, _round_to_blocks(_FIRST_TILE_SCORES // n_queries)
+        start, most_rows = 0, self.tile_rows(len(terms[0]))
         while start < len(self.vectors):
-            stop = min(start + min(n_rows, most_rows), len(self.vectors))
-            if stop - start > BLOCK:
-                stop = start + _round_to_blocks(stop - start)  # the rest is a tile of its own: to be padded, a tile is copied
-            yield start, stop
-            start, n_rows = stop, min(n_rows * _GROWTH, _round_to_blocks(_TILE_SCORES // n_queries))
+            stop = min(start + most_rows, start + best.n_until_merge, len(self.vectors))
+            yield start, self.scores(terms, start, stop)
+            start = stop
 
-    def _launch(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> _LaunchedTile:
-        """Start the product of a tile. On a GPU it begins when all that the current stream was given is done.
+    def tile_rows(self, n_queries: int) -> int:
+        """Return the largest number of rows of a tile."""
+        return _round_to_blocks(min(_MAX_PRODUCT // self.vectors.shape[1], _TILE_SCORES // n_queries))
 
-        The memory of earlier tiles is then free to be used again, although they were picked from in another stream.
-        """
-        if self._stream is None:
-            return _LaunchedTile(start, self._padded_scores(terms, start, stop))
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
-            return _LaunchedTile(start, self._padded_scores(terms, start, stop), self._stream.record_event())
-
-    def _await(self, tile: _LaunchedTile) -> torch.Tensor:
-        """Return the scores of a tile. Work that the current stream is given from now on waits for them."""
-        if tile.is_done is not None:
-            torch.cuda.current_stream(self._device).wait_event(tile.is_done)
-        return tile.scores
-
-    def _scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
+    def scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
         """Return the unscaled scores of some rows, float32 (Q, rows); -inf for missing rows."""
         scores = _product(terms, self.vectors[start:stop])
         low, high = np.searchsorted(self._missing, (start, stop))
         return scores.index_fill_(1, self._missing_there[low:high] - start, -torch.inf) if low < high else scores
-
-    def _padded_scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
-        """Return the scores of some rows, padded by -inf to whole blocks."""
-        scores = self._scores(terms, start, stop)
-        n_more = -scores.shape[1] % BLOCK
-        return torch.nn.functional.pad(scores, (0, n_more), value=-torch.inf) if n_more else scores
 
 
 def _product(terms: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ _WARPS = 4
 
 
 def select(scores: torch.Tensor, thresholds: torch.Tensor, found: tuple[torch.Tensor, torch.Tensor], first_row: int) -> None:
-    """Add the scores above the thresholds to those found, a ``gpu_stream.Found``; see ``gpu_stream.Select``."""
+    """Add the scores above the thresholds to those found, a ``gpu_best.Found``; see ``gpu_best.Select``."""
     (n_queries, n_columns), (keys, counts) = scores.shape, found
     grid = (triton.cdiv(n_columns, _COLUMNS), n_queries)
     last = LARGEST_ROW - first_row

@@ -10,31 +10,8 @@ from wikidx.base.machine import devices
 from wikidx.base.machine.fit import CUDA_BYTES, Demand, Placement
 from wikidx.base.progress import format_bytes
 
-TILE_SCORES = 128 << 20  # scores of a tile, float32; one is computed while another is picked from
-MAX_KEYS = 4 << 20  # keys of all queries that are searched at a time
-MOST_EXAMINED = 4 << 20  # scores of a tile that are examined individually at a time
-_KEY_BYTES = 8
-
-
-def picking_bytes(n_keys: int, most_pending: int, tile_scores: int = TILE_SCORES, most_examined: int = MOST_EXAMINED) -> int:
-    """Return the largest memory that the search of a batch of queries takes besides the vectors: tiles, and a merge of candidates.
-
-    Args:
-        n_keys: keys of the best candidates so far, of all queries.
-        most_pending: keys of further candidates from which on these are merged.
-        tile_scores: scores of a tile.
-        most_examined: scores that are examined individually at a time; all of them may become candidates.
-    """
-    n_pending = most_pending + most_examined
-    n_merged = n_keys + n_pending
-    tiles = 2 * tile_scores * 4 + tile_scores // 128 * (4 + 1)
-    examined = most_examined * (4 + 1 + 3 * _KEY_BYTES)  # scores, whether each is above the threshold, its place in the tile, its row
-    # The query's number and the key of a candidate; both sorted, twice; their order, ranks, and two terms of these.
-    return tiles + examined + _KEY_BYTES * (2 * n_pending + 2 * n_keys + 7 * n_merged)
-
-
-WORK_BYTES = picking_bytes(MAX_KEYS, MAX_KEYS) + CUDA_BYTES
-"""Memory on each GPU besides the vectors, whatever the number of queries and results."""
+WORK_BYTES = 2_106_589_184 + CUDA_BYTES
+"""Memory on each GPU besides the vectors, whatever the number of queries and results: a tile of scores, rows found in it, and merges."""
 
 
 def choose_devices(n_rows: int, dim: int, dtype: str, device: str, free_bytes: Sequence[int] | None = None) -> Placement:
