@@ -3,7 +3,8 @@
 characters   class and lower case of each code point     automaton    a pattern as tables
 tokens       text -> words, equal to StandardTokenizer's
 terms        word -> term: possessive, case, stop words  porter       stemmer
-numbering    texts -> term numbers, in one kernel        analyzer     public interface: english(), word_spans(), TermNumbers
+numbering    texts -> term numbers, in one kernel        dictionary   numbered distinct terms, as a hash table
+analyzer     public interface: english(), word_spans(), TermNumbers
 """
 
 from wikidx.indexer.analysis.analyzer import TermNumbers, TermTable, english, word_spans

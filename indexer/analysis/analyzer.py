@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.indexer.analysis.numbering import Table, empty_table, number_terms
+from wikidx.indexer.analysis.dictionary import Dictionary
+from wikidx.indexer.analysis.numbering import MAX_TERM_BYTES, Texts, no_recent_tokens, number_terms
 from wikidx.indexer.analysis.terms import read_rules
 from wikidx.indexer.analysis.tokens import token_bounds
 
@@ -20,7 +21,7 @@ class TermTable(NamedTuple):
     """Terms by number. Term i is the UTF-8 text ``pool[ends[i - 1]:ends[i]]``; term 0 starts at 0."""
 
     pool: NDArray[np.uint8]
-    ends: NDArray[np.int64]
+    ends: NDArray[np.uint32]
 
     def terms(self) -> list[str]:
         """Return the terms as strings, in order of their numbers."""
@@ -37,11 +38,11 @@ class TermNumbers:
     """
 
     def __init__(self) -> None:
-        self._table = empty_table()
+        self._dictionary, self._recent = Dictionary(), no_recent_tokens()
 
     def __len__(self) -> int:
         """Return the number of distinct terms."""
-        return int(self._table.size[0])
+        return len(self._dictionary)
 
     def add(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Analyse texts and return the numbers of their terms.
@@ -51,19 +52,18 @@ class TermNumbers:
         Returns:
             The concatenated term numbers of all texts (int32), and the position after each text's last number (int64, one per text).
         """
-        bounds = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)), out=bounds[1:])
+        bounds = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)))
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        numbers = np.empty(len(points), dtype=np.int32)
-        ends = np.zeros(len(texts), dtype=np.int64)
-        self._table = Table(*number_terms(points, bounds, _rules(), self._table, numbers, ends))
-        return numbers[: ends.max(initial=0)].copy(), ends
+        read = Texts(points, bounds, np.empty(len(points), dtype=np.int32), np.zeros(len(texts), dtype=np.int64))
+        state, terms = np.zeros(3, dtype=np.int64), self._dictionary
+        while state[0] < len(texts):
+            terms.reserve(1, MAX_TERM_BYTES)
+            terms.n_terms = number_terms(read, _rules(), terms.terms, terms.n_terms, self._recent, state)
+        return read.numbers[: state[2]].copy(), read.ends
 
     def table(self) -> TermTable:
         """Return the terms numbered so far; later calls of ``add`` do not change the returned table."""
-        n = len(self)
-        starts = self._table.starts
-        return TermTable(self._table.pool[: starts[n]], starts[1 : n + 1])
+        return TermTable(*self._dictionary.pool_and_ends())
 
 
 def english(text: str) -> list[str]:

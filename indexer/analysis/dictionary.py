@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wikidx.base.compiled import kernel
 from wikidx.base.errors import InputError
 
-_SLOTS_PER_TERM = 2  # minimum number of slots per term
+SLOTS_PER_TERM = 2  # minimum number of slots per term
 _MAX_BYTES, _MAX_TERMS = 2**32 - 1, 2**31 - 1  # limits of a table
 _FNV_OFFSET, _FNV_PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a, 64 bits
 
@@ -28,14 +28,19 @@ class HashedTerms(NamedTuple):
 
 
 class Dictionary:
-    """A growing table that numbers terms in the order of their first appearance. Not thread-safe."""
+    """A growing table that numbers terms in the order of their first appearance. Not thread-safe.
+
+    Attributes:
+        terms: the table; its arrays have spare capacity, and its slots those of the terms so far.
+        n_terms: number of terms.
+    """
 
     def __init__(self) -> None:
-        self._terms = HashedTerms(np.empty(1 << 16, np.uint8), np.empty(1 << 12, np.uint32), np.zeros(1 << 14, np.uint32))
-        self._n_terms = 0
+        self.terms = HashedTerms(np.empty(1 << 16, np.uint8), np.empty(1 << 12, np.uint32), np.zeros(1 << 14, np.uint32))
+        self.n_terms = 0
 
     def __len__(self) -> int:
-        return self._n_terms
+        return self.n_terms
 
     def add(self, pool: NDArray[np.uint8], ends: NDArray[Any]) -> NDArray[np.int32]:
         """Return the numbers of terms, int32, shape (len(ends),). A new term gets the next number.
@@ -44,29 +49,28 @@ class Dictionary:
             InputError: there are more distinct terms than the table can hold.
         """
         numbers = np.empty(len(ends), dtype=np.int32)
-        self._reserve(len(ends), len(pool))
-        self._n_terms = _add_all(pool, ends, self._terms, self._n_terms, numbers)
+        self.reserve(len(ends), len(pool))
+        self.n_terms = _add_all(pool, ends, self.terms, self.n_terms, numbers)
         return numbers
 
     def table(self) -> HashedTerms:
         """Return a table of the terms so far, without spare capacity."""
-        pool, ends, _ = self._terms
-        n_bytes = int(ends[self._n_terms - 1]) if self._n_terms else 0
-        slots = np.zeros(_SLOTS_PER_TERM * self._n_terms + 1, np.uint32)
-        table = HashedTerms(pool[:n_bytes], ends[: self._n_terms], slots)
+        pool, ends = self.pool_and_ends()
+        slots = np.zeros(SLOTS_PER_TERM * self.n_terms + 1, np.uint32)
+        table = HashedTerms(pool, ends, slots)
         _fill_slots(table)
         return table
 
-    def terms_from(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    def pool_and_ends(self, first: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
         """Return the pool and the ends of the terms numbered ``first`` and higher, as arguments for ``add``."""
-        pool, ends, _ = self._terms
-        before = ends[first - 1] if first else np.uint32(0)
-        return pool[before : ends[self._n_terms - 1] if self._n_terms else 0], ends[first : self._n_terms] - before
+        before, end = (self.terms.ends[n - 1] if n else np.uint32(0) for n in (first, self.n_terms))
+        return self.terms.pool[before:end], self.terms.ends[first : self.n_terms] - before
 
-    def _reserve(self, n_more_terms: int, n_more_bytes: int) -> None:
-        pool, ends, slots = self._terms
-        n_bytes = (int(ends[self._n_terms - 1]) if self._n_terms else 0) + n_more_bytes
-        n_terms = self._n_terms + n_more_terms
+    def reserve(self, n_more_terms: int, n_more_bytes: int) -> None:
+        """Make room for more terms; raises as ``add`` does."""
+        pool, ends, slots = self.terms
+        n_bytes = (int(ends[self.n_terms - 1]) if self.n_terms else 0) + n_more_bytes
+        n_terms = self.n_terms + n_more_terms
         if n_bytes > _MAX_BYTES or n_terms > _MAX_TERMS:
             raise InputError(
                 f"the passages have {n_terms:,} distinct terms of {n_bytes / 1e9:.1f} GB, a bm25 index can have {_MAX_TERMS:,} of "
@@ -76,12 +80,12 @@ class Dictionary:
             pool = _grow(pool, n_bytes)
         if n_terms > len(ends):
             ends = _grow(ends, n_terms)
-        has_new_slots = _SLOTS_PER_TERM * n_terms > len(slots)
+        has_new_slots = SLOTS_PER_TERM * n_terms > len(slots)
         if has_new_slots:
-            slots = np.zeros(2 * _SLOTS_PER_TERM * n_terms, np.uint32)
-        self._terms = HashedTerms(pool, ends, slots)
+            slots = np.zeros(2 * SLOTS_PER_TERM * n_terms, np.uint32)
+        self.terms = HashedTerms(pool, ends, slots)
         if has_new_slots:
-            _fill_slots(HashedTerms(pool, ends[: self._n_terms], slots))
+            _fill_slots(HashedTerms(pool, ends[: self.n_terms], slots))
 
 
 def _grow(array: NDArray[Any], n: int) -> NDArray[Any]:
@@ -127,18 +131,29 @@ def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_
     """
     start = np.int64(0)
     for i in range(len(ends)):
-        text = pool[start : np.int64(ends[i])]
-        number = find(table, text)
-        if number < 0:
-            slot, number = -1 - number, n_terms
-            offset = np.int64(table.ends[n_terms - 1]) if n_terms > 0 else 0
-            table.pool[offset : offset + len(text)] = text
-            table.ends[n_terms] = offset + len(text)
-            n_terms += 1
-            table.slots[slot] = n_terms
-        numbers[i] = number
-        start = np.int64(ends[i])
+        offset, end = pool_end(table, n_terms), np.int64(ends[i])
+        table.pool[offset : offset + end - start] = pool[start:end]
+        numbers[i] = number_last(table, n_terms, offset + end - start)
+        n_terms += int(numbers[i] == n_terms)
+        start = end
     return n_terms
+
+
+@kernel
+def pool_end(table: HashedTerms, n_terms: int) -> np.int64:
+    """Return the number of bytes of the first terms."""
+    return np.int64(table.ends[n_terms - 1]) if n_terms > 0 else np.int64(0)
+
+
+@kernel
+def number_last(table: HashedTerms, n_terms: int, end: int) -> np.int64:
+    """Return the number of the term in the pool after ``n_terms`` terms, up to ``end``; a new one is the next, and stays there."""
+    number = find(table, table.pool[pool_end(table, n_terms) : end])
+    if number < 0:
+        table.ends[n_terms] = end
+        table.slots[-1 - number] = n_terms + 1
+        number = np.int64(n_terms)
+    return np.int64(number)
 
 
 @kernel

@@ -16,11 +16,11 @@ from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import TermNumbers
+from wikidx.indexer.analysis.dictionary import Dictionary
 from wikidx.indexer.base import LexicalIndex
 from wikidx.indexer.build import build_index, open_index, open_lexical_index
 from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes
 from wikidx.indexer.indexes.bm25 import inversion, merging
-from wikidx.indexer.indexes.bm25.dictionary import Dictionary
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
 from wikidx.indexer.indexes.bm25.index import KIND
 from wikidx.indexer.indexes.kinds import Size
@@ -144,7 +144,7 @@ def test_a_build_takes_memory_for_the_blocks_inverted_at_a_time(
 
 @pytest.mark.parametrize(("limit", "most"), [("_MAX_BYTES", 12), ("_MAX_TERMS", 3)])
 def test_more_terms_than_can_be_numbered_are_refused(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"wikidx.indexer.indexes.bm25.dictionary.{limit}", most)
+    monkeypatch.setattr(f"wikidx.indexer.analysis.dictionary.{limit}", most)
     dictionary, terms = Dictionary(), np.frombuffer(b"fishboatsail", np.uint8)
     assert dictionary.add(terms, np.array([4, 8, 12])).tolist() == [0, 1, 2]
     with pytest.raises(InputError, match=r"^the passages have 4 distinct terms of 0\.0 GB, a bm25 index can have .*: divide the corpus"):

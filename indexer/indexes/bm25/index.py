@@ -19,11 +19,11 @@ from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
+from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
 
 from .cursors import Terms
-from .dictionary import HashedTerms, find_all
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
 from .following import FollowingInverter
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes

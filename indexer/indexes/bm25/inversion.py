@@ -32,8 +32,8 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import TermNumbers, TermTable
+from wikidx.indexer.analysis.dictionary import Dictionary
 
-from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .similarity import MAX_TF
 
@@ -212,7 +212,7 @@ def _write_block(folder: Path, n: int, block: InvertedBlock, dictionary: Diction
     ends = np.cumsum(np.diff(block.ends, prepend=0)[order])
     save_array(folder / f"{n:05d}.terms.npy", np.stack([numbers[order], ends]))
     save_array(folder / f"{n:05d}.postings.npy", _reorder(block.postings, block.ends, order))
-    pool, new_ends = dictionary.terms_from(n_known)
+    pool, new_ends = dictionary.pool_and_ends(n_known)
     with atomic_write(_marker_path(folder, n)) as file:
         np.savez(file, lengths=block.lengths, pool=pool, ends=new_ends)
 

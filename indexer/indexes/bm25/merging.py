@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.indexer.analysis.dictionary import Dictionary
 
-from .dictionary import Dictionary
 from .files import BLOCK_ROWS
 from .inversion import count_blocks, read_block, read_postings
 from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
