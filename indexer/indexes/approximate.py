@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFiles, save_array
+from wikidx.base.artifacts.pages import save_array
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
@@ -180,15 +179,3 @@ def save_missing(build: IndexBuild[CorpusVectors]) -> None:
     """Write the rows without a vector, if any, next to an index that stores no row numbers."""
     if len(build.source.missing):
         save_array(build.staging / MISSING, build.source.missing)
-
-
-def read_missing(path: Path, manifest: Manifest) -> Rows:
-    """Return the rows that ``save_missing`` wrote.
-
-    Raises:
-        ArtifactCorrupt: the file is corrupt or invalid.
-    """
-    n_missing = manifest.count("rows") - manifest.count("vectors")
-    if not n_missing:
-        return np.empty(0, dtype=np.int64)
-    return CheckedFiles(path, manifest)[MISSING].array("int64", (n_missing,))[:]

@@ -1,7 +1,7 @@
 """Keys of scored rows: the k largest keys are the k best rows, whatever the order in which rows are scored, or the device.
 
 A key is an int64. Its upper half is the bits of the score, transformed so that keys order as the scores do. Its lower half is 2^32 - 1
-minus the row, so that ties go to the lower row. Rows must be below 2^32.
+minus the row, so that ties go to the lower row. Rows must be below 2^32. In Python, the kernels of one key also take arrays.
 """
 
 from __future__ import annotations
@@ -29,17 +29,13 @@ def best_hits(keys: Keys, k: int) -> Hits:
     best = np.sort(best, axis=1)[:, ::-1]
     if n_kept < k:
         best = np.pad(best, ((0, 0), (0, k - n_kept)), constant_values=NO_KEY)
-    ordered = (best >> 32).astype(np.int32)
-    scores = (ordered ^ ((ordered >> 31) & _ALL_BUT_SIGN)).view(np.float32)
     is_empty = best == NO_KEY
-    return Hits(np.where(is_empty, NO_ROW, LARGEST_ROW - (best & LARGEST_ROW)), np.where(is_empty, np.float32(-np.inf), scores))
+    return Hits(np.where(is_empty, NO_ROW, row_of.py_func(best)), np.where(is_empty, np.float32(-np.inf), score_of.py_func(best)))
 
 
 def encode_keys(hits: Hits) -> Keys:
     """Return the key of each hit, int64 of the hits' shape: the inverse of ``best_hits``."""
-    bits = (hits.scores + np.float32(0)).view(np.int32)  # -0 becomes 0
-    ordered = (bits ^ ((bits >> 31) & _ALL_BUT_SIGN)).astype(np.int64)
-    return np.where(hits.rows == NO_ROW, NO_KEY, (ordered << 32) | (LARGEST_ROW - hits.rows))
+    return np.where(hits.rows == NO_ROW, NO_KEY, encode.py_func(hits.scores, hits.rows))
 
 
 def merge_hits(parts: Sequence[Hits], n_queries: int, k: int) -> Hits:

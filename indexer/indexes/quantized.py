@@ -22,10 +22,10 @@ from wikidx.base.errors import StagingCorrupt
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
-from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors
+from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors, missing_within, read_missing
 from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 
-from .approximate import ApproximateIndex, read_missing, save_missing
+from .approximate import ApproximateIndex, save_missing
 from .exact.cpu import CpuEngine
 from .faiss.cpu import check_memory
 from .faiss.library import load_faiss
@@ -74,7 +74,7 @@ def _open_int8(path: Path, manifest: Manifest, options: OpenOptions) -> Approxim
     n_rows, dim = manifest.count("rows"), manifest.count("dim")
     files, rows = CheckedFiles(path, manifest), options.rows or range(n_rows)
     scales = files[SCALES].array("float32", (dim,))[:].astype(np.float64)
-    missing = _within(rows, read_missing(path, manifest))
+    missing = missing_within(rows, read_missing(files, manifest))
     engine = CpuEngine(files[VECTORS].array("int8", (n_rows, dim)).row_range(rows), missing)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -97,12 +97,13 @@ def quantize_queries(scaled: NDArray[np.float64]) -> tuple[NDArray[np.int16], ND
 
 
 def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> ApproximateIndex:
-    dim, missing, n_rows = manifest.count("dim"), read_missing(path, manifest), manifest.count("rows")
+    files, dim, n_rows = CheckedFiles(path, manifest), manifest.count("dim"), manifest.count("rows")
+    missing = read_missing(files, manifest)
     rows, n_bytes = options.rows or range(n_rows), -(-dim // 8)
-    missing_here = _within(rows, missing)
+    missing_here = missing_within(rows, missing)
     n_vectors, first_position = len(rows) - len(missing_here), rows.start - int(np.searchsorted(missing, rows.start))
     check_memory(path, n_vectors, n_bytes, "use a machine with more memory, or an index that stays on the disk, of kind ivf")
-    codes = CheckedFiles(path, manifest)[VECTORS].array("uint8", (n_rows, n_bytes))[rows.start : rows.stop]
+    codes = files[VECTORS].array("uint8", (n_rows, n_bytes))[rows.start : rows.stop]
     index = _fast_scan(np.delete(codes, missing_here, axis=0))
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
@@ -114,11 +115,6 @@ def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> Approx
         return scores, np.where(found < 0, found, found + first_position)
 
     return ApproximateIndex(manifest, missing, n_vectors, options, search, _PLACEMENT)
-
-
-def _within(rows: range, missing: Rows) -> Rows:
-    """Return the numbers, from the first of ``rows`` on, of the rows that are missing there."""
-    return missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
 
 
 def _estimate(size: Size, *, bits: int) -> Estimate:

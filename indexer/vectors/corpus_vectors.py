@@ -143,10 +143,20 @@ def open_corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     if stored is None:
         raise ArtifactCorrupt(f"the manifest of {path} says vectors of '{dtype}': build it again with --force")
     files = CheckedFiles(path, manifest)
-    n_missing = manifest.counts.get("missing", 0)
-    missing = files[MISSING].array("int64", (n_missing,))[:].copy() if n_missing else np.empty(0, dtype=np.int64)
+    missing = read_missing(files, manifest)
     array = files[VECTORS].array(stored, (manifest.count("rows"), manifest.count("dim")))
     return CorpusVectors(path, array, stored, missing, vectors_identity(manifest))
+
+
+def read_missing(files: CheckedFiles, manifest: Manifest) -> Rows:
+    """Return the rows without a vector, ascending, of vectors or of an index that lists them; raises ``ArtifactCorrupt``."""
+    n_missing = manifest.counts.get("missing", 0)
+    return files[MISSING].array("int64", (n_missing,))[:].copy() if n_missing else np.empty(0, dtype=np.int64)
+
+
+def missing_within(rows: range, missing: Rows) -> Rows:
+    """Return the numbers, from the first of ``rows`` on, of the rows that are missing there."""
+    return missing[slice(*np.searchsorted(missing, (rows.start, rows.stop)))] - rows.start
 
 
 def vectors_identity(manifest: Manifest) -> str:

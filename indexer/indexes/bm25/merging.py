@@ -204,7 +204,7 @@ def _append(block: BlockSlice, term_range: TermRange, scoring: Scoring, frequent
         for p in range(start, end):
             row, tf = block.postings[p] >> 16, block.postings[p] & MAX_TF
             code = scoring.lengths[block.number * BLOCK_ROWS + row]
-            value = impact(tf, scoring.inverse[code])
+            value = int(impact(tf, scoring.inverse[code]))
             if scoring.frequencies.lowest[code, value] != tf:
                 exceptions.postings[n_exceptions] = term * n_rows + block.number * BLOCK_ROWS + row
                 exceptions.tfs[n_exceptions] = tf

@@ -99,11 +99,11 @@ def idf(n_rows: int, frequencies: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 @kernel
-def impact(tf: int, inverse: np.float32) -> int:
-    """Return the impact of a term frequency, 1 to 255."""
+def impact(tf: int, inverse: np.float32) -> np.float32:
+    """Return the impact of a term frequency, 1 to 255; in Python, also those of arrays."""
     one = np.float32(1)
     share = one - one / (one + np.float32(tf) * inverse)
-    return int(max(np.float32(1), np.ceil(share * np.float32(255))))
+    return np.maximum(one, np.ceil(share * np.float32(255)))
 
 
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
@@ -112,19 +112,11 @@ def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
     low, high = np.zeros((len(inverse), 257), np.int64), np.full((len(inverse), 257), MAX_TF + 1)
     while (high - low > 1).any():  # the lowest tf with at least this impact is above ``low`` and at most ``high``
         middle = np.maximum(1, (low + high) // 2)
-        reaches = _impacts(middle, codes) >= values
+        reaches = impact.py_func(middle, codes) >= values
         low, high = np.where(reaches, low, middle), np.where(reaches, middle, high)
     lowest, following = high[:, :256], high[:, 1:]
     exists = (following > lowest) & (values[:256] > 0)
     return TermFrequencies(np.where(exists, lowest, 0).astype(np.uint16), exists & (following > lowest + 1))
-
-
-def _impacts(tfs: NDArray[np.int64], inverse: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ``impact`` for arrays of term frequencies and of ``inverse``."""
-    one = np.float32(1)
-    share = one - one / (one + tfs.astype(np.float32) * inverse)
-    impacts: NDArray[np.float32] = np.maximum(one, np.ceil(share * np.float32(255)))
-    return impacts
 
 
 def denominators(inverse: NDArray[np.float32]) -> Denominators:

@@ -94,11 +94,5 @@ def _offer(score: np.float32, row: int, line: int, candidates: Candidates) -> No
 @kernel
 def _contains(rows: Rows, row: int) -> bool:
     """Return whether the ascending rows contain a row."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[middle] < row:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(rows) and rows[low] == row
+    position = np.searchsorted(rows, row)
+    return bool(position < len(rows) and rows[position] == row)

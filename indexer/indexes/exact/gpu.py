@@ -28,6 +28,7 @@ from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.keys import Keys, best_hits
+from wikidx.indexer.vectors.corpus_vectors import missing_within
 
 from .gpu_best import BLOCK, GROWTH, TopK, decode_keys, encode_keys, find_select, select_by_torch
 
@@ -87,8 +88,7 @@ def load_shards(rows: ReadableArray, missing: Rows, devices: Sequence[str]) -> l
             with _gpu_errors(device):
                 vectors = torch.empty((len(rows_here), rows.shape[1]), dtype=dtype, device=device)
                 _copy_rows(rows, rows_here, vectors)
-            low, high = np.searchsorted(missing, (rows_here.start, rows_here.stop))
-            shards.append(DeviceShard(vectors, rows_here.start, missing[low:high] - rows_here.start))
+            shards.append(DeviceShard(vectors, rows_here.start, missing_within(rows_here, missing)))
     return shards
 
 

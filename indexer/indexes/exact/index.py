@@ -14,7 +14,7 @@ from wikidx.base.machine.fit import ON_CPU, Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
 from wikidx.indexer.indexes.keys import LARGEST_ROW
-from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
+from wikidx.indexer.vectors.corpus_vectors import missing_within, open_corpus_vectors
 
 from .cpu import CpuEngine
 from .memory import choose_devices
@@ -88,6 +88,5 @@ def open_exact(path: Path, manifest: Manifest, *, device: str = "auto", rows: ra
     vectors = open_corpus_vectors(path, manifest)
     rows = range(vectors.n_rows) if rows is None else rows
     placement = choose_devices(len(rows), vectors.dim, vectors.stored, device)
-    low, high = np.searchsorted(vectors.missing, (rows.start, rows.stop))
-    missing = vectors.missing[low:high] - rows.start
+    missing = missing_within(rows, vectors.missing)
     return ExactIndex(vectors.array.row_range(rows), missing=missing, placement=placement, first_row=rows.start)

@@ -21,8 +21,9 @@ from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex, read_missing
+from wikidx.indexer.indexes.approximate import ApproximateIndex
 from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.vectors.corpus_vectors import read_missing
 
 from .library import INDEX_FILE, faiss_errors, load_faiss
 
@@ -94,14 +95,14 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> Approxima
         )
     faiss = load_faiss()
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
-    file = CheckedFiles(path, manifest)[INDEX_FILE]
+    files = CheckedFiles(path, manifest)
 
     def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        file.check_all()
+        files[INDEX_FILE].check_all()
         scores, positions = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
         return scores, positions
 
-    return ApproximateIndex(manifest, read_missing(path, manifest), index.ntotal, options, search, ONLY_CPU)
+    return ApproximateIndex(manifest, read_missing(files, manifest), index.ntotal, options, search, ONLY_CPU)
 
 
 def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN401 - FAISS has no types
