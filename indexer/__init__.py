@@ -42,8 +42,8 @@ ENCODERS = {
     "embeddinggemma": "wikidx.indexer.encoders.popular:EMBEDDINGGEMMA",
     "mxbai": "wikidx.indexer.encoders.popular:MXBAI",
     "mpnet": "wikidx.indexer.encoders.popular:MPNET",
-    "gte-modernbert": "wikidx.indexer.encoders.modernbert:GTE",
-    "modernbert-embed": "wikidx.indexer.encoders.modernbert:NOMIC",
+    "gte-modernbert": "wikidx.indexer.encoders.popular:GTE_MODERNBERT",
+    "modernbert-embed": "wikidx.indexer.encoders.popular:MODERNBERT_EMBED",
     "none": "wikidx.indexer.encoders.none:SPEC",  # imported vectors without an encoder
 }
 INDEXES = {

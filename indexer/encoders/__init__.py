@@ -1,7 +1,7 @@
 """Text encoders: one file of published settings per family, and one tokenizer and forward pass for all.
 
 contriever  dpr  gtr  simlm  minilm   the families, each with its sizes and variants as ``EncoderSpec``
-popular      others in wide use, as a table    modernbert    and those of this network
+popular      others in wide use, by the table popular.toml
 none           vectors without an encoder
 spec         EncoderSpec, Tokens               anywhere      any checkpoint -> its recipe
 recipes      options of recipes, and recipes under names

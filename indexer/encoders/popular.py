@@ -1,18 +1,16 @@
-"""Encoders in wide use: one repository each, normalised, with the same maximum length of queries and passages.
-
-Sources: the model cards, and the files of sentence-transformers in the repositories. Cards that do not mention titles have title and text
-joined by a space; ``e5`` and ``bge`` have the format of FlashRAG's and Search-R1's corpora, to match their published indexes. Qwen3's last
-token is the end of text that its tokenizer adds; of BGE-M3, these are the dense vectors alone; beyond 2,048 tokens, Nomic's network would
-need other positions; EmbeddingGemma's licence must be accepted before its download.
-"""
+"""Encoders in wide use, by the table ``popular.toml``; an attribute of this module is an encoder's name in capitals, such as ``BGE_M3``."""
 
 from __future__ import annotations
 
+import functools
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.passage import Passage, title_and_text
 
-from .spec import hub_encoder
+from .spec import EncoderSpec, hub_encoder
 
 
 def contents(passage: Passage) -> str:
@@ -25,47 +23,22 @@ def label_title(passage: Passage) -> str:
     return f"title: {passage.title or 'none'} | text: {passage.text}"
 
 
-_WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-_RELEVANT = "Represent this sentence for searching relevant passages: "
-_E5: dict[str, Any] = {"max_tokens": 512, "pooling": "mean", "query_prompt": "query: ", "passage_prompt": "passage: "}
-_NOMIC: dict[str, Any] = {"max_tokens": 2048, "pooling": "mean", "query_prompt": "search_query: ", "passage_prompt": "search_document: "}
-_GEMMA: dict[str, Any] = {
-    "max_tokens": 2048,
-    "pooling": "mean",
-    "dense": ("2_Dense", "3_Dense"),
-    "passage_text": label_title,
-    "gpu_dtype": "bfloat16",
-}
+_TEXTS = {text.__name__: text for text in (title_and_text, contents, label_title)}
 
-_OF_2024: dict[str, Any] = {"dim": 768, "max_tokens": 512, "passage_text": contents, "by_transformers": False}
 
-E5 = hub_encoder(
-    "e5",
-    "intfloat/e5-base-v2@f52bf8ec8c7124536f0efb74aca902b2995e5bcd",
-    **_OF_2024 | {"pooling": "mean", "query_prompt": "query: ", "passage_prompt": "passage: "},
-)
-BGE = hub_encoder(
-    "bge", "BAAI/bge-base-en-v1.5@a5beb1e3e68b9ab74eb54cfd186867f64f240e1a", pooling="cls", query_prompt=_RELEVANT, **_OF_2024
-)
-QWEN3 = hub_encoder(
-    "qwen3",
-    "Qwen/Qwen3-Embedding-0.6B",
-    dim=1024,
-    max_tokens=32_768,
-    pooling="lasttoken",
-    query_prompt=_WEB_SEARCH,
-    gpu_dtype="bfloat16",
-)
-BGE_M3 = hub_encoder("bge-m3", "BAAI/bge-m3", dim=1024, max_tokens=8192, pooling="cls")
-MULTILINGUAL_E5 = hub_encoder("multilingual-e5", "intfloat/multilingual-e5-base", dim=768, **_E5)
-MULTILINGUAL_E5_SMALL = hub_encoder("multilingual-e5-small", "intfloat/multilingual-e5-small", dim=384, **_E5)
-MULTILINGUAL_E5_LARGE = hub_encoder("multilingual-e5-large", "intfloat/multilingual-e5-large", dim=1024, **_E5)
-NOMIC = hub_encoder("nomic", "nomic-ai/nomic-embed-text-v1.5", dim=768, **_NOMIC)
-ARCTIC_V2 = hub_encoder(
-    "arctic-v2", "Snowflake/snowflake-arctic-embed-l-v2.0", dim=1024, max_tokens=8192, pooling="cls", query_prompt="query: "
-)
-EMBEDDINGGEMMA = hub_encoder(
-    "embeddinggemma", "google/embeddinggemma-300m", dim=768, query_prompt="task: search result | query: ", **_GEMMA
-)
-MXBAI = hub_encoder("mxbai", "mixedbread-ai/mxbai-embed-large-v1", dim=1024, max_tokens=512, pooling="cls", query_prompt=_RELEVANT)
-MPNET = hub_encoder("mpnet", "sentence-transformers/all-mpnet-base-v2", dim=768, max_tokens=384, pooling="mean")
+def __getattr__(attribute: str) -> EncoderSpec:
+    """Return an encoder of the table."""
+    name = attribute.lower().replace("_", "-")
+    if name not in _read_table():
+        raise AttributeError(f"there is no encoder {attribute}")
+    return _read_table()[name]
+
+
+@functools.cache
+def _read_table() -> dict[str, EncoderSpec]:
+    table = tomllib.loads(resources.files(__package__).joinpath("popular.toml").read_text(encoding="utf-8"))
+    return {name: _from_table(name, **entry) for name, entry in table.items()}
+
+
+def _from_table(name: str, *, passage_text: str = "title_and_text", dense: Sequence[str] = (), **settings: Any) -> EncoderSpec:  # noqa: ANN401
+    return hub_encoder(name, passage_text=_TEXTS[passage_text], dense=tuple(dense), **settings)
