@@ -163,10 +163,7 @@ def canonical_name(name: str) -> str:
 
 def is_index_name(name: str) -> bool:
     """Return whether an index can have this name."""
-    try:
-        return bool(parse_index_name(name))
-    except UnknownNameError:
-        return False
+    return isinstance(canonical_name(name), IndexName)
 
 
 def _unknown_name(label: str, name: str, built: Sequence[str]) -> UnknownNameError:

@@ -11,10 +11,10 @@ wait for each range to be written, some 60 ms in 300, so that there a thread wri
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -86,15 +86,21 @@ def embed_ranges(job: Job, device: str, ranges: Iterator[range], report: Report)
     if first is not None:
         with explain_device_errors(device, job.resources, aftermath="; the finished vectors are kept"):
             model = Model(job.spec, "passage", device, job.resources.precision.computed)
-            run_pipeline(job, model, chain((first,), ranges), report)
+            run_pipeline(job, model, itertools.chain((first,), ranges), report)
 
 
 def run_pipeline(job: Job, model: Model, ranges: Iterable[range], report: Report) -> None:
     """Encode ranges of rows with a loaded model; raises as ``embed_ranges`` does."""
     chunks = ((target, rows) for target in ranges for rows in tokenizing_chunks(target))
-    with _tokenize_ahead(job, chunks) as tokenized_chunks, _write_behind(job) as write:
-        for rows, vectors in encode_ranges(model, _join_chunks(tokenized_chunks), job.resources.batch_tokens, report):
-            write(rows, vectors)
+    with _tokenize_ahead(job, chunks) as tokenized_chunks:
+        encoded = encode_ranges(model, _join_chunks(tokenized_chunks), job.resources.batch_tokens, report)
+        if not job.resources.n_tokenizing:
+            for rows, vectors in encoded:
+                job.write(rows, vectors)
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="write") as thread:  # while a range is written, the GPU computes the next
+            for _ in map_ahead(lambda finished: thread.submit(job.write, *finished), encoded, 1):
+                pass
 
 
 def encode_ranges(model: Model, targets: Iterable[TokenizedRows], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
@@ -120,26 +126,6 @@ def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator
     tokenizer, n_processes = Tokenizer(job.spec, "passage"), job.resources.n_tokenizing
     with worker_processes(n_processes, "tokenises", _start_tokenizing, tokenizer, job.reopen) as tokenise:
         yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
-
-
-@contextlib.contextmanager
-def _write_behind(job: Job) -> Iterator[Callable[[range, Vectors], None]]:
-    """Yield a function that writes a range. For a GPU, a thread writes it; an error is raised with the next range, or at the end."""
-    if not job.resources.n_tokenizing:
-        yield job.write
-        return
-    pending: Future[None] | None = None
-
-    def write(rows: range, vectors: Vectors) -> None:
-        nonlocal pending
-        if pending is not None:
-            pending.result()
-        pending = thread.submit(job.write, rows, vectors)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="write") as thread:
-        yield write
-        if pending is not None:
-            pending.result()
 
 
 class _TokenizingWorker:

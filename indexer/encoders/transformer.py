@@ -72,9 +72,14 @@ class TransformerEncoder:
         return self._encode(side, tokens), tokens.lengths()
 
     def _encode(self, side: Side, tokens: Tokens) -> Vectors:
-        model = self._model(side)
-        with model.computing(f"{len(tokens.ends):,} texts"):
-            return _encode(model, tokens)
+        """Encode in batches of texts of similar length, to minimise padding."""
+        model, lengths = self._model(side), tokens.lengths()
+        vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
+        limits = (_GPU_BATCH_TOKENS,) if model.device.type == "cuda" else (sys.maxsize, _BATCH)
+        with model.computing(f"{len(lengths):,} texts"):
+            for numbers in batches(lengths, *limits):
+                vectors[numbers] = model.encode(tokens, numbers)
+        return vectors
 
     def _tokenizer(self, side: Side) -> Tokenizer:
         if side not in self._tokenizers:
@@ -111,13 +116,3 @@ def open_encoder(spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = N
         IdxError: see ``TransformerEncoder`` and ``ServedEncoder``.
     """
     return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1) if spec.is_served else TransformerEncoder(spec, device, dtype)
-
-
-def _encode(model: Model, tokens: Tokens) -> Vectors:
-    """Encode in batches of texts of similar length, to minimise padding."""
-    lengths = tokens.lengths()
-    vectors = np.empty((len(lengths), model.dim), dtype=np.float32)
-    limits = (_GPU_BATCH_TOKENS,) if model.device.type == "cuda" else (sys.maxsize, _BATCH)
-    for numbers in batches(lengths, *limits):
-        vectors[numbers] = model.encode(tokens, numbers)
-    return vectors

@@ -103,7 +103,8 @@ def impact(tf: int, inverse: np.float32) -> np.float32:
     """Return the impact of a term frequency, 1 to 255; in Python, also those of arrays."""
     one = np.float32(1)
     share = one - one / (one + np.float32(tf) * inverse)
-    return np.maximum(one, np.ceil(share * np.float32(255)))
+    value: np.float32 = np.maximum(one, np.ceil(share * np.float32(255)))
+    return value
 
 
 def term_frequencies(inverse: NDArray[np.float32]) -> TermFrequencies:
