@@ -17,6 +17,7 @@ from tests.indexer.test_faiss import DIM, N, corpus_vectors, write
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.failures import DeviceLost
 from wikidx.base.machine.fit import Placement
+from wikidx.base.progress import format_bytes
 from wikidx.indexer.base import Hits
 from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex
 from wikidx.indexer.indexes.faiss.gpu import (
@@ -107,7 +108,8 @@ def test_an_inverted_file_says_where_it_is_and_is_placed_by_the_memory_of_its_li
         return open_ivf_anywhere(tmp_path / "index", manifest, OpenOptions(name="e-ivf", encoder="e", device=device)).placement
 
     have_gpus()
-    on_cpu = "FAISS on the CPU, because there is no GPU that this FAISS can use: 63.0 kB of 'e-ivf'"
+    size = format_bytes((tmp_path / "index" / "index.faiss").stat().st_size)
+    on_cpu = f"FAISS on the CPU, because there is no GPU that this FAISS can use: {size} of 'e-ivf'"
     assert placement("auto") == Placement(("cpu",), on_cpu)
     with pytest.raises(InputError, match="--device cuda:0: there is no GPU that this FAISS can use"):
         placement("cuda:0")

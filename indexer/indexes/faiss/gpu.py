@@ -33,8 +33,7 @@ from . import cpu as faiss_cpu
 from .library import INDEX_FILE, load_faiss, reason
 
 WORK_BYTES = 2.2e9  # memory on each GPU besides the index: FAISS's temporary memory (1.5 GB), and CUDA's
-_LIST_PADDING = 1.05  # lists are padded to multiples of 32 vectors: an estimate for messages
-_LIST_MULTIPLE = 32
+_LIST_MULTIPLE = 32  # lists are padded to multiples of this number of vectors
 _GPU_PAGE_BYTES = 2 << 20  # the driver's, for all that is larger than half of one
 
 ShardSearch = Callable[[Vectors, int, Mapping[str, int]], Hits]
@@ -52,8 +51,7 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
         MissingExtraError: a GPU is named, and torch is not installed.
     """
     if not _count_gpus(options.device):
-        entry_bytes = _code_bytes(manifest) + 8
-        placement = _choose_gpus(options, _LIST_PADDING * entry_bytes * _n_vectors(manifest, options))[1]
+        placement = _choose_gpus(options, manifest.files[INDEX_FILE].n_bytes)[1]
         return faiss_cpu.open_ivf(path, manifest, options, placement)
     mapped = faiss_cpu.map_ivf(path, manifest, options)
     gpus, placement = _choose_gpus(options, list_bytes([mapped.get_list_size(number) for number in range(mapped.nlist)], mapped.code_size))
@@ -71,12 +69,6 @@ def list_bytes(sizes: Sequence[int], code_bytes: int) -> int:
     padded = -(-np.array(sizes, dtype=np.int64) // _LIST_MULTIPLE) * _LIST_MULTIPLE
     allocated = np.stack([padded * code_bytes, padded * 8])
     return int(np.where(allocated > _GPU_PAGE_BYTES // 2, -(-allocated // _GPU_PAGE_BYTES) * _GPU_PAGE_BYTES, allocated).sum())
-
-
-def _n_vectors(manifest: Manifest, options: OpenOptions) -> int:
-    """Return the number of vectors to open; with missing rows in a range, an upper limit."""
-    n_vectors = manifest.count("vectors")
-    return n_vectors if options.rows is None else min(n_vectors, len(options.rows))
 
 
 def select_lists(index: Any, lists: range) -> Any:  # noqa: ANN401 - FAISS has no types
@@ -178,11 +170,6 @@ def _count_gpus(device: str) -> int:
         raise MissingExtraError("a FAISS index on a GPU", "gpu")
     n_gpus: int = load_faiss().get_num_gpus() if device not in ("cpu", "mps") and count_search_gpus() else 0
     return n_gpus
-
-
-def _code_bytes(manifest: Manifest) -> int:
-    n_subquantizers = manifest.recipe.parameters.get("subquantizers")
-    return 2 * manifest.count("dim") if not isinstance(n_subquantizers, int) else -(-n_subquantizers // 2)
 
 
 @contextlib.contextmanager
