@@ -115,7 +115,7 @@ class BuildSpec:
         return index_ref(self.name, index).is_built and not self.replaces(index)
 
     @property
-    def following(self) -> str | None:
+    def index_while_storing(self) -> str | None:
         """The index to prepare while the passages are stored: the first that can be; None if there is none, as for passages in Python."""
         if not (self.source.corpus.files or self.source.corpus.path):
             return None

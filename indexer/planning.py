@@ -213,13 +213,13 @@ def describe_interruption(spec: BuildSpec, finished: Mapping[str, Manifest]) -> 
 
 def _build_store(spec: BuildSpec, step: Step) -> Manifest:
     existing = spec.reusable_store() if spec.source.keep_store else None
-    following = spec.following
+    index = spec.index_while_storing
     return existing or build_store(
         spec.source.corpus,
         spec.source.options,
         fetching=step("fetching", "B"),
         storing=step("passages", "passages"),
-        follow=None if following is None else partial(follow, index_ref(spec.name, following)),
+        follow=None if index is None else partial(follow, index_ref(spec.name, index)),
     )
 
 
@@ -256,7 +256,7 @@ def _memory_note(estimate: StepEstimate, share: float = 1.0) -> str | None:
 def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool) -> Iterator[StepEstimate]:
     """Yield the estimate of each unfinished step."""
     if not has_store:
-        yield _estimate_store(corpus, is_followed=spec.following is not None)
+        yield _estimate_store(corpus, is_followed=spec.index_while_storing is not None)
     for index in spec.indexes:
         if spec.is_reusable(index):
             continue

@@ -21,7 +21,7 @@ from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import inversion
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
-from wikidx.indexer.indexes.bm25.following import FollowingInverter
+from wikidx.indexer.indexes.bm25.while_storing import FollowingInverter
 from wikidx.indexer.planning import Build
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()

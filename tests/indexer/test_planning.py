@@ -123,7 +123,7 @@ def test_the_index_that_is_prepared_with_the_passages_takes_memory_meanwhile(tmp
     n_bytes = len("Thimphu") + sum(len(str(n)) for n in range(1000)) / 1000
     assert together - alone == pytest.approx(1000 * (1.02 * n_bytes + 300))
     given = BuildSpec(ResolvedCorpus(given_corpus(["Thimphu"], "made"), StoreOptions()))
-    assert given.following is None
+    assert given.index_while_storing is None
     assert Build(given).run()["bm25"].count("rows") == 1
 
 

@@ -4,7 +4,7 @@ similarity  arithmetic of the scores           inversion     rows -> blocks, res
 files       the files of an index              cursors       terms block by block        upper_bounds  16-bit bounds of scores
 candidates  rows and their threshold           selection     the candidates of a query
 scoring     scores of given rows               search        selection, scoring and top-k
-index       BM25Index, and its IndexKind       following     inversion while the passages are stored
+index       BM25Index, and its IndexKind       while_storing inversion while the passages are stored
 """
 
 from .index import KIND, BM25Index

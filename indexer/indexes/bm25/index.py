@@ -25,11 +25,11 @@ from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number
 
 from .cursors import Terms
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .following import FollowingInverter
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
+from .while_storing import FollowingInverter
 
 FORMAT_VERSION = 6
 PARAMETERS: Parameters = {"analyzer": ANALYZER}
