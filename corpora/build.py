@@ -12,10 +12,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.durable import file_sha256, parse_json
 from wikidx.base.artifacts.home import corpus_path, home, network_file_system
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
+from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.base.progress import Progress, silent
 
@@ -79,8 +80,7 @@ def open_store(name: str) -> PassageStore:
         ArtifactMismatch: the store has another format version.
         ArtifactCorrupt: the store is corrupt.
     """
-    manifest = store_manifest(name)
-    return PassageStore(store_path(name), manifest.fingerprint, manifest.count("rows"))
+    return PassageStore(store_path(name), store_manifest(name))
 
 
 def store_manifest(name: str) -> Manifest:
@@ -108,7 +108,7 @@ def build_store(
     Raises:
         InputError: the source differs from the corpus's description, or a record is bad.
         ArtifactMismatch, ArtifactCorrupt: a different or corrupt store has this name.
-        DownloadError, StorageError, LockedError: see ``obtain_files`` and ``build_artifact``.
+        DownloadError, StorageError, LockedError: see ``obtain_files`` and ``build_checked``.
     """
     existing = reusable_store(corpus, options, progress=fetching)
     if existing is not None:
@@ -134,7 +134,7 @@ def build_store(
 
     sources = {file.path.name: file.origin for file in files}
     spec = ArtifactSpec(recipe=recipe, sources=sources, find_existing=lambda: reusable_store(corpus, options), write=write)
-    return build_artifact(store_path(store_name(corpus, options.limit)), spec)
+    return build_checked(store_path(store_name(corpus, options.limit)), spec)
 
 
 def reusable_store(corpus: Corpus, options: StoreOptions, *, compare_source: bool = True, progress: Progress = silent) -> Manifest | None:

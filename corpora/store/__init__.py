@@ -1,10 +1,9 @@
 """The passage store.
 
-layout   files and tables of a store                     writer  records -> store
-batches  many compressed passages in one LMDB value      reader  store -> passages
-names    rows by id and by title                         checks  checksums of arrays and of LMDB's own pages
-vocabulary  passage <-> frame                            phrases kernels: texts as numbers of frequent phrases
-views    bytes as numbers of several sizes
+layout  files of a store                                  writer    records -> store
+frames  passage <-> bytes, written with frequent phrases  database  LMDB, while a store is written
+batches many frames in one LMDB value                     reader    store -> passages
+names   rows by id and by title
 """
 
 from .layout import FORMAT_VERSION, KIND

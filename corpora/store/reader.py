@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.errors import ArtifactCorrupt
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.corpora.passage import NO_ROW, Passage
 
 from .batches import Batches
-from .checks import Checks
-from .layout import DATABASE, IDS, TEXT_KEYS, TITLES, shared_database
+from .frames import Vocabulary
+from .layout import DATABASE, IDS, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of
 from .names import Rows, find_candidates
 
 TextKeys = NDArray[np.uint64]
@@ -25,7 +26,7 @@ _READ_BYTES = 4 << 20  # size limit of a batch, which only whole articles reach
 
 
 class PassageStore:
-    """A finished store, memory-mapped.
+    """A finished store, memory-mapped; it stays as it is when it is replaced on disk.
 
     Attributes:
         folder: folder of the store's files.
@@ -35,20 +36,14 @@ class PassageStore:
         ArtifactCorrupt: a file is missing, truncated or corrupt.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, n_passages: int) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
-        self.fingerprint = fingerprint
-        self._n_passages = n_passages
-        self._arrays = {name: self._map(name) for name in (TEXT_KEYS, IDS, TITLES)}
-        self._verified = set[str]()
-        self._checks = Checks(folder / DATABASE)
-        database = shared_database(folder / DATABASE, self._checks.check_pages)
-        self._batches = Batches(database, database.content, self._checks.places)
-        n_stored = self._batches.n_passages
-        if n_stored != n_passages:
-            raise ArtifactCorrupt(
-                f"{folder / DATABASE} holds {n_stored:,} passages, its manifest says {n_passages:,}: build it again with --force"
-            )
+        self.fingerprint = manifest.fingerprint
+        self._n_passages = manifest.count("rows")
+        self._files = CheckedFiles(folder, manifest)
+        places = self._read(PLACES).view("<i8").reshape(-1, 3)
+        self._passages = self._files[DATABASE]
+        self._batches = Batches(self._passages.content, places, Vocabulary(self._read(VOCABULARY).tobytes()), self._passages.check)
 
     def __len__(self) -> int:
         return self._n_passages
@@ -56,7 +51,7 @@ class PassageStore:
     @property
     def left_out(self) -> str:
         """Key of the records that were left out because they repeat an id; "" if there are none."""
-        return self._batches.database.left_out()
+        return key_of(self._read(REPEATED).tobytes()) if REPEATED in self._files else ""
 
     @property
     def text_key(self) -> TextKeys:
@@ -90,7 +85,8 @@ class PassageStore:
         """Yield the passages from row ``start`` to before row ``stop`` in lists of limited size; raises as ``get_many`` does."""
         end = min(stop, self._n_passages)
         for first in range(start, end, _READ_ROWS):
-            self._batches.read_ahead(first, min(first + 2 * _READ_ROWS, end) - 1)
+            (start, _), (_, stop) = self._batches.locate(np.array([first, min(first + 2 * _READ_ROWS, end) - 1])).tolist()
+            self._passages.read_ahead(start, stop)
             rows = np.arange(first, min(first + _READ_ROWS, end))
             ends = np.cumsum(self._batches.sizes(rows))
             for chunk in np.split(rows, np.flatnonzero(np.diff(ends // _READ_BYTES)) + 1):
@@ -116,15 +112,10 @@ class PassageStore:
             yield from zip(numbers[chunk].tolist(), rows[chunk].tolist(), self.get_many(rows[chunk]), strict=True)
 
     def _array(self, name: str) -> TextKeys:
-        """Return an array by its file name, verified by its checksum on first use."""
-        if name not in self._verified:
-            self._checks.check_array(name, self._arrays[name])
-            self._verified.add(name)
-        return self._arrays[name]
+        """Return an array with one uint64 per row, verified."""
+        return self._files[name].array("<u8", (self._n_passages,))[:]
 
-    def _map(self, name: str) -> TextKeys:
-        """Map an array with one uint64 per row; the mapping stays valid after the store is replaced on disk."""
-        path = self.folder / name
-        if not path.is_file() or path.stat().st_size != 8 * self._n_passages:
-            raise ArtifactCorrupt(f"{path} does not have 8 bytes for each of {self._n_passages:,} passages: build it again with --force")
-        return np.memmap(path, dtype="<u8", mode="r").view(np.ndarray) if self._n_passages else np.empty(0, dtype="<u8")
+    def _read(self, name: str) -> NDArray[np.uint8]:
+        """Return the bytes of a file, verified."""
+        self._files[name].check_all()
+        return self._files[name].content

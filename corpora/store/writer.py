@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
-import lmdb
 import numpy as np
 
-from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt, find_write_error
+from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.artifacts.pages import map_bytes
+from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
-from .batches import Batches, count_passages, join, stored_batches
-from .checks import write_checks
-from .layout import (
-    DATABASE,
-    IDS,
-    MAX_ID_BYTES,
-    PAIR,
-    REPEATED,
-    ROW,
-    TEXT_KEYS,
-    TITLES,
-    VOCABULARY,
-    Database,
-    corruption_errors,
-    pack,
-)
+from .batches import Batches, find_places, join
+from .database import Database
+from .frames import Vocabulary, to_stream, train
+from .layout import DATABASE, IDS, MAX_ID_BYTES, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of, pack
 from .names import Words, colliding_rows, sort, word
-from .vocabulary import Vocabulary, to_stream, train
 
 _BATCH_PASSAGES = 16_384
 _BATCH_CHARACTERS = 32 << 20  # size limit of a batch, which only whole articles reach
@@ -55,7 +43,7 @@ class Follower(Protocol):
 
 
 class _Record(NamedTuple):
-    """A valid passage; ``packed`` is the result of ``layout.pack``, ``stream`` that of ``vocabulary.to_stream``."""
+    """A valid passage; ``packed`` is the result of ``layout.pack``, ``stream`` that of ``frames.to_stream``."""
 
     row: int
     passage: Passage
@@ -82,27 +70,25 @@ class StoreWriter:
 
     Attributes:
         n_read: number of records read so far, stored or not.
-        left_out: key of the repeated ids that this writer leaves out; see ``layout.Database``.
+        left_out: key of the records that this writer leaves out because they repeat an id.
 
     Raises:
         StagingCorrupt: the files of an interrupted writer are corrupt.
     """
 
     def __init__(self, folder: Path, on_bad: OnBad) -> None:
-        self._on_bad = on_bad
+        self._folder, self._on_bad = folder, on_bad
+        (folder / INTERMEDIATE).mkdir(exist_ok=True)
+        self._database = Database(folder / INTERMEDIATE / DATABASE)
         try:
-            self._database = Database(folder / DATABASE, writable=True)
-        except ArtifactCorrupt as error:
-            raise StagingCorrupt(str(error)) from error
-        try:
-            self._n_durable = count_passages(self._database)
-            self._vocabulary = _read_vocabulary(self._database)
-            self._repeated = dict(PAIR.iter_unpack(self._database.read_about(REPEATED) or b""))
-            self.left_out = self._database.left_out()
-            self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._n_durable)
-        except ArtifactCorrupt as error:
-            self._database.environment.close()
-            raise StagingCorrupt(str(error)) from error
+            self._vocabulary = _read_vocabulary(folder / VOCABULARY) if self._database.n_passages else None
+            self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._database.n_passages)
+        except StagingCorrupt:
+            self._database.close()
+            raise
+        repeated = (folder / REPEATED).read_bytes() if (folder / REPEATED).exists() else b""
+        self.left_out = key_of(repeated)
+        self._repeated = dict(np.frombuffer(repeated, dtype="<u4").reshape(-1, 2).tolist())
         self.n_read = 0
         self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
         self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
@@ -150,24 +136,25 @@ class StoreWriter:
         for file in (self._ids, self._titles):
             file.flush()
         sort(Path(self._titles.name))
-        with stored_batches(self._database) as batches:
+        path = self._folder / DATABASE
+        self._database.copy(path)
+        content = map_bytes(path)
+        places = find_places(content, self._database.page_bytes)
+        write_durably(self._folder / PLACES, places.tobytes())
+        repeated = []
+        if self._vocabulary is not None:
+            batches = Batches(content, places, self._vocabulary, check=lambda starts, stops: None)
             repeated = list(_find_repeated_ids(sort(Path(self._ids.name)), batches))
-            if not repeated:
-                write_checks(batches, [Path(file.name) for file in (self._text_keys, self._ids, self._titles)])
-                return self._fingerprint.hexdigest()
-        packed = b"".join(itertools.starmap(PAIR.pack, repeated))
-
-        def start_over(txn: lmdb.Transaction) -> None:
-            txn.drop(self._database.passages, delete=False)
-            txn.put(REPEATED, packed, db=self._database.about)
-
-        self._transact(start_over)
+        if not repeated:
+            return self._fingerprint.hexdigest()
+        self._database.delete()
+        write_durably(self._folder / REPEATED, np.array(repeated, dtype="<u4").tobytes())
         return None
 
     def close(self) -> None:
         """Close the files."""
         self._compressor_thread.shutdown()
-        for file in (self._ids, self._titles, self._text_keys, self._database.environment):
+        for file in (self._ids, self._titles, self._text_keys, self._database):
             file.close()
 
     def _accept(self, batch: Sequence[LocatedPassage]) -> Iterator[_Record]:
@@ -189,8 +176,8 @@ class StoreWriter:
             self._n_passages += 1
             ids.append(word(id_, row))
             titles.append(word(title, row))
-            stream = to_stream(id_, title, text) if row >= self._n_durable else b""
-            yield _Record(row, passage, pack(id_, title, text), stream, text_key(passage.text) if row >= self._n_durable else 0)
+            stream = to_stream(id_, title, text) if row >= self._database.n_passages else b""
+            yield _Record(row, passage, pack(id_, title, text), stream, text_key(passage.text) if row >= self._database.n_passages else 0)
         self._ids.write(np.array(ids, dtype="<u8").tobytes())
         self._titles.write(np.array(titles, dtype="<u8").tobytes())
 
@@ -200,55 +187,38 @@ class StoreWriter:
         This method runs in the compressor thread. Its long calls release the GIL: many short ones would compete with the reading thread.
         """
         self._fingerprint.update(b"".join([record.packed for record in records]))
-        new = [record for record in records if record.row >= self._n_durable]
+        new = [record for record in records if record.row >= self._database.n_passages]
         if not new:
             return _Batch([], [])
         streams = [record.stream for record in new]
         if self._vocabulary is None:
             self._vocabulary = train(streams)
-        return _Batch(new, self._vocabulary.encode(streams, [record.row for record in new]))
+        return _Batch(new, self._vocabulary.encode(streams))
 
     def _store(self, batch: _Batch) -> int:
         """Store a batch, and return the number of passages on disk.
 
-        The vocabulary and the text keys are written before the LMDB transaction with the passages. A resumed build continues after the last
-        committed transaction.
+        The vocabulary and the text keys are written before the batch: a resumed build continues after the last batch.
         """
         if batch.records:
-            vocabulary = b"" if self._vocabulary is None else self._vocabulary.save()
-            if self._n_durable == 0:
-                self._transact(lambda txn: txn.put(VOCABULARY, vocabulary, db=self._database.about))
+            if self._database.n_passages == 0 and self._vocabulary is not None:
+                write_durably(self._folder / VOCABULARY, self._vocabulary.save())
             self._text_keys.write(np.array([record.text_key for record in batch.records], dtype="<u8").tobytes())
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
-            key, value = ROW.pack(batch.records[0].row), join(batch.frames)
-            self._transact(lambda txn: txn.put(key, value, db=self._database.passages, append=True))
-            self._n_durable += len(batch.records)
-        return self._n_durable
-
-    def _transact(self, write: Callable[[lmdb.Transaction], object]) -> None:
-        """Run ``write`` in one transaction, which is on disk afterwards; enlarge the memory map as needed."""
-        environment = self._database.environment
-        while True:
-            try:
-                with environment.begin(write=True) as txn:
-                    write(txn)
-                return
-            except lmdb.MapFullError:
-                environment.set_mapsize(2 * environment.info()["map_size"])
-            except lmdb.Error as error:
-                raise find_write_error(self._database.path, error) from error
+            self._database.append(join(batch.frames))
+        return self._database.n_passages
 
 
 def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
     """Open the text keys for appending, after the keys of the ``n_durable`` stored passages.
 
     Raises:
-        ArtifactCorrupt: keys of stored passages are missing.
+        StagingCorrupt: keys of stored passages are missing.
     """
     n_bytes = path.stat().st_size if path.exists() else 0
     if n_bytes < n_durable * 8:
-        raise ArtifactCorrupt(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
+        raise StagingCorrupt(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
     file = path.open("ab")
     file.truncate(n_durable * 8)
     return file
@@ -283,11 +253,12 @@ def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
     return id_, title, text
 
 
-def _read_vocabulary(database: Database) -> Vocabulary | None:
-    """Return the vocabulary of an interrupted writer; None if it has written none. Raises ``ArtifactCorrupt``."""
-    saved = database.read_about(VOCABULARY)
-    with corruption_errors(database.path):
-        return None if saved is None else Vocabulary(saved)
+def _read_vocabulary(path: Path) -> Vocabulary:
+    """Return the vocabulary of an interrupted writer; raises ``StagingCorrupt``."""
+    try:
+        return Vocabulary(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StagingCorrupt(f"{path} cannot be read: {error}") from error
 
 
 def _find_repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ from tests.indexer.made_vectors import clustered
 from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_path
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
-from wikidx.corpora.store.vocabulary import train
+from wikidx.corpora.store.frames import train
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_lexical_index, open_vector_index, open_vectors
 from wikidx.indexer.catalog import index_ref

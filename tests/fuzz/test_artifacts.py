@@ -15,7 +15,6 @@ from tests.runtimes.questions.test_corrupt import change_one_value
 from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest, store_path
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store.vocabulary import Vocabulary, to_stream, unescape
 from wikidx.runtimes.cli.listing import _describe_origin, _list_artifacts
 
 PASSAGES = [Passage("1", "Title", "text")]
@@ -83,16 +82,3 @@ def test_damaged_manifests(built: Path, data: st.DataObject) -> None:
 def test_manifests_of_any_bytes(content: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         manifest_from_json(content)
-
-
-@examples()
-@given(raw=mutations(Vocabulary(b"").encode([to_stream(b"1", "é".encode(), b"text")], [7])[0]))
-def test_passages_of_any_bytes(raw: bytes) -> None:
-    from wikidx.corpora.store.layout import corruption_errors
-
-    def read() -> Passage:
-        with corruption_errors(Path("made")):
-            return unescape(raw, 7)
-
-    found = read_or_refuse(read, "made")
-    assert found is None or all(isinstance(part, str) for part in found)

@@ -100,6 +100,12 @@ class CheckedFile:
             for _ in threads.map(self.check, bounds[:-1, np.newaxis], bounds[1:, np.newaxis]):
                 pass
 
+    def read_ahead(self, start: int, stop: int) -> None:
+        """Have the system read the bytes from ``start`` to before ``stop``, which it would otherwise read page by page."""
+        if isinstance(self.content.base, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED"):
+            start -= start % mmap.PAGESIZE
+            self.content.base.madvise(mmap.MADV_WILLNEED, start, stop - start)
+
     def release(self) -> None:
         """Let the system reclaim the memory of pages that were read; they are read again on demand."""
         if isinstance(self.content.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
