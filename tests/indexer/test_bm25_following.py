@@ -184,12 +184,12 @@ def test_a_full_disk_is_one_of_the_passages(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("name", "value", "error"),
-    [("inversion._invert_block", refuse(MemoryError()), MemoryError), ("dictionary._MAX_TERMS", 3, InputError)],
+    [("indexes.bm25.inversion._invert_block", refuse(MemoryError()), MemoryError), ("analysis.dictionary._MAX_TERMS", 3, InputError)],
 )
 def test_what_stops_the_index_does_not_lose_the_passages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(f"wikidx.indexer.indexes.bm25.{name}", value)
+    monkeypatch.setattr(f"wikidx.indexer.{name}", value)
     with pytest.raises(error):
         Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
     assert len(open_store("made")) == 90
