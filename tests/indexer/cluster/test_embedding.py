@@ -9,6 +9,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,9 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
-from tests.indexer.cluster.ray_nodes import NODE
+from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
 from tests.runtimes.command_line import Command
+from wikidx.base.artifacts.building import staging_path
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.cluster import connect
 from wikidx.corpora.build import StoreOptions, build_store, open_store
@@ -34,14 +38,14 @@ from wikidx.indexer.embedding.options import EmbedOptions, Precision, RayResourc
 from wikidx.indexer.embedding.pipeline import Job
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
-from wikidx.indexer.vectors.file import VECTORS, VectorFile
+from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges
 
 ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N = 120  # passages of the sample corpus: fifteen shards for three nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]  # Ray
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def alone(corpus: str, spec: EncoderSpec, store: PassageStore) -> Manifest:
@@ -83,37 +87,85 @@ def end(node: Any) -> None:  # noqa: ANN401 - Ray's own type
             os.kill(process, signal.SIGKILL)
 
 
+def built_with_a_node_lost(cluster: Any, corpus: str, spec: EncoderSpec, store: PassageStore, shard_rows: int) -> Manifest:  # noqa: ANN401
+    killer, reports = Killer(cluster, len(store)), list[tuple[int, int | None]]()
+    progress = EmbedProgress(passages=lambda *done: reports.append(done), node=killer.node)
+    try:
+        found = build_vectors(corpus, spec, store, CLUSTER, force=True, progress=progress)
+    finally:
+        if killer.n_before:
+            cluster.add_node(**NODE)
+    assert len(store) / 2 <= killer.n_before < len(store) - shard_rows
+    assert sum(killer.encoded.values()) == len(store)  # no range that came back was made twice
+    assert (reports[0], reports[-1]) == ((0, len(store)), (len(store), len(store)))
+    return found
+
+
 def unhurried(passage: Passage) -> str | tuple[str, str]:
     """Return the text of a passage after a while, so that encoders are at work when half is done."""
     time.sleep(0.05)
     return encoder_spec("minilm").passage_text(passage)
 
 
+@pytest.mark.slow  # half a minute
 def test_nodes_write_what_one_machine_writes_also_when_one_is_lost(
     on_cluster: Any,  # noqa: ANN401 - Ray's own type
     minilm: EncoderSpec,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     build_store(sample.CORPUS, StoreOptions(limit=N))
-    corpus, store = f"sample@{N}", open_store(f"sample@{N}")
-    killer, reports = Killer(on_cluster, N), list[tuple[int, int | None]]()
-    progress = EmbedProgress(passages=lambda *done: reports.append(done), node=killer.node)
-    try:
-        with caplog.at_level(logging.INFO, "wikidx.indexer.embedding.cluster"):
-            slow = dataclasses.replace(minilm, passage_text=unhurried)
-            found = build_vectors(corpus, slow, store, CLUSTER, force=True, progress=progress)
-    finally:
-        if killer.n_before:
-            on_cluster.add_node(**NODE)
-    assert N / 2 <= killer.n_before < N - SHARD_ROWS
-    assert sum(killer.encoded.values()) == N  # no range that came back was made twice
-    assert (reports[0], reports[-1]) == ((0, N), (N, N))
+    corpus = f"sample@{N}"
+    store = open_store(corpus)
+    with caplog.at_level(logging.INFO, "wikidx.indexer.embedding.cluster"):
+        found = built_with_a_node_lost(on_cluster, corpus, dataclasses.replace(minilm, passage_text=unhurried), store, SHARD_ROWS)
     assert "was lost" in caplog.text
     assert_same(found, alone(corpus, minilm, store))
 
 
-@pytest.mark.usefixtures("on_cluster", "store")
-def test_passages_are_tokenised_by_processes_beside_an_encoder(tiny: EncoderSpec, tmp_path: Path) -> None:
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.indexer.encoders.folders import with_checkpoint
+import wikidx.indexer.build
+from wikidx.corpora.build import open_store
+from wikidx.indexer.embedding.options import EmbedOptions
+from wikidx.indexer.naming import encoder_spec
+from wikidx.base.cluster import connect
+
+address, checkpoint = sys.argv[1:]
+wikidx.indexer.build.RANGE_ROWS = 250
+with connect(address):
+    spec = with_checkpoint(encoder_spec("contriever"), Path(checkpoint))
+    wikidx.indexer.build.build_vectors("made", spec, open_store("made"), EmbedOptions(on_ray=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_build_whose_process_is_killed_resumes(cluster: Any, tiny: EncoderSpec, store: PassageStore) -> None:  # noqa: ANN401
+    staging = staging_path(index_ref("made", "contriever").path)
+    command = [sys.executable, "-c", SCRIPT, cluster.address, str(tiny.folder("passage"))]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        until = time.monotonic() + 120
+        while not (kept := finished_ranges(staging)):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    before = np.load(staging / VECTORS)
+    with connect(cluster.address):
+        found = build_vectors("made", tiny, store, CLUSTER)
+    built = np.load(index_ref("made", "contriever").path / VECTORS)
+    assert all((built[rows.start : rows.stop] == before[rows.start : rows.stop]).all() for rows in kept)
+    assert_same(found, alone("made", tiny, store))
+
+
+@pytest.mark.slow
+def test_passages_are_tokenised_by_processes_beside_an_encoder(
+    on_cluster: Any,  # noqa: ANN401 - Ray's own type
+    tiny: EncoderSpec,
+    store: PassageStore,
+    tmp_path: Path,
+) -> None:
     folders = tmp_path / "alone", tmp_path / "together"
     for folder, ray in zip(folders, (None, RayResources(1, 0)), strict=True):
         folder.mkdir()
@@ -124,8 +176,13 @@ def test_passages_are_tokenised_by_processes_beside_an_encoder(tiny: EncoderSpec
     assert after == before
 
 
-@pytest.mark.usefixtures("minilm")
-def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, home: Path) -> None:  # noqa: ANN401 - Ray's own type
+@pytest.mark.slow
+def test_the_command_builds_on_a_cluster(
+    cluster: Any,  # noqa: ANN401 - Ray's own type
+    idx: Command,
+    minilm: EncoderSpec,
+    home: Path,
+) -> None:
     options = ("sample", "--limit", 16, "--encoder", "minilm", "--ray", cluster.address, "--json")
     (_, need) = json.loads(idx("build", *options, "--dry-run"))["estimates"]
     assert need["step"] == "minilm"
@@ -136,6 +193,14 @@ def test_the_command_builds_on_a_cluster(cluster: Any, idx: Command, home: Path)
     assert not ray.is_initialized()
 
 
+def test_the_environment_is_as_it_was() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", "before")
+        with environment_of_nodes():
+            assert os.environ["PYTHONPATH"] == str(ROOT)
+        assert os.environ["PYTHONPATH"] == "before"
+
+
 def handler_of(number: int) -> int | None:
     """Return the address of a signal's handler, the first field of C's struct sigaction."""
     action = ctypes.create_string_buffer(1_024)
@@ -143,6 +208,7 @@ def handler_of(number: int) -> int | None:
     return ctypes.c_void_p.from_buffer(action).value
 
 
+@pytest.mark.slow
 def test_faults_are_handled_as_before(cluster: Any) -> None:  # noqa: ANN401 - Ray's own type
     """Ray's own handlers, and none after its end, would end a process at the first null check of the Java in it (Lucene)."""
     before = handler_of(signal.SIGSEGV)
