@@ -36,7 +36,7 @@ from .vectors.file import finished_rows
 
 logger = logging.getLogger(__name__)
 
-_STORE_BYTES = (0.45, 25)  # compressed fraction of a passage's bytes, and array bytes per passage
+_STORE_BYTES = (2 * 0.45, 25)  # compressed fraction of a passage's bytes, which are copied at the end, and array bytes per passage
 _FOLLOWED_ROWS, _BYTES_PER_ROW = 4 * 65_536, 300  # passages in memory while an index is prepared, and Python's bytes for each
 _FOLLOWED_BYTES = 2_048  # mean size of passages from which on nothing is prepared
 _VOCABULARY_SHARE = 0.02  # bytes of the terms in memory, per byte of text

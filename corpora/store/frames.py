@@ -9,9 +9,9 @@ to right the longest that fits. Numbers are little-endian. A frame is one of
 
 Its bytes are the lengths of id and title (seven bits a byte, the lowest first), then id, title and text in UTF-8.
 
-Why not zstd with a trained dictionary alone: of 40,000 passages of wiki_intro, 677 bytes each, phrases leave 221 bytes, and zstd 282 at level
-3 with a dictionary of 110 kB, 258 with one of 1 MB, and 233 with this one at level 9, which takes 2.6 times as long to write. zstd's frames
-take 1.6 to 2.4 times as long to read, and a BM25 search for ten results then a tenth longer (2026-11-28).
+Why not zstd with a trained dictionary alone: of 40,000 passages of wiki_intro, 677 bytes each, phrases leave 221 bytes. zstd leaves 282
+with a dictionary of 110 kB at level 3, 258 with one of 1 MB, and 233 with that at level 9, which takes 2.6 times as long to write. Its
+frames take 1.6 to 2.4 times as long to read, and a BM25 search for ten results then a tenth longer (2026-11-28).
 """
 
 from __future__ import annotations
