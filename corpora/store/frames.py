@@ -280,7 +280,7 @@ class Vocabulary:
     """The phrases of a store; safe for threads.
 
     Args:
-        saved: what ``save`` returned; empty: no phrases, passages are stored as they are.
+        saved: what ``save`` returned; without phrases, passages are stored as they are.
 
     Raises:
         ValueError: ``saved`` is corrupt.
@@ -288,16 +288,14 @@ class Vocabulary:
 
     def __init__(self, saved: bytes) -> None:
         self._saved = saved
+        self._n_phrases = n = int.from_bytes(saved[:4], "little")
+        lengths, phrases = np.frombuffer(saved[4 : 4 + n], np.uint8), np.frombuffer(saved[4 + n :], np.uint8)
+        within = np.arange(16) < lengths[:, None]
+        if len(saved) < 4 or len(lengths) != n or n > _MOST_PHRASES or within.sum() != len(phrases):
+            raise ValueError(f"a vocabulary of {n:,} phrases does not have {len(saved):,} bytes")
         self._lengths, self._words = np.zeros(1 << 16, dtype=np.uint8), np.zeros((1 << 16, 2), dtype="<u8")
-        if saved:
-            n_phrases = int.from_bytes(saved[:4], "little")
-            lengths = np.frombuffer(saved[4 : 4 + n_phrases], np.uint8)
-            phrases = np.frombuffer(saved[4 + n_phrases :], np.uint8)
-            within = np.arange(16) < lengths[:, None]
-            if len(lengths) != n_phrases or n_phrases > len(self._lengths) or within.sum() != len(phrases):
-                raise ValueError(f"a vocabulary of {n_phrases:,} phrases does not have {len(saved):,} bytes")
-            self._lengths[:n_phrases] = lengths
-            self._words.view(np.uint8)[:n_phrases][within] = phrases
+        self._lengths[:n] = lengths
+        self._words.view(np.uint8)[:n][within] = phrases
         self._phrases: object = None
         self._local = threading.local()
 
@@ -307,7 +305,7 @@ class Vocabulary:
 
     def encode(self, streams: Sequence[bytes]) -> list[bytes]:
         """Return the frames of streams."""
-        if not self._saved:
+        if not self._n_phrases:
             return [_KIND.pack(_RAW) + stream for stream in streams]
         compress = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL).compress
         frames = []
@@ -333,7 +331,7 @@ class Vocabulary:
             content: bytes that contain the frames.
             frames: the start and the end of each frame in it, (n, 2).
         """
-        if not self._saved:
+        if not self._n_phrases:
             view = content.each.data  # its parts are made faster than those of an array
             return [_without_phrases(view[start:end]) for start, end in frames.tolist()]
         if not len(frames):
@@ -381,7 +379,7 @@ def train(streams: Sequence[bytes], least_bytes: int = _LEAST_BYTES) -> Vocabula
     text, ends = _join(streams)
     ends = ends[ends <= _SAMPLE_BYTES]
     if not len(ends) or ends[-1] < least_bytes:
-        return Vocabulary(b"")
+        return Vocabulary(bytes(4))
     words, lengths = np.zeros((1 << 16, 2), dtype="<u8"), np.zeros(1 << 16, dtype=np.uint8)
     words[:256, 0], lengths[:256] = np.arange(256), 1
     n_phrases = _train(_index(words, lengths), bytes_of(text), ends, _FREQUENT)

@@ -2,7 +2,7 @@
 
     passages.lmdb  LMDB: row of a batch's first passage (u32, big-endian) -> the batch (see ``batches``)
     places.i64     first row, start and end of each batch in that file, little-endian int64, (n, 3)
-    vocabulary     frequent phrases, in which passages are written (see ``frames``); empty for a tiny corpus
+    vocabulary     frequent phrases, in which passages are written (see ``frames``); none for a tiny corpus
     text_keys.u64  the text key of each row (see ``corpora.passage.text_key``), little-endian uint64
     ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
     titles.u64     sorted little-endian uint64 words that find rows by title

@@ -81,14 +81,14 @@ class StoreWriter:
         (folder / INTERMEDIATE).mkdir(exist_ok=True)
         self._database = Database(folder / INTERMEDIATE / DATABASE)
         try:
-            self._vocabulary = _read_vocabulary(folder / VOCABULARY) if self._database.n_passages else None
+            repeated = (folder / REPEATED).read_bytes() if (folder / REPEATED).exists() else b""
+            self._repeated = dict(np.frombuffer(repeated, dtype="<u4").reshape(-1, 2).tolist())
+            self._vocabulary = Vocabulary((folder / VOCABULARY).read_bytes()) if self._database.n_passages else None
             self._text_keys = _open_text_keys(folder / TEXT_KEYS, self._database.n_passages)
-        except StagingCorrupt:
+        except (FileNotFoundError, ValueError) as error:
             self._database.close()
-            raise
-        repeated = (folder / REPEATED).read_bytes() if (folder / REPEATED).exists() else b""
+            raise StagingCorrupt(f"files in {folder} are corrupt: {error}") from error
         self.left_out = key_of(repeated)
-        self._repeated = dict(np.frombuffer(repeated, dtype="<u4").reshape(-1, 2).tolist())
         self.n_read = 0
         self._n_passages = self._n_records = 0  # records also count those that are skipped because they repeat an id
         self._locations = dict.fromkeys(self._repeated.values(), "")  # number -> file and line of the first record of a repeated id
@@ -214,11 +214,11 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
     """Open the text keys for appending, after the keys of the ``n_durable`` stored passages.
 
     Raises:
-        StagingCorrupt: keys of stored passages are missing.
+        ValueError: keys of stored passages are missing.
     """
     n_bytes = path.stat().st_size if path.exists() else 0
     if n_bytes < n_durable * 8:
-        raise StagingCorrupt(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
+        raise ValueError(f"{path} has {n_bytes:,} bytes, {n_durable * 8:,} were written")
     file = path.open("ab")
     file.truncate(n_durable * 8)
     return file
@@ -251,14 +251,6 @@ def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:
     if not 0 < len(id_) <= MAX_ID_BYTES:
         raise ValueError(f"the id has {len(id_)} bytes (1 to {MAX_ID_BYTES} are possible)")
     return id_, title, text
-
-
-def _read_vocabulary(path: Path) -> Vocabulary:
-    """Return the vocabulary of an interrupted writer; raises ``StagingCorrupt``."""
-    try:
-        return Vocabulary(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StagingCorrupt(f"{path} cannot be read: {error}") from error
 
 
 def _find_repeated_ids(words: Words, batches: Batches) -> Iterator[tuple[int, int]]:
