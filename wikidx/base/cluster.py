@@ -6,8 +6,10 @@ A command must run on a machine of the cluster, where ``ray start`` was run. Wit
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from types import ModuleType
@@ -20,6 +22,8 @@ COMPARED = ("wikidx", "ray", "numpy", "numba", "torch", "tokenizers", "safetenso
 
 _REACHED_S = 5.0
 _NODE_S = 120.0  # limit for a node to start a process and answer
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_SIGACTION_BYTES = 1_024  # more than the size of C's struct sigaction on any platform
 
 
 class Node(NamedTuple):
@@ -44,7 +48,6 @@ def load_ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after shutdown raises an error instead of starting a cluster
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of answers that came after the first error, which is reported
-    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # a JVM in this process needs its own: its null checks cause faults
     os.environ.setdefault("RAY_worker_niceness", "0")  # workers have normal priority; Ray's default is 15
     try:
         import ray
@@ -73,7 +76,8 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
     is_local = address in (None, "", "local")
     options = {"address": "local", "include_dashboard": False} if is_local else {"address": _check_address(str(address))}
     try:
-        ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
+        with _preserve_fault_handlers():
+            ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise InputError(
             f"Ray lets this process into no cluster at {options['address']} ({' '.join(str(error).split()):.300}): this machine must be "
@@ -83,7 +87,22 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
         check_versions()
         yield ray
     finally:
-        ray.shutdown()
+        with _preserve_fault_handlers():
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _preserve_fault_handlers() -> Iterator[None]:
+    """Preserve the process's fault handlers, which Ray replaces. A JVM in this process needs its own: its null checks cause faults."""
+    libc = ctypes.CDLL(None)
+    before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
+    for number, action in before.items():
+        libc.sigaction(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            libc.sigaction(number, action, None)
 
 
 def _check_address(address: str) -> str:
