@@ -373,7 +373,7 @@ def test_without_steps(idx: Command, script: Script, tmp_path: Path) -> None:
 MISTAKES: Sequence[tuple[Sequence[str], str]] = [
     (["--questions", "FOLDER/none.jsonl"], "there is no file"),
     (["--questions", "FOLDER"], "is a directory: name one file"),
-    (["--questions", "FOLDER/bad.jsonl"], "bad.jsonl, line 2: no field 'question' or 'query' or 'input'; it has the fields"),
+    (["--questions", "FOLDER/bad.jsonl"], "bad.jsonl, line 2: no field 'question' or 'query' or 'input' or 'prompt' or"),
     (["--out", "FOLDER/bad.jsonl"], "Not a directory: "),
     (["--out", "FOLDER/bad.jsonl/out"], "Not a directory: "),
     (["--set", "max_tokens=0"], "is 0: it should be greater than or equal to 1"),

@@ -159,7 +159,10 @@ def test_recall_is_measured_and_written(idx: Command, indexed: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"answer": "x"}\n', "line 1: no field 'question' or 'query' or 'input'; it has the fields"),
+        (
+            b'{"answer": "x"}\n',
+            "line 1: no field 'question' or 'query' or 'input' or 'prompt' or 'problem' or",
+        ),
         (b"caf\xe9\n", "line 1: neither text nor JSON in UTF-8"),
         (b'{"question": 3}\n{"question": null}\n', "line 1: the field 'question' is 3, not a text"),
         (b"\n\n", "has no queries"),

@@ -115,7 +115,8 @@ def test_keys_and_values_stay_where_they_are_while_a_text_grows(
     torch.manual_seed(0)
     forward = AutoModelForCausalLM.from_config(config).eval().to(dtype)
     accepts = frozenset({"position_ids", "logits_to_keep"})
-    model = Model(forward=forward, accepts=accepts, end=frozenset({399}), padding=0, device="cpu", batch_tokens=8_192)
+    never = frozenset({400})  # where a text would end depends on the processor's rounding
+    model = Model(forward=forward, accepts=accepts, end=never, padding=0, device="cpu", batch_tokens=8_192)
     seen = list[torch.Tensor]()  # kept, so that no memory is used twice
     compute = Model._logits
 
