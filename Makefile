@@ -36,8 +36,8 @@ test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
 # The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
-OF_EXTRAS := indexer/encoders $(addprefix indexer/test_,bm25_regressions.py minilm.py) base/test_devices.py $(addprefix retrievers/server/test_,bad_input.py batching.py) \
-	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py)
+OF_EXTRAS := indexer/encoders $(addprefix contracts/test_,encoder.py reranker.py) $(addprefix indexer/test_,bm25_regressions.py minilm.py) base/test_devices.py $(addprefix retrievers/server/test_,bad_input.py batching.py) \
+	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py rerank_endpoint.py)
 test-lowest: $(VENV)/lowest
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
 		$(CORE) $(addprefix --ignore=tests/,$(OF_EXTRAS))
