@@ -124,7 +124,7 @@ class StoreWriter:
             yield self._store(compressed.result())
 
     def finish(self) -> str | None:
-        """Sort ids and titles, write the checksums, and return the fingerprint.
+        """Sort ids and titles, copy the database, write the places of its batches, and return the fingerprint.
 
         Returns:
             The fingerprint, or None if ids are repeated. With repeated ids, the passages are deleted, and the store lists the records that
