@@ -12,6 +12,7 @@ cluster/      vector search on a Ray cluster                   cancellation  bou
 build_and_open  passages, file or name -> an open searcher     async_client  AsyncRemoteSearcher, for asyncio
 rendering     rankings as text, HTML, data frames, TREC runs   adapters/     searchers as components of other frameworks
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
+refusals      queries that are refused
 """
 
 if __name__ != "wikidx.retrievers":

@@ -25,9 +25,10 @@ from wikidx.base.net.transport import TIMED_POOLS, PerProcess, Trouble, explain,
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, StageReport, blank_refused, check_ids, find_refused, mark_refused
+from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, StageReport
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
+from .refusals import blank_refused, check_ids, find_refused, mark_refused
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
 TIMEOUT_S = 30.0

@@ -37,16 +37,13 @@ from .base import (
     Reranker,
     Retriever,
     ScoredPassage,
-    blank_refused,
-    check_ids,
-    find_refused,
-    mark_refused,
 )
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, run
 from .pipelines.tree import REMOTE, Node, source_depths
+from .refusals import blank_refused, check_ids, find_refused, mark_refused
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 from .vector_queries import GivenVectors, QueriesRefused, check_texts
 

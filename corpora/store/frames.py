@@ -19,7 +19,6 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import zstandard
@@ -28,21 +27,10 @@ from numpy.typing import NDArray
 from wikidx.base.compiled import interpreted, kernel
 from wikidx.corpora.passage import Passage
 
-_LONGEST = 16
-_N_SLOTS = 1 << 18
-_MOST_PHRASES = 65_534
+from .phrases import MOST_PHRASES, Bytes, bytes_of, encode_phrases, index_phrases, train_phrases
+
 _RAW, _ZSTD = 0xFFFE, 0xFFFF  # instead of the first phrase's number
 _ANOTHER = -1
-
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # 2 ** 64 divided by the golden ratio; its multiples spread well (Knuth)
-_SECOND_PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
-_FREE_PAIR = np.uint64(0xFFFFFFFFFFFFFFFF)
-_PAIR_BITS = 22
-_MOST_PROBES = 64
-_SHIFT = np.uint64(29)
-_EIGHT = np.uint64(8)
-_ONE = np.uint64(1)
-
 _KIND = struct.Struct("<H")
 _PADDING = bytes(16)
 _COMPRESSION_LEVEL = 3
@@ -53,161 +41,6 @@ _GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compa
 _WORTH_LOADING = 64  # passages; they have most of the phrases
 _MOST_ROOM = 16 << 20  # bytes that a thread keeps
 _BYTES_PER_BYTE = 8  # a number of two bytes is that of up to 16
-
-
-class Bytes(NamedTuple):
-    """Bytes, and the little-endian numbers that begin at each of them."""
-
-    each: NDArray[np.uint8]
-    shorts: NDArray[np.uint16]
-    offsets: NDArray[np.uint32]
-    words: NDArray[np.uint64]
-
-
-def bytes_of(content: NDArray[np.uint8]) -> Bytes:
-    """Return the numbers that begin at each byte of an array, which must stay as it is: they are views of it."""
-    views = [np.ndarray(max(0, len(content) - size + 1), f"<u{size}", content.data, strides=(1,)) for size in (2, 4, 8)]
-    return Bytes(content, *views)
-
-
-class _Phrases(NamedTuple):
-    """The phrases of a vocabulary, and a hash table that finds them.
-
-    Attributes:
-        words: uint64 (65536, 2), the bytes of each phrase, zeros at the end.
-        lengths: uint8 (65536,), 0 for a number without a phrase.
-        slots: int32, the number of a phrase, or -1.
-        longest: uint8 (65536,), the length of the longest phrase that begins with two given bytes.
-    """
-
-    words: NDArray[np.uint64]
-    lengths: NDArray[np.uint8]
-    slots: NDArray[np.int32]
-    longest: NDArray[np.uint8]
-
-
-@kernel
-def _first_slot(low: np.uint64, high: np.uint64, length: int) -> np.uint64:
-    mixed = low * _PRIME ^ (high + np.uint64(length)) * _SECOND_PRIME
-    mixed = (mixed ^ mixed >> _SHIFT) * _PRIME
-    return mixed >> np.uint64(46)  # _N_SLOTS values
-
-
-@kernel
-def _find(phrases: _Phrases, low: np.uint64, high: np.uint64, length: int) -> int:
-    """Return the number of a phrase, or -1."""
-    slot = _first_slot(low, high, length)
-    while phrases.slots[slot] >= 0:
-        number = phrases.slots[slot]
-        if phrases.lengths[number] == length and phrases.words[number, 0] == low and phrases.words[number, 1] == high:
-            return int(number)
-        slot = (slot + _ONE) & np.uint64(_N_SLOTS - 1)
-    return -1
-
-
-@kernel
-def _insert(phrases: _Phrases, number: int) -> None:
-    """Insert the phrase ``number`` into the hash table."""
-    low, high, length = phrases.words[number, 0], phrases.words[number, 1], int(phrases.lengths[number])
-    slot = _first_slot(low, high, length)
-    while phrases.slots[slot] >= 0:
-        slot = (slot + _ONE) & np.uint64(_N_SLOTS - 1)
-    phrases.slots[slot] = number
-    if length > 1:
-        pair = np.int64(low & np.uint64(0xFFFF))
-        phrases.longest[pair] = max(phrases.longest[pair], length)
-
-
-@kernel
-def _insert_all(phrases: _Phrases, n_phrases: int) -> None:
-    """Insert all phrases into the hash table."""
-    for number in range(n_phrases):
-        _insert(phrases, number)
-
-
-@kernel
-def _cut(word: np.uint64, n_bytes: int) -> np.uint64:
-    """Return the first bytes of a word, from none to all eight."""
-    if n_bytes <= 0:
-        return np.uint64(0)
-    return word if n_bytes >= 8 else word & ((_ONE << (_EIGHT * np.uint64(n_bytes))) - _ONE)
-
-
-@kernel
-def _longest_phrase(phrases: _Phrases, text: Bytes, start: int, end: int) -> int:
-    """Return the number of the longest phrase at ``start``."""
-    low, high = text.words[start], text.words[start + 8]
-    length = 1
-    if end - start > 1:
-        length = max(1, min(end - start, int(phrases.longest[text.shorts[start]])))
-    while length > 1:
-        number = _find(phrases, _cut(low, length), _cut(high, length - 8), length)
-        if number >= 0:
-            return int(number)
-        length -= 1
-    single: int = text.each[start]
-    return single
-
-
-@kernel
-def _train(phrases: _Phrases, text: Bytes, ends: NDArray[np.int64], n_frequent: int) -> int:
-    """Add frequent phrases to a vocabulary that has the single bytes, and return the number of all phrases.
-
-    Two adjacent phrases become one as soon as they have been seen together ``n_frequent`` times.
-
-    Args:
-        phrases: the vocabulary.
-        text: the samples, one after the other, and at least 16 bytes more.
-        ends: the end of each sample.
-        n_frequent: the number of times.
-    """
-    pairs, counts = np.full(1 << _PAIR_BITS, _FREE_PAIR), np.zeros(1 << _PAIR_BITS, np.int32)
-    n, start = 256, 0
-    for end in ends:
-        before = -1
-        while start < end and n < _MOST_PHRASES:
-            number = _longest_phrase(phrases, text, start, end)
-            length = int(phrases.lengths[number])
-            if before >= 0 and phrases.lengths[before] + length <= _LONGEST and _count(pairs, counts, before, number) == n_frequent:
-                first = start - int(phrases.lengths[before])
-                whole = start + length - first
-                low, high = _cut(text.words[first], whole), _cut(text.words[first + 8], whole - 8)
-                if _find(phrases, low, high, whole) < 0:
-                    phrases.words[n, 0], phrases.words[n, 1], phrases.lengths[n] = low, high, whole
-                    _insert(phrases, n)
-                    number = n
-                    n += 1
-            before = number
-            start += length
-        start = end
-    return n
-
-
-@kernel
-def _count(pairs: NDArray[np.uint64], counts: NDArray[np.int32], first: int, second: int) -> int:
-    """Count a pair of phrases, and return how often it has been seen; 0 if the table is too full."""
-    key = np.uint64(first) << np.uint64(16) | np.uint64(second)
-    slot = np.int64((key * _PRIME) >> np.uint64(64 - _PAIR_BITS))
-    for _ in range(_MOST_PROBES):
-        if pairs[slot] == key or pairs[slot] == _FREE_PAIR:
-            pairs[slot] = key
-            counts[slot] += 1
-            return int(counts[slot])
-        slot = (slot + 1) & ((1 << _PAIR_BITS) - 1)
-    return 0
-
-
-@kernel
-def _encode(phrases: _Phrases, text: Bytes, ends: NDArray[np.int64], numbers: NDArray[np.uint16], number_ends: NDArray[np.int64]) -> None:
-    """Write texts, one after the other, followed by at least 16 bytes, as numbers of phrases; ``number_ends`` has the end of each."""
-    n, start = 0, 0
-    for i in range(len(ends)):
-        while start < ends[i]:
-            number = _longest_phrase(phrases, text, start, ends[i])
-            numbers[n] = number
-            start += int(phrases.lengths[number])
-            n += 1
-        number_ends[i] = n
 
 
 @kernel
@@ -232,7 +65,7 @@ def _decode(  # noqa: PLR0913
     position = 0
     for i in range(len(frames)):
         start, end = frames[i]
-        if content.shorts[start] >= _MOST_PHRASES:
+        if content.shorts[start] >= MOST_PHRASES:
             fields[i, 3] = _ANOTHER
         else:
             first = position
@@ -291,7 +124,7 @@ class Vocabulary:
         self._n_phrases = n = int.from_bytes(saved[:4], "little")
         lengths, phrases = np.frombuffer(saved[4 : 4 + n], np.uint8), np.frombuffer(saved[4 + n :], np.uint8)
         within = np.arange(16) < lengths[:, None]
-        if len(saved) < 4 or len(lengths) != n or n > _MOST_PHRASES or within.sum() != len(phrases):
+        if len(saved) < 4 or len(lengths) != n or n > MOST_PHRASES or within.sum() != len(phrases):
             raise ValueError(f"a vocabulary of {n:,} phrases does not have {len(saved):,} bytes")
         self._lengths, self._words = np.zeros(1 << 16, dtype=np.uint8), np.zeros((1 << 16, 2), dtype="<u8")
         self._lengths[:n] = lengths
@@ -317,10 +150,10 @@ class Vocabulary:
     def _write(self, streams: Sequence[bytes]) -> list[bytes]:
         """Return the frames with phrases."""
         if self._phrases is None:
-            self._phrases = _index(self._words, self._lengths)
+            self._phrases = index_phrases(self._words, self._lengths)
         text, ends = _join(streams)
         numbers, number_ends = np.empty(int(ends[-1]) + 8, dtype=np.uint16), np.empty(len(ends), dtype=np.int64)
-        _encode(self._phrases, bytes_of(text), ends, numbers, number_ends)
+        encode_phrases(self._phrases, bytes_of(text), ends, numbers, number_ends)
         stops, content = (2 * number_ends).tolist(), numbers.tobytes()
         return [content[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
@@ -368,7 +201,7 @@ class Vocabulary:
 def sizes(content: Bytes, frames: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many bytes the passage of each frame has at most."""
     estimates = _BYTES_PER_BYTE * (frames[:, 1] - frames[:, 0])
-    for number in np.flatnonzero(content.shorts[frames[:, 0]] >= _MOST_PHRASES):
+    for number in np.flatnonzero(content.shorts[frames[:, 0]] >= MOST_PHRASES):
         kind, stream = _split(content.each.data[slice(*frames[number])])
         estimates[number] = zstandard.frame_content_size(stream) if kind == _ZSTD else len(stream)
     return estimates
@@ -382,17 +215,9 @@ def train(streams: Sequence[bytes], least_bytes: int = _LEAST_BYTES) -> Vocabula
         return Vocabulary(bytes(4))
     words, lengths = np.zeros((1 << 16, 2), dtype="<u8"), np.zeros(1 << 16, dtype=np.uint8)
     words[:256, 0], lengths[:256] = np.arange(256), 1
-    n_phrases = _train(_index(words, lengths), bytes_of(text), ends, _FREQUENT)
+    n_phrases = train_phrases(index_phrases(words, lengths), bytes_of(text), ends, _FREQUENT)
     within = np.arange(16) < lengths[:, None]
     return Vocabulary(n_phrases.to_bytes(4, "little") + lengths[:n_phrases].tobytes() + words.view(np.uint8)[within].tobytes())
-
-
-def _index(words: NDArray[np.uint64], lengths: NDArray[np.uint8]) -> object:
-    """Return the phrases with a hash table that finds them."""
-    slots, longest = np.full(_N_SLOTS, -1, dtype=np.int32), np.zeros(1 << 16, dtype=np.uint8)
-    phrases = _Phrases(words, lengths, slots, longest)
-    _insert_all(phrases, np.count_nonzero(lengths))
-    return phrases
 
 
 def _join(streams: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

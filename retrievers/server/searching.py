@@ -16,9 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from wikidx.base.registry import suggest
-from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows, blank_refused, find_refused, mark_refused
+from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.refusals import blank_refused, find_refused, mark_refused
 from wikidx.retrievers.vector_queries import to_query
 from wikidx.retrievers.wire import OPTION_NAMES, documents_to_json, ranking_to_json, unsearched_to_json
 

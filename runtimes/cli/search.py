@@ -137,7 +137,7 @@ def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOp
     Raises:
         InputError: queries could not be searched; the others have been answered.
     """
-    from wikidx.retrievers.base import mark_refused
+    from wikidx.retrievers.refusals import mark_refused
 
     n_errors = 0
     for start in range(0, len(queries), _BATCH):

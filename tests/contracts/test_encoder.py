@@ -1,4 +1,4 @@
-"""What every encoder keeps to: vectors are those of a reference, and depend on nothing but the text.
+"""The contract of encoders: vectors are those of a reference, and depend on nothing but the text.
 
 References are the authors' own code (``golden_encoders``), sentence-transformers on tiny checkpoints, and the vectors of a server.
 """

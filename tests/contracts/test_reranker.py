@@ -1,4 +1,4 @@
-"""What every reranker keeps to: scores are those of a reference, and depend on nothing but the pair; and which checkpoints are refused."""
+"""The contract of rerankers: scores are those of a reference, and depend on nothing but the pair; and which checkpoints are refused."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def with_berts_tokenizer(folder: Path) -> None:
 
 
 class Refusal(NamedTuple):
-    """How a checkpoint is written and spoiled, the refusal of it, and the kind of reranker that the user names, if any."""
+    """A checkpoint written and spoiled, the refusal of it, and the kind of reranker that the user names, if any."""
 
     save: Save
     change: Change

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from tests.conftest import ROOT, corpus_of
 from tests.indexer.made_vectors import ENCODER, brute_force, clustered, import_flat_index, numbered_passages, put_vectors
 from wikidx.base.artifacts.manifest import verify_files
-from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.base.errors import InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.store import PassageStore
@@ -30,6 +29,8 @@ from wikidx.indexer.recall import recall
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 ENGINES = {"torch": ("cpu:0",), "torch, three devices": ("cpu",) * 3}  # of exact search on GPUs
 IMPORTED = "none"  # vectors of a flat FAISS index, whose order is another one than that of the passages
@@ -82,17 +83,6 @@ def search(index: VectorIndex, queries: Vectors, k: int, params: SearchParams = 
 def assert_same(found: Hits, expected: Hits) -> None:
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Train with one thread: on a busy machine OpenMP's threads wait for each other most of the time."""
-    import faiss
-
-    n_threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    yield
-    faiss.omp_set_num_threads(n_threads)
 
 
 @pytest.fixture(scope="module")
@@ -351,92 +341,3 @@ def test_what_is_built_is_listed_and_as_its_manifest_says(large_home: Path, monk
     assert manifest.counts == {"rows": N, "vectors": N - len(MISSING), "dim": DIM, "missing": len(MISSING)}
     assert manifest.recipe.parameters["encoder"] == ENCODER
     assert set(STORED) == set(built_indexes("made"))
-
-
-@pytest.fixture
-def small(build: Callable[..., PassageStore], name: str) -> PassageStore:
-    """A corpus of 600 passages with an index over its vectors."""
-    store = build(numbered_passages(600))
-    put_and_build(name, store, clustered(600, 8, 0))
-    return store
-
-
-@pytest.mark.parametrize("name", BUILT)
-def test_an_index_of_other_passages_or_vectors_is_refused(small: PassageStore, name: str, build: Callable[..., PassageStore]) -> None:
-    put_vectors(small, clustered(600, 8, 7))
-    command = f"run 'idx build made --encoder minilm --index {name.removeprefix('minilm-')} --force'"
-    with pytest.raises(ArtifactMismatch, match=rf"from other vectors of 'minilm' .*{command}"):
-        open_vector_index("made", name, small)
-    with pytest.raises(ArtifactMismatch, match="from other vectors"):
-        build_index("made", name, small)
-    build_index("made", name, small, force=True)
-    open_vector_index("made", name, small)
-    other = build(numbered_passages(599))
-    with pytest.raises(ArtifactMismatch, match="was built over other passages"):
-        open_vector_index("made", name, other)
-
-
-class Killed(BaseException):
-    """A build is stopped here."""
-
-
-# The files that a build has left after 1,024 of 2,000 rows, how many after 1,792, and the rows that it then reports
-LEFT = {
-    **dict.fromkeys(("minilm-ivf", "minilm-ivfpq"), ([*(f"shard-0000{n}.bin" for n in range(3)), "trained.faiss"], 7, None)),
-    **dict.fromkeys(QUANTIZED, (["finished"], 1, [1280, 1536, 1792])),
-    "minilm-hnsw": ([], 0, None),
-}
-
-
-@pytest.mark.parametrize("name", BUILT)
-def test_a_build_that_was_stopped_resumes(build: Callable[..., PassageStore], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("vectors.corpus_vectors", "indexes.faiss.ivf", "indexes.quantized"):
-        monkeypatch.setattr(f"wikidx.indexer.{module}.BATCH_ROWS", 256)
-    monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES", 1)
-    store, vectors, queries = build(numbered_passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
-    put_vectors(store, vectors)
-
-    def stopped_at(row: int) -> tuple[dict[str, int], list[int]]:
-        """Stop the build once this many rows are done; return the files left, with their times, and the progress reports."""
-        reports = list[int]()
-
-        def stop(done: int, total: int | None) -> None:
-            reports.append(done)
-            if done >= row:
-                raise Killed
-
-        with pytest.raises(Killed):
-            build_index("made", name, store, progress=stop)
-        with pytest.raises(ArtifactMissing):
-            open_vector_index("made", name, store)
-        pieces = sorted(index_ref("made", name).path.parent.rglob("intermediate/*"))
-        return {file.name: file.stat().st_mtime_ns for file in pieces}, reports
-
-    (first, _), (second, reports) = stopped_at(1024), stopped_at(1792)
-    files, n_files, expected_reports = LEFT[name]
-    assert (list(first), len(second)) == (files, n_files)
-    assert expected_reports in (None, reports)
-    assert {file: second[file] for file in first} == first or name not in ("minilm-ivf", "minilm-ivfpq")  # not made again
-    assert reports[0] == 256 or name != "minilm-hnsw"
-    found = []
-    for force in (False, True):  # gone on with, and begun again
-        build_index("made", name, store, force=force)
-        found.append(recall(open_vector_index("made", name, store).search(queries, 10), brute_force(vectors, queries, 10), 10))
-    assert found[0] == pytest.approx(found[1], abs=0.005)
-
-
-@pytest.mark.parametrize("name", BUILT)
-def test_without_its_vectors_an_index_is_searched_but_rescores_nothing(small: PassageStore, name: str) -> None:
-    shutil.rmtree(index_ref("made", ENCODER).path)
-    index = open_vector_index("made", name, small)
-    queries = clustered(2, 8, 1)
-    if "refine" in index.parameters:
-        with pytest.raises(InputError, match="rescores candidates from the vectors"):
-            index.search(queries, 3)
-    assert (search(index, queries, 3, SearchParams(refine=0)).rows >= 0).all()
-
-
-@pytest.mark.parametrize("name", QUANTIZED)
-def test_where_a_gpu_is_asked_the_placement_says_that_the_cpu_searches(small: PassageStore, name: str) -> None:
-    placement = open_vector_index("made", name, small, device="cuda").placement
-    assert placement == Placement(("cpu",), "quantized vectors on the CPU, which alone has this kind")

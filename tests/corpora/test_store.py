@@ -18,7 +18,8 @@ from wikidx.base.errors import ArtifactMissing, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_path
 from wikidx.corpora.passage import Passage, text_key
 from wikidx.corpora.store import PassageStore, frames
-from wikidx.corpora.store.frames import Bytes, Vocabulary, bytes_of, sizes, to_stream, train
+from wikidx.corpora.store.frames import Vocabulary, sizes, to_stream, train
+from wikidx.corpora.store.phrases import Bytes, bytes_of
 
 Build = Callable[..., PassageStore]
 
@@ -35,7 +36,7 @@ def shared_home(made_passages: list[Passage], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def store(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> PassageStore:
-    """That store."""
+    """The same store."""
     monkeypatch.setenv("IDX_HOME", str(shared_home))
     return open_store("made")
 
@@ -131,7 +132,7 @@ def test_machine_code_and_python_write_and_read_the_same(vocabulary: Vocabulary,
     texts = [TEXT, TEXT[50:], "Something else"]
     content, places = _frames(vocabulary, texts)
     read = vocabulary.decode(content, places)
-    for name in ("_encode", "_decode"):
+    for name in ("encode_phrases", "_decode"):
         monkeypatch.setattr(frames, name, getattr(frames, name).interpreted)
     with np.errstate(over="ignore"):
         again, _ = _frames(vocabulary, texts)

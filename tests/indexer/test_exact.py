@@ -1,4 +1,4 @@
-"""What is exact only: the values of every engine, the numba one, and the torch one, which GPUs run, on one and on several devices."""
+"""Exact search alone: the values of every engine, the numba one, and the torch one, which GPUs run, on one and on several devices."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def home_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def home(home_of_all: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That home, not one of each test's own."""
+    """One home for all tests of the page."""
     monkeypatch.setenv("IDX_HOME", str(home_of_all))
 
 
