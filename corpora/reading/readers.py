@@ -87,7 +87,8 @@ def _read_line(file: IO[bytes], path: Path, number: int) -> bytes:
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield the rows of a file in DPR's format.
 
-    Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter. The header defines the column order.
+    Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter; a line with other quotes than CSV's, as
+    ``1<tab>"Up" is a film<tab>Up``, is taken as it stands. The header defines the column order.
     Without a header (see ``header_columns``), the order is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
@@ -143,7 +144,7 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(_read_lines(path, on_bad))
-    rows = csv.reader(lines, delimiter="\t")
+    rows = csv.reader(lines, delimiter="\t", strict=True)
     while True:
         lines.begin_row()
         row: list[str] | None = []
@@ -152,6 +153,8 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
             row = next(rows, None)
         except csv.Error as error:
             reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a tab-separated row: {error}"
+            if "expected after" in str(error) and len(lines.row) == 1 and len(cells := lines.row[0][1].rstrip("\r\n").split("\t")) == 3:
+                row, reason = cells, ""
         if row is None:
             return
         reason = reason or _row_error(row)

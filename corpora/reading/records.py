@@ -15,12 +15,12 @@ _PLAIN = frozenset({"id", "title", "text", "section"})
 KEPT_FIELDS = {
     "jsonl": _PLAIN,
     "wikiextractor-json": _PLAIN,
-    "contents": frozenset({"id", "contents"}),
+    "contents": frozenset({"id", "title", "contents"}),
     "beir": frozenset({"_id", "title", "text"}),
 }  # by format
 
 # Names of ids, in the order in which those of a record count.
-_IDS_OF_SETS = ("QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid", "task_id")
+_IDS_OF_SETS = ("QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid", "example_id", "financebench_id", "task_id")
 QUESTION_IDS = ("id", "_id", "qid", "question_id", "query_id", *_IDS_OF_SETS)
 PASSAGE_IDS = ("docid", "passage_id", "psg_id", "id", "_id", "docno", "pid", "document_id", "paragraph_id", "chunk_id")
 
@@ -114,14 +114,17 @@ def beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
 def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
     """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
 
-    If ``contents`` has several lines, the first line is the title, which may be in quotes.
+    If ``contents`` has several lines, the first line is the title, which may be in quotes. Beside a title of the record's own,
+    the first line is left out if it repeats that.
     """
     record = _check_object(record)
-    title, newline, text = _string(record, "contents").partition("\n")
-    if not newline:
-        return Passage(_id(record, "id"), "", title)
-    is_quoted = len(title) >= 2 and title[0] == title[-1] == '"'
-    return Passage(_id(record, "id"), title[1:-1] if is_quoted else title, text)
+    contents, title = _string(record, "contents"), _title(record)
+    first, newline, text = contents.partition("\n")
+    is_quoted = len(first) >= 2 and first[0] == first[-1] == '"'
+    first = first[1:-1] if is_quoted else first
+    if not newline or (title and first != title):
+        return Passage(_id(record, "id"), title, contents)
+    return Passage(_id(record, "id"), first, text)
 
 
 FIELDS = {"jsonl": plain_fields, "contents": contents_fields, "beir": beir_fields}

@@ -25,6 +25,8 @@ from wikidx.base.errors import InputError, require_packages
 from wikidx.corpora.reading.compression import open_decompressed
 from wikidx.indexer.base import StoredVectors
 
+ADVICE = "numpy.save writes an array as .npy, which is read"
+
 BLOCK_ROWS = 8_192
 _BLOCK_BYTES = 64 << 20
 _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself

@@ -37,7 +37,7 @@ from wikidx.base.errors import InputError, StorageError
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora.reading.compression import Unchanged, kind_of, refuse_pointer
 
-from .arrays import BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split
+from .arrays import ADVICE, BLOCK_ROWS, READERS, Arrays, Block, FileArray, attach_ids, read_lines, split
 from .pickles import Array, read_pickle
 
 FORMATS = ("contriever", "dpr", "array", "pyserini", "flat", *READERS)
@@ -48,7 +48,6 @@ _FLAT = (b"IxFI", b"IxF2", b"IxFl")  # FAISS's flat indexes: inner product, Eucl
 _ID_MAPS = (b"IxMp", b"IxM2")  # an index between its ids: a header, the index, the ids
 _FAISS_HEADER = struct.Struct("<4siqqq?i")  # kind, dimension, number of vectors, two unused numbers, is_trained, metric
 _BEGINNINGS = {b"\x93NUM": "npy", b"PAR1": "parquet", **dict.fromkeys((*_FLAT, *_ID_MAPS), "flat")}
-_ADVICE = "numpy.save writes an array as .npy, which is read"
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")  # gzip, bzip2, xz: supported by ``tarfile``
 
 
@@ -207,18 +206,18 @@ def _detect_format(path: Path, files: Sequence[Path]) -> str:
         return "safetensors"
     dim = int.from_bytes(start_bytes[:4], "little")
     if 0 < dim <= _MAX_DIM and files[0].stat().st_size % (4 + 4 * dim) == 0:  # a dimension before each vector; 384 begins as a pickle does
-        raise InputError(f"{files[0]} looks like fvecs: numpy.fromfile(FILE, 'f4').reshape(-1, {1 + dim})[:, 1:] reads them; {_ADVICE}")
+        raise InputError(f"{files[0]} looks like fvecs: numpy.fromfile(FILE, 'f4').reshape(-1, {1 + dim})[:, 1:] reads them; {ADVICE}")
     if start_bytes[:1] == b"\x80":
         return "pickles"
     if start_bytes[:2] in (b"Ix", b"Iw", b"IH", b"IL"):
         raise InputError(
             f"{files[0]} is a FAISS index of type '{start_bytes[:4].decode(errors='replace')}', and only flat ones are read: if it has the "
-            f"vectors, as 'IHNf' and 'IwFl' do, faiss.read_index(FILE).reconstruct_n() gives them; {_ADVICE}"
+            f"vectors, as 'IHNf' and 'IwFl' do, faiss.read_index(FILE).reconstruct_n() gives them; {ADVICE}"
         )
     found = f"is {kind}" if (kind := kind_of(start_bytes)) else f"begins with {start_bytes[:4]!r}"
     if start_bytes.startswith(_COMPRESSED):
         found = "is compressed, but no tar: it is cut off or corrupt, or holds something else"
-    raise InputError(f"{files[0]} {found}, which is none of the formats {', '.join(FORMATS)}: {_ADVICE}")
+    raise InputError(f"{files[0]} {found}, which is none of the formats {', '.join(FORMATS)}: {ADVICE}")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import pickletools
 from dataclasses import replace
 from typing import IO, Any, ClassVar, cast
 
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 
 from wikidx.base.errors import InputError
 
-from .arrays import FileArray
+from .arrays import ADVICE, FileArray
 
 _IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
 _MAX_ROWS = 1 << 48  # limit on rows and on columns
+_NAMES = {ord(code.code): code.name for code in pickletools.opcodes}
 _CORRUPT_ERRORS = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
 _INSTRUCTIONS = """
     PROTO FRAME MARK STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
@@ -144,8 +146,9 @@ def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever t
     try:
         return _Unpickler(cast(IO[bytes], _File(file, name))).load()
     except (UnsafePickle, KeyError) as error:
-        what = f"an instruction, {error}" if isinstance(error, KeyError) else error
-        raise InputError(f"{name} holds {what}, which embeddings do not need: it is refused, nothing of it was run") from error
+        what = f"the instruction {_NAMES.get(error.args[0], error.args[0])}" if isinstance(error, KeyError) else error
+        reason = f"{name} holds {what}, which embeddings do not need: it is refused, nothing of it was run"
+        raise InputError(f"{reason}; {ADVICE}") from error
     except InputError:
         raise
     except _CORRUPT_ERRORS as error:

@@ -34,7 +34,18 @@ from .settings import Settings
 
 _MAX_TEXTS = 2_048  # OpenAI's limit
 _List = Annotated[list[str], Field(min_length=1, max_length=_MAX_TEXTS)]
-_Texts = Annotated[_List, BeforeValidator(lambda given: [given] if isinstance(given, str) else given, str | _List)]
+
+
+def _to_list(given: object) -> object:
+    """Return a text as a list of one; raise ``ValueError`` for the tokens of another model, which some clients send."""
+    if isinstance(given, list) and given and isinstance(given[0], int | list):
+        raise ValueError(
+            "input: tokens are another model's here, send texts (LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False))"
+        )
+    return [given] if isinstance(given, str) else given
+
+
+_Texts = Annotated[_List, BeforeValidator(_to_list, str | _List)]
 _TEXTS_AT_ONCE = 256  # between two of these steps, embedding ends if the client has gone
 
 

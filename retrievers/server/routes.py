@@ -171,7 +171,7 @@ async def _answer_http_error(request: Request, error: HTTPException) -> Response
     """Answer Starlette's own errors."""
     message, headers = str(error.detail), dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        message = f"there is nothing at {request.scope['path']!r:.200}"
+        message = f"there is nothing at {request.scope['path']!r:.200}: searches go to {SEARCH} or {RETRIEVE}, /openapi.json has all paths"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["allow"] = ", ".join(sorted(headers.pop("Allow").split(", ")))
         message = f"{request.scope['path']} takes {headers['allow']}, not {request.method}"

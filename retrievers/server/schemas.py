@@ -59,7 +59,7 @@ class RetrieveBody(BaseModel):
     queries: list[Any] | None = None
     query: Any = Field(None, description="Instead of queries: one, answered as a list of one.")
     topk: int | None = Field(None, ge=1)
-    return_scores: bool = False
+    return_scores: bool = Field(False, strict=False)
 
 
 class Match(BaseModel):

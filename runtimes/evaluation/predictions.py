@@ -6,6 +6,7 @@ The form is detected from the content::
     {"id": "7", "answer": "…"} per line, or all in a list   or another field of ``ANSWERS``, such as MuSiQue's and FEVER's
     {"id": "7", "output": [{"answer": "…"}]} per line       KILT's form
     {"id": "7", "output": {"pred": "…"}} per line           FlashRAG's form
+    {"topic_id": "7", "answer": [{"text": "…"}, …]}         TREC RAG's form, one sentence each
     {"custom_id": "7", "response": {"body": …}} per line    OpenAI's Batch API, vLLM's run-batch
     {"data": [{"sample_id": "7", "output": "…"}, …]}        ALCE's form, with passages in "docs"
     {"7": "…", "8": "…"}                                    SQuAD's form, id to answer
@@ -245,7 +246,9 @@ def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     present = [field for field in ANSWERS if field in record]
     predicted = [field for field in present if field != "answer"] or present  # next to other fields, "answer" is the gold answer
     value = next((record[field] for field in predicted if record[field] is not None), None)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):  # KILT's form
+    if isinstance(value, list) and value and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value):
+        value = " ".join(part["text"] for part in value)  # TREC RAG's form
+    elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):  # KILT's form
         value = value[0].get("answer")
     elif isinstance(value, dict):
         value = value.get("pred")

@@ -52,7 +52,7 @@ def texts_from(record: Record, value: object, name: str) -> tuple[str, ...]:
         InputError: the value is not a list of strings; the message states ``name`` as the field.
     """
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of texts")
+        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of texts, such as ['Paris']")
     return tuple(map(replace_surrogates, value))
 
 

@@ -50,7 +50,7 @@ def test_the_passages_of_a_file_are_estimated_within_a_few_percent(
         ("jsonl", {"id": "1", "title": "A", "section": "B", "text": "c", "url": "https://example.org", "tags": ["d"]}, ["url", "tags"]),
         ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {}}, []),
         ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {"year": 1999}}, ["metadata"]),
-        ("contents", {"id": "1", "contents": "A\nb", "title": "A"}, ["title"]),
+        ("contents", {"id": "1", "contents": "A\nb", "title": "A", "url": "u"}, ["url"]),
         (
             "wikiextractor-json",
             {"id": "1", "revid": "7", "url": "https://example.org?curid=1", "title": "A", "text": "c"},

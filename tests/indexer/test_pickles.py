@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from wikidx.base.errors import InputError
@@ -90,16 +91,20 @@ NO_SHAPE, NO_BYTES = "an array of a shape that no vectors have", "an array of so
 REFUSED = [
     (b"\x80\x04" + text("os") + text("system") + b"\x93.", "'os.system'"),
     (b"cos\nsystem\n.", "'os.system'"),
+    (
+        pickle.dumps(pd.DataFrame({"a": [1.0]})),
+        r"'pandas\.(core\.frame\.)?DataFrame', .*; numpy.save writes an array as .npy, which is read",
+    ),
     (b"(cos\nsystem\nX\x02\x00\x00\x00lso.", "'os.system'"),
     (b"cnumpy\nload\n.", "'numpy.load'"),
     (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nmatrix\n.", "'numpy.matrix'"),
     (b"c" + b"x" * 1000, "holds 'x{199}, which embeddings do not need"),
     *[
-        (b, "holds an instruction")
+        (b, "holds the instruction")
         for b in (b"(ios\nsystem\n.", b"\x80\x02(K\x01o.", b"Pid\n.", b"K\x01Q.", b"\x82\x01.", b")\x81.", b"\x97.")
     ],
-    (pickle.dumps({"1": 2}), "holds an instruction"),
-    (b"}" + DEEP + b"K\x01s.", "holds an instruction"),  # the hash of a key takes a stack as deep
+    (pickle.dumps({"1": 2}), r"holds the instruction EMPTY_DICT, .*; numpy\.save writes"),
+    (b"}" + DEEP + b"K\x01s.", "holds the instruction EMPTY_DICT"),  # the hash of a key takes a stack as deep
     (pickle.dumps(np.array(["a"], dtype=object)), r"an array of '\|O8'"),
     (pickle.dumps(np.arange(3)), "an array of '<i8'"),
     (pickle.dumps(np.asfortranarray(np.zeros((3, 2), dtype=np.float32))), "stored column by column"),

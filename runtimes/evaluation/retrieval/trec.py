@@ -5,7 +5,7 @@
     qrels       question  0   passage  relevance               a whole number; above 0 is relevant
     BEIR's      question  passage  relevance                   tabs, or a header such as ``query-id corpus-id score``
     rows        {query-id, corpus-id, score}                   JSON Lines, of runs and of qrels
-    ranx's      {question: {passage: number}}                  JSON, of runs and of qrels
+    ranx's      {question: {passage: number}}                  JSON, of runs and of qrels; MTEB's, within subset and split
     Pyserini's  {question: {contexts: [{docid, score}]}}       JSON; a record for each question too, as DPR's retriever and rank_llm have
 
 Columns are separated by tabs, which leaves ids and tags their blanks, or by any white space. A line that begins with ``#`` and is none of
@@ -46,6 +46,7 @@ _NUMBER = re.compile(rb"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)  # its beginning
 _FRACTION = re.compile(r"[+-]?\d*\.(?!0*$)\d+(e[+-]?\d+)?")
 _BEGINS_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*("|\}|$)')
 _BEGINS_RECORDS = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*(\{|$)|\{\s*"[\w-]+"\s*:\s*(["\d]|\{\s*"(text|qid)"\s*:))')
+_OF_MTEB = "mteb_model_meta"  # beside the subsets
 _LISTS = ("ctxs", "contexts", "candidates", "hits")  # DPR's retriever, Pyserini's conversion for it, rank_llm
 
 
@@ -126,7 +127,8 @@ def _json_entries(text: JsonText, path: Path) -> Iterator[_Entry]:
     for question in text.keys():
         text.peek()
         position = f"line {text.line}"
-        yield from _scores(Record(text.parse_value(), str(path), position, 1), question)
+        record = Record(text.parse_value(), str(path), position, 1)
+        yield from () if question == _OF_MTEB else _scores(record, question)
     text.check_end()
 
 
@@ -150,6 +152,10 @@ def _scores(record: Record, question: str) -> Iterator[_Entry]:
     if not isinstance(record.value, dict):
         message = f"{record.value!r:.40} for '{question:.80}': an object of a number for each passage is needed"
         raise InputError(f"{record.location}: {message}")
+    if record.value and all(isinstance(inner, dict) for inner in record.value.values()):  # a subset, or a split of one
+        for name, inner in record.value.items():
+            yield from _scores(record._replace(value=inner), name)
+        return
     name = next((name for name in _LISTS if isinstance(record.value.get(name), list)), None)
     hits = [(id_from(record, hit.get("docid", given_id(hit))), hit.get("score")) for hit in objects_of(record, name)] if name else []
     for passage, score in hits if name else record.value.items():

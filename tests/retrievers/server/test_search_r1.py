@@ -33,6 +33,8 @@ def test_fields_that_are_not_known_are_passed_over_and_told(url: str) -> None:
     assert (answer.status, len(answer.json["result"][0]), answer.headers["idx-ignored"]) == (200, 3, told)
     assert "idx-ignored" not in retrieve(url, queries=["fox"], topk=1).headers
     assert len(ask(url, "/retrieve", b'{"queries": ["fox"], "topk": 2.0}').json["result"][0]) == 2  # JSON's 2.0 is an integer
+    given = ask(url, "/retrieve", {"queries": ["fox"], "topk": "2", "return_scores": "true"}).json  # read as by Search-R1's server
+    assert given == {"result": retrieve(url, queries=["fox"], topk=2, return_scores=True).json["result"]}
 
 
 def test_no_queries_and_queries_that_find_nothing(url: str) -> None:

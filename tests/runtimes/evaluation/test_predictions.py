@@ -59,6 +59,9 @@ LINES = "".join(json.dumps({"id": name, "answer": answer}) + "\n" for name, answ
         json.dumps([{"id": "a", "answer": "Paris"}, {"id": 7, "answer": "42 °C"}]),
         "".join(json.dumps({"id": name, "output": [{"answer": answer, "provenance": []}]}) + "\n" for name, answer in PAIRS.items()),
         json.dumps([{"id": name, "golden_answers": [], "output": {"pred": answer}} for name, answer in PAIRS.items()]),
+        json.dumps(
+            [{"topic_id": name, "answer": [{"text": part, "citations": [0]} for part in text.split(" ")]} for name, text in PAIRS.items()]
+        ),
         json.dumps(PAIRS, indent=1),
         json.dumps({"answer": PAIRS, "sp": {"a": [["T", 0]], "7": []}}),
     ],
@@ -76,6 +79,7 @@ LINES = "".join(json.dumps({"id": name, "answer": answer}) + "\n" for name, answ
         "number as id",
         "kilt",
         "flashrag",
+        "trec rag",
         "object",
         "hotpotqa",
     ],

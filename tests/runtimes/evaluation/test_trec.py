@@ -95,6 +95,7 @@ def test_qrels_of_others_are_read(
         ("q 1\tQ0\td 2\t1\t3.5\tmy tag\n", {"q 1": {"d 2": 3.5}}),
         ("q\td 2\t1\nq\tb\t2\nr\tb\t1\n", {"q": {"d 2": -1.0, "b": -2.0}, "r": {"b": -1.0}}),  # MS MARCO's
         (json.dumps({"q": {"a": 1, "b b": -0.5}, "r": {}}), {"q": {"a": 1.0, "b b": -0.5}}),
+        (json.dumps({"mteb_model_meta": {"model_name": "m"}, "default": {"test": {"q": {"a": 0.5}, "r": {}}}}), {"q": {"a": 0.5}}),
         (
             json.dumps({"0": {"question": "x", "contexts": [{"docid": "a", "score": "2"}, {"docid": 7, "score": 1}]}}),
             {"0": {"a": 2.0, "7": 1.0}},

@@ -119,6 +119,12 @@ FILES = (
         lines({"Question": "Who?", "Correct Answer": "A"}, {"Prompt": "Who?", "Answer": "A"}, {"problem": "Who?", "answer": "A"}),
         [item("Who?", "A"), item("Who?", "A", id="2"), item("Who?", "A", id="3")],
     ),
+    FormatFile(
+        "nq-open",
+        "FinanceBench, MKQA's ids",
+        lines({"financebench_id": "f_1", "question": "Who?", "answer": "A"}, {"query": "Who?", "example_id": -7, "answers": ["A"]}),
+        [item("Who?", "A", id="f_1"), item("Who?", "A", id="-7")],
+    ),
     FormatFile("nq-open", "RAGAS", lines({"question": "Who?", "answer": "of a model", "ground_truth": "A"}), [item("Who?", "A")]),
     FormatFile("nq-open", "a header of question and answer", "question\tanswer\nWho?\t['A', \"B\"]\n", [item("Who?", "A", "B", id="2")]),
     FormatFile("questions", "intervals", lines({"problem": "Where?", "answer": "[0, 1]"}), [item("Where?", "[0, 1]")]),
