@@ -55,6 +55,9 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
     n_queries = sum(map(len, groups))
     if n_queries > limits.max_queries:
         raise InvalidRequest(f"{n_queries:,} queries in a request, {limits.max_queries:,} are allowed")
+    for name, most in (("k", limits.max_k), ("depth", limits.max_depth), ("rerank_depth", limits.max_depth)):
+        if (value := getattr(options, name) or 0) > most:
+            raise InvalidRequest(f"{name} is {value:,}, at most {most:,} are allowed")
     depth, n_pairs = max(options.k, options.depth), 0
     n_retrievers = len(retriever.parts) + len(retriever.remotes)
     if retriever.pipeline is not None:

@@ -25,11 +25,11 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class SearchBody(BaseModel):
-    """A search without its options, which ``search_model`` adds; each query is checked by itself, see ``find_refused``."""
+    """A search; its options are the further fields, which ``SearchOptions`` checks, and ``find_refused`` each query by itself."""
 
     model_config = ConfigDict(
         strict=True,
-        extra="forbid",
+        extra="allow",
         title="Search",
         json_schema_extra={"oneOf": [{"required": [name], "properties": {name: {"type": "array"}}} for name in ("queries", "groups")]},
     )
@@ -47,6 +47,10 @@ class SearchBody(BaseModel):
     partial: bool = Field(
         False, description="On a cluster: leave out the rows of unavailable shards, and list these rows in unsearched_rows."
     )
+
+
+class _Described(SearchBody):
+    model_config = ConfigDict(extra="forbid")
 
 
 class RetrieveBody(BaseModel):
@@ -185,7 +189,7 @@ def _list_of(kind: Any) -> Any:  # noqa: ANN401 - types
 
 
 def search_model(settings: Settings) -> type[SearchBody]:
-    """Return the model of the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
+    """Return the model that describes the body of ``/v1/search``: ``SearchBody`` and ``SearchOptions``, with the server's limits."""
     limits = settings.limits
     text = Annotated[str, StringConstraints(max_length=limits.max_query_characters)]
     query = text | list[float]
@@ -197,7 +201,7 @@ def search_model(settings: Settings) -> type[SearchBody]:
     fields["queries"] = (_list_of(query), Field(None, max_length=limits.max_queries, description=base["queries"].description))
     groups = _list_of(Annotated[list[query], Field(min_length=1)])
     fields["groups"] = (groups, Field(None, max_length=limits.max_queries, description=base["groups"].description))
-    return create_model("Search", __base__=SearchBody, __doc__="A search.", **fields)
+    return create_model("Search", __base__=_Described, __doc__="A search.", **fields)
 
 
 def retrieval_model(settings: Settings) -> type[RetrieveBody]:

@@ -15,7 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from wikidx.base.errors import OptionError
 from wikidx.base.registry import suggest
+from wikidx.base.validation import unknown_field
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions
@@ -28,7 +30,7 @@ from .bodies import decode_body
 from .catalog import Catalog
 from .gate import GONE, JSON
 from .limits import check_size
-from .schemas import RetrieveBody, SearchBody, retrieval_model, search_model, validate_body
+from .schemas import RetrieveBody, SearchBody, retrieval_model, validate_body
 from .settings import Settings
 
 T = TypeVar("T")
@@ -45,12 +47,11 @@ class SearchEndpoints:
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._limits, self._topk = settings.limits, settings.topk
         self._catalog = catalog
-        self._search_model = search_model(settings)
         self._retrieval_model = retrieval_model(settings)
 
     async def search(self, request: Request) -> Response:
         """Search for queries, or groups of queries, as one batch."""
-        body = validate_body(self._search_model, await read_body(request, self._limits.max_body_bytes))
+        body = validate_body(SearchBody, await read_body(request, self._limits.max_body_bytes))
         unsearched = set[UnsearchedRows]() if body.partial else None
         groups = _read_groups(body)
         options = _read_options(body)
@@ -130,9 +131,12 @@ def _read_groups(body: SearchBody) -> Groups:
 
 
 def _read_options(body: SearchBody) -> SearchOptions:
+    given = body.model_extra or {}
+    if unknown := next((name for name in given if name not in OPTION_NAMES), None):
+        raise InvalidRequest(unknown_field(unknown, (*SearchBody.model_fields, *OPTION_NAMES)))
     try:
-        return SearchOptions(**{name: getattr(body, name) for name in OPTION_NAMES})
-    except (ValueError, TypeError) as error:
+        return SearchOptions(**given)
+    except OptionError as error:
         raise InvalidRequest(str(error)) from error
 
 

@@ -52,6 +52,11 @@ def _to_plain(value: object) -> object:
     return value
 
 
+def unknown_field(name: str, known: Collection[str]) -> str:
+    """Return one line about a field that is none of the known ones."""
+    return f"unknown field {name[:_SHOWN]!r}: {suggest(name, known)}known: {', '.join(sorted(known))}"
+
+
 def check_iterable(values: object, name: str, instead_of_dictionary: str, instead_of_frame: str, instead_of_file: str) -> None:
     """Raise ``InputError`` for what yields its keys, the names of its columns, its lines, or nothing, where values are expected."""
     if isinstance(values, Mapping):
@@ -81,7 +86,7 @@ def explain(error: ValidationError, known: Collection[str] = (), *, whole: str =
     if first["type"].startswith("missing"):
         return f"{where} is missing"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field {where!r}: {suggest(where, known)}known: {', '.join(sorted(known))}"
+        return unknown_field(where, known)
     hint = suggest(str(first["input"])[:_SHOWN], re.findall("'(.*?)'", first["msg"])) if first["type"] == "literal_error" else ""
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{where} is {first['input']!r:.{_SHOWN}}: {hint}{first['msg'].replace('Input should', 'it should')}{more}"

@@ -80,8 +80,8 @@ CROSS_ENCODER = {"rerank": "cross-encoder"}
     ("fields", "message"),
     [
         ({"queries": ["x" * 1001]}, "a query has 1,001 characters, 1,000 are allowed"),
-        ({"queries": ["x"] * 2001}, ": List should have at most 2000 items"),
-        ({"queries": ["x"] * 100_000}, ": List should have at most 2000 items"),
+        ({"queries": ["x"] * 2001}, "2,001 queries in a request, 2,000 are allowed"),
+        ({"queries": ["x"] * 100_000}, "100,000 queries in a request, 2,000 are allowed"),
         ({"groups": [["x"] * 1001, ["x"] * 1000]}, "2,001 queries in a request, 2,000 are allowed"),
         ({**SEARCH, "corpus": LONG}, ": String should have at most 200 characters"),
         ({**SEARCH, "retriever": LONG}, ": String should have at most 2000 characters"),  # a pipeline
