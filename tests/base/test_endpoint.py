@@ -58,12 +58,6 @@ def test_a_refusal_is_final_and_quotes_the_message(status: int, body: object, me
     assert refusal.value.status == status
 
 
-def test_a_redirect_on_the_server_is_followed_with_the_body() -> None:
-    fake = FakeEmbeddings(faults=[(307, "", {"Location": "/v1/embeddings"}), (308, "", {"Location": "embeddings?again"})])
-    assert ask(fake)["data"][0]["index"] == 0
-    assert fake.bodies == [BODY] * 3
-
-
 @pytest.mark.parametrize(("status", "n_sent"), [(301, 1), (302, 1), (303, 1), (307, 1), (308, 4)])
 def test_other_redirects_are_refused_with_their_aim_and_the_key_stays(status: int, n_sent: int) -> None:
     """To another server, with a status that loses the body, and in a circle."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import gzip
 import html
 import json
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from wikidx.base.errors import InputError, UnknownNameError
-from wikidx.corpora.known.wiki2018 import CORPUS as WIKI2018
-from wikidx.corpora.known.wiki2020 import CORPUS as WIKI2020
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading import readers
 from wikidx.corpora.reading.readers import detect_format, read
@@ -71,11 +68,13 @@ def rows_and_bad(path: Path, file_format: str) -> tuple[Rows, list[tuple[int, st
         pytest.param("1\ta\tT\n\n \n2\tb\tU\n\n", [(1, ("1", "T", "a")), (4, ("2", "U", "b"))], id="blank lines"),
         pytest.param("1\ta\u2028b\x85c\x0cd\tT\n", [(1, ("1", "T", "a\u2028b\x85c\x0cd"))], id="other line separators"),
         pytest.param("1\ta\0b\tT\n", [(1, ("1", "T", "a\0b"))], id="NUL"),
-        pytest.param("1\t\t\n", [(1, ("1", "", ""))], id="empty columns"),
+        pytest.param("1\ta\tT\n2\t\t\n", [(1, ("1", "T", "a")), (2, ("2", "", ""))], id="empty columns"),
     ],
 )
 def test_tsv_rows(tmp_path: Path, content: str, expected: Rows) -> None:
-    assert rows_of(made_file(tmp_path, content), "tsv") == expected
+    path = made_file(tmp_path, content)
+    assert detect_format(path) == "tsv"
+    assert rows_of(path, "tsv") == expected
 
 
 @pytest.mark.parametrize(
@@ -98,14 +97,16 @@ def test_tsv_rows(tmp_path: Path, content: str, expected: Rows) -> None:
         pytest.param("beir", {"_id": 3, "text": "a"}, ("3", "", "a"), id="BEIR without title"),
         pytest.param(
             "wikiextractor-json",
-            {"id": "1", "url": "", "title": "&lt;T", "text": "a &amp; b"},
+            {"id": "1", "revid": "2", "url": "", "title": "&lt;T", "text": "a &amp; b"},
             ("1", "<T", "a & b"),
             id="WikiExtractor --json",
         ),
     ],
 )
 def test_json_record(tmp_path: Path, file_format: str, record: dict[str, object], expected: Passage) -> None:
-    assert rows_of(made_file(tmp_path, json.dumps(record) + "\n"), file_format) == [(1, expected)]
+    path = made_file(tmp_path, json.dumps(record) + "\n")
+    assert detect_format(path) == file_format
+    assert rows_of(path, file_format) == [(1, expected)]
 
 
 @pytest.mark.parametrize(
@@ -126,24 +127,9 @@ def test_json_record(tmp_path: Path, file_format: str, record: dict[str, object]
     ],
 )
 def test_wikiextractor_articles(tmp_path: Path, content: str, expected: Rows) -> None:
-    assert rows_of(made_file(tmp_path, content), "wikiextractor") == expected
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (HEADER, "tsv"),
-        ("1\ttext\ttitle\n", "tsv"),
-        ('{"id": "1", "text": "a"}', "jsonl"),
-        ('\ufeff\n\n{"id": "1", "title": "T", "section": "S", "text": "a"}', "jsonl"),
-        ('{"id": "1", "contents": "a"}', "contents"),
-        ('{"_id": "1", "title": "", "text": "a", "metadata": {}}', "beir"),
-        ('{"id": "1", "revid": "2", "url": "u", "title": "T", "text": "a"}', "wikiextractor-json"),
-        (GOOD_DOC, "wikiextractor"),
-    ],
-)
-def test_format_is_detected(tmp_path: Path, content: str, expected: str) -> None:
-    assert detect_format(made_file(tmp_path, content)) == expected
+    path = made_file(tmp_path, content)
+    assert detect_format(path) == "wikiextractor"
+    assert rows_of(path, "wikiextractor") == expected
 
 
 @pytest.mark.parametrize(
@@ -215,30 +201,15 @@ BAD = [
 ]
 
 
-@pytest.fixture
-def good_bad_good(tmp_path: Path, file_format: str, content: str | bytes) -> tuple[Path, int]:
-    """A file of the format with a bad record between two good ones, and the bad one's line."""
-    good = GOOD[file_format][0].encode()
-    path = made_file(tmp_path, good + (content.encode() if isinstance(content, str) else content) + good)
-    return path, good.count(b"\n") + 1
-
-
 @pytest.mark.parametrize(("file_format", "content", "reason"), BAD)
-def test_bad_record_fails_with_file_line_and_reason(good_bad_good: tuple[Path, int], file_format: str, reason: str) -> None:
-    path, line = good_bad_good
+def test_a_bad_record_is_refused_with_its_place_or_passed_over(tmp_path: Path, file_format: str, content: str | bytes, reason: str) -> None:
+    """It stands between two good ones."""
+    bad, (good, passage) = content.encode() if isinstance(content, str) else content, GOOD[file_format]
+    path, line = made_file(tmp_path, good.encode() + bad + good.encode()), good.count("\n") + 1
+    assert rows_and_bad(path, file_format) == ([(1, passage), (line + bad.count(b"\n"), passage)], [(line, reason)])
     with pytest.raises(InputError) as caught:
         list(read(path, file_format))
     assert str(caught.value) == f"{path}, line {line}: {reason}; correct the file, or skip unusable records with --on-error skip"
-
-
-@pytest.mark.parametrize(("file_format", "content", "reason"), BAD)
-def test_bad_record_is_reported_once_and_reading_continues(
-    good_bad_good: tuple[Path, int], file_format: str, content: str | bytes, reason: str
-) -> None:
-    path, line = good_bad_good
-    good = GOOD[file_format][1]
-    n_lines = content.count("\n") if isinstance(content, str) else content.count(b"\n")
-    assert rows_and_bad(path, file_format) == ([(1, good), (line + n_lines, good)], [(line, reason)])
 
 
 def test_quote_that_swallows_rows_costs_its_own_row_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,19 +222,23 @@ def test_quote_that_swallows_rows_costs_its_own_row_alone(tmp_path: Path, monkey
     assert [line for line, _ in rows] == [*range(1, 11), *range(12, 3002)]
 
 
-def test_row_with_a_bad_line_inside_is_left_out_whole(tmp_path: Path) -> None:
-    path = made_file(tmp_path, b'1\t"a\n\xff\nb"\tT\n2\tc\tU\n')
-    assert rows_and_bad(path, "tsv") == ([(4, ("2", "U", "c"))], [(2, "byte 1 of the line is not UTF-8 (0xff)")])
-
-
-def test_article_with_a_bad_line_inside_is_left_out_whole(tmp_path: Path) -> None:
-    path = made_file(tmp_path, b'<doc id="1" title="A">\nA\n\xff\nText.\n</doc>\n' + GOOD_DOC.encode())
-    assert rows_and_bad(path, "wikiextractor") == ([(6, GOOD_ARTICLE)], [(3, "byte 1 of the line is not UTF-8 (0xff)")])
-
-
-def test_last_article_never_closed_is_reported(tmp_path: Path) -> None:
-    path = made_file(tmp_path, GOOD_DOC + '<doc id="1" title="A">\nA\n\nText.\n')
-    assert rows_and_bad(path, "wikiextractor") == ([(1, GOOD_ARTICLE)], [(7, "this <doc> is never closed")])
+@pytest.mark.parametrize(
+    ("file_format", "content", "rows", "bad"),
+    [
+        ("tsv", b'1\t"a\n\xff\nb"\tT\n2\tc\tU\n', [(4, ("2", "U", "c"))], (2, "byte 1 of the line is not UTF-8 (0xff)")),
+        (
+            "wikiextractor",
+            b'<doc id="1" title="A">\nA\n\xff\nText.\n</doc>\n' + GOOD_DOC.encode(),
+            [(6, GOOD_ARTICLE)],
+            (3, "byte 1 of the line is not UTF-8 (0xff)"),
+        ),
+        ("wikiextractor", GOOD_DOC + '<doc id="1" title="A">\nA\n', [(1, GOOD_ARTICLE)], (7, "this <doc> is never closed")),
+    ],
+)
+def test_what_has_a_bad_line_or_no_end_is_left_out_whole(
+    tmp_path: Path, file_format: str, content: str | bytes, rows: Rows, bad: tuple[int, str]
+) -> None:
+    assert rows_and_bad(made_file(tmp_path, content), file_format) == (rows, [bad])
 
 
 def test_unknown_format_is_refused_with_near_names(tmp_path: Path) -> None:
@@ -280,28 +255,6 @@ def test_line_over_the_limit_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     good = Passage("g", "Good", "good")
     too_long = "the line is longer than 2 MiB"
     assert rows_and_bad(path, "jsonl") == ([(1, good), (3, good)], [(2, too_long), (4, too_long)])
-
-
-def test_wiki2020_reads_text_then_infoboxes(tmp_path: Path) -> None:
-    text, infobox = tmp_path / "text.jsonl", tmp_path / "infobox.jsonl"
-    text.write_text(
-        '{"id": "0", "title": "Paris", "section": "", "text": "a"}\n{"id": "1", "title": "Paris", "section": "History", "text": "b"}\n'
-    )
-    infobox.write_text('{"id": "0", "title": "Paris", "section": "Infobox", "text": "c"}\n')
-    assert list(WIKI2020.read([text, infobox], readers.fail)) == [
-        (("0", "Paris", "a"), str(text), 1),
-        (("1", "Paris: History", "b"), str(text), 2),
-        (("infobox:0", "Paris: Infobox", "c"), str(infobox), 1),
-    ]
-
-
-def test_wiki2018_rows_are_what_csv_reader_gives(shared_data: Path) -> None:
-    path = shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file, delimiter="\t")
-    assert header == ["id", "text", "title"]
-    assert len(rows) == 4486
-    assert [found.passage for found in WIKI2018.read([path], readers.fail)] == [Passage(id_, title, text) for id_, text, title in rows]
 
 
 def json_of(path: Path) -> Iterator[dict[str, str]]:

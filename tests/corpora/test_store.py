@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import corpus_of
+from tests.retrievers.retrieving import at_home, build_corpus
 from wikidx.base.errors import ArtifactMissing, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_path
 from wikidx.corpora.passage import Passage, text_key
@@ -27,10 +28,8 @@ Build = Callable[..., PassageStore]
 @pytest.fixture(scope="module")
 def shared_home(made_passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a store of three thousand passages; read-only."""
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(home))
-        build_store(corpus_of(made_passages), StoreOptions())
+    with at_home(tmp_path_factory.mktemp("home")) as home:
+        build_corpus("made", made_passages)
     return home
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import ENCODER, idx
+from tests.retrievers.retrieving import at_home
+from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.corpora.build import store_path
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.contriever import SPEC
@@ -65,8 +67,7 @@ def whole_home(empty_home: Path, source: Path, tmp_path_factory: pytest.TempPath
     """A home in which everything was built without faults; read-only."""
     home = tmp_path_factory.mktemp("whole") / "home"
     shutil.copytree(empty_home, home)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(home))
+    with at_home(home):
         built = idx(*build_command(source, *KINDS))
     assert built.status == 0, built.err
     return home
@@ -92,6 +93,16 @@ def small_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def path_of(part: str) -> Path:
     """Return where the store, or an index, of the corpus is."""
     return store_path("mine") if part == "passages" else index_ref("mine", part).path
+
+
+def check_whole(whole_home: Path, *parts: str) -> None:
+    """Check that parts equal those of a build without faults, and that no other files remain."""
+    home = Path(os.environ["IDX_HOME"])
+    for part in parts:
+        ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
+        assert (ours.recipe, ours.fingerprint, ours.counts) == (theirs.recipe, theirs.fingerprint, theirs.counts)
+        assert part not in ("bm25", ENCODER) or ours.files == theirs.files
+    assert [file for file in home.rglob(".*") if file.name not in (".locks", ".checksums")] == []
 
 
 def build_command(source: Path, *kinds: str) -> list[object]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import ENCODER, command, idx, started, wait_for_end
-from tests.faults.conftest import QUERIES, build_command, path_of
+from tests.faults.conftest import QUERIES, build_command, check_whole, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
 from wikidx.base.artifacts.building import lock, staging_path
-from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
+from wikidx.base.artifacts.manifest import MANIFEST
 from wikidx.indexer.vectors.file import finished_ranges
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
@@ -46,9 +46,7 @@ def test_a_build_works_under_a_clock_that_jumps(home: Path, whole_home: Path, so
         running.kill()
     scatter_times(home)
     assert wait_for_end(under_a_jumping_clock, command, *building).status == 0
-    for part in ("bm25", ENCODER):
-        ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
-        assert ours.files == theirs.files
+    check_whole(whole_home, "bm25", ENCODER)
     scatter_times(home)
     assert idx("check", "mine").status == 0
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
-from tests.faults.conftest import KINDS, QUERIES, build_command, path_of
+from tests.faults.conftest import KINDS, QUERIES, build_command, check_whole, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
 from wikidx.base.artifacts.building import staging_path
-from wikidx.base.artifacts.manifest import MANIFEST, is_finished, manifest_from_json
+from wikidx.base.artifacts.manifest import is_finished
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.indexer.build import build_index
@@ -52,16 +52,6 @@ def check_refused(refused: Finished, part: str) -> None:
     assert not path_of(part).exists()
 
 
-def check_whole(part: str, whole_home: Path) -> None:
-    """Check that the part equals that of a build without faults, and that no other files remain."""
-    home = Path(os.environ["IDX_HOME"])
-    ours, theirs = (manifest_from_json((of / path_of(part).relative_to(home) / MANIFEST).read_bytes()) for of in (home, whole_home))
-    assert (ours.recipe, ours.counts) == (theirs.recipe, theirs.counts)
-    if part in ("bm25", ENCODER):
-        assert ours.files == theirs.files
-    assert [file for file in home.rglob(".*") if file.name not in (".locks", ".checksums")] == []
-
-
 @pytest.mark.parametrize("part", EACH)
 def test_a_full_disk_is_reported_and_the_build_resumes_when_there_is_room(
     part: str, small_disk: Path, whole_home: Path, source: Path
@@ -74,7 +64,7 @@ def test_a_full_disk_is_reported_and_the_build_resumes_when_there_is_room(
     check_refused(wait_for_end(build_part, part, source), part)
     ballast.unlink()
     assert wait_for_end(build_part, part, source).status == 0
-    check_whole(part, whole_home)
+    check_whole(whole_home, part)
 
 
 def test_a_build_that_will_not_fit_is_refused_before_it_begins(small_disk: Path, source: Path) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import ENCODER, command, idx, started
-from tests.faults.conftest import QUERIES, build_command, path_of
+from tests.faults.conftest import QUERIES, build_command, check_whole, path_of
+from tests.retrievers.retrieving import at_home
 from wikidx.base.artifacts.home import corpus_path
-from wikidx.base.artifacts.manifest import MANIFEST, is_finished
+from wikidx.base.artifacts.manifest import is_finished
 
 pytestmark = pytest.mark.slow  # processes that are killed and started again: make test-full
 
@@ -26,8 +27,7 @@ PARTS = ("passages", "bm25", ENCODER, *MADE)
 @pytest.fixture(scope="module")
 def answers(whole_home: Path) -> dict[str, str]:
     """Search output on the undisturbed corpus, for each retriever."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(whole_home))
+    with at_home(whole_home):
         return {part: idx("search", "mine", *QUERIES, "--json", "--retriever", part).out for part in PARTS[1:]}
 
 
@@ -56,16 +56,6 @@ def check_nothing_half_made_counts(answers: dict[str, str]) -> None:
             assert wait_for_end.out == answer
 
 
-def check_as_promised(whole_home: Path, home: Path) -> None:
-    """Check that an interrupted build ends in the same artefacts as an undisturbed one, and that no other files remain."""
-    for part, folder in [(part, path_of(part).relative_to(home)) for part in PARTS]:
-        ours, theirs = (json.loads((of / folder / MANIFEST).read_bytes()) for of in (home, whole_home))
-        assert (ours["fingerprint"], ours["counts"]) == (theirs["fingerprint"], theirs["counts"])
-        if part in ("bm25", ENCODER):
-            assert ours["files"] == theirs["files"]
-    assert [file for file in home.rglob(".*") if file.name not in (".locks", ".checksums")] == []
-
-
 @pytest.mark.parametrize("n_kills", [4, pytest.param(40, marks=pytest.mark.exhaustive)])  # five minutes
 def test_a_build_that_is_killed_resumes(n_kills: int, source: Path, whole_home: Path, home: Path, answers: dict[str, str]) -> None:
     """It is killed at moments spread over its whole duration."""
@@ -87,8 +77,8 @@ def test_a_build_that_is_killed_resumes(n_kills: int, source: Path, whole_home: 
             check_nothing_half_made_counts(answers)
         else:
             assert status == 0
-            check_as_promised(whole_home, home)
+            check_whole(whole_home, *PARTS)
             shutil.rmtree(home / "mine")
             delays[n_killed] *= chance.random()  # the rest of a build takes less
     assert idx(*building).status == 0
-    check_as_promised(whole_home, home)
+    check_whole(whole_home, *PARTS)

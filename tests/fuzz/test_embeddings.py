@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.mutating import examples, in_memory_of, mutations, read_or_refuse
+from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from tests.indexer.embedding_files import tar_of
 from wikidx.indexer.published.formats import find_embeddings
 
@@ -28,7 +27,6 @@ PICKLES = (
     pickle.dumps(list(zip(IDS, VECTORS, strict=True)), 4),
     pickle.dumps(VECTORS, 4),
 )
-_MOST_BYTES = 70 << 20
 
 Embeddings = tuple[list[str] | None, list[list[float]]]
 
@@ -94,13 +92,6 @@ def flat(content: bytes) -> list[list[float]] | None:
     if not is_flat or n_numbers != n * dim or len(content) < HEADER.size + 4 * n_numbers:
         return None
     return np.frombuffer(content, "<f4", n_numbers, HEADER.size).astype(float).reshape(n, dim).tolist()
-
-
-@pytest.mark.parametrize(("dim", "n"), [(1 << 30, 8_192), (1 << 12, 1 << 40), (1 << 20, 1 << 10), (1, (1 << 62))])
-def test_what_is_announced_takes_no_memory(file: Path, dim: int, n: int) -> None:
-    file.write_bytes(HEADER.pack(b"IxFI", dim, n, 0, 0, True, 0, dim * n) + bytes(64))
-    with in_memory_of(_MOST_BYTES):
-        assert read(file) is None
 
 
 @examples()

@@ -127,7 +127,10 @@ EMBEDDINGS: dict[str, bytes] = {
     "pickle of a long text": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b".",
     "pickle of a long number": b"\x80\x04\x8b" + struct.pack("<i", 1 << 30) + b".",
     "pickle of a negative shape": pickle.dumps(np.zeros((2, 2), np.float32)).replace(b"K\x02K\x02", b"K\x02J\xff\xff\xff\xff", 1),
-    "flat": struct.pack("<4siqqq?i", b"IxFI", 384, -3, 0, 0, True, 0) + struct.pack("<Q", 1 << 63),
+    **{
+        f"flat {n} {dim}": struct.pack("<4siqqq?iQ", b"IxFI", dim, n, 0, 0, True, 0, n * dim % (1 << 64)) + bytes(64)
+        for n, dim in ((-3, 384), (8_192, 1 << 30), (1 << 40, 1 << 12), (1 << 10, 1 << 20), (1 << 62, 1))
+    },
     "flat with ids": struct.pack("<4siqqq?i", b"IxMp", 4, 1 << 40, 0, 0, True, 0) + bytes(64),
     "tar of a long name": tar(tarfile.GNUTYPE_LONGNAME, 3 << 30),
     "tar of attributes": tar(tarfile.XHDTYPE, 3 << 30),
@@ -140,7 +143,7 @@ EMBEDDINGS: dict[str, bytes] = {
 @pytest.mark.parametrize("name", EMBEDDINGS)
 def test_no_header_of_embeddings_takes_memory_or_ends_in_a_crash(name: str, tmp_path: Path) -> None:
     (tmp_path / "made").write_bytes(EMBEDDINGS[name])
-    with in_memory_of(60 << 20 if "many" in name else 20 << 20), pytest.raises(IdxError) as refusal:
+    with in_memory_of((70 if "many" in name or "flat" in name else 20) << 20), pytest.raises(IdxError) as refusal:
         list(find_embeddings(tmp_path / "made").blocks())
     check_refusal(refusal.value, tmp_path / "made")
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
 from tests.retrievers.conftest import LIMITS, built_home  # noqa: F401 - a fixture
+from tests.retrievers.retrieving import at_home
 from tests.retrievers.server.serving import ask, serving
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.mcp.sources import RemoteSource
@@ -35,10 +36,8 @@ REQUESTS = (
 
 @pytest.fixture(scope="module")
 def url(built_home: Path) -> Iterator[str]:  # noqa: F811 - the fixture
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(built_home))
-        with serving(Settings(corpora=("made", "other"), port=0, limits=LIMITS)) as where:
-            yield where
+    with at_home(built_home), serving(Settings(corpora=("made", "other"), port=0, limits=LIMITS)) as where:
+        yield where
 
 
 def exchanged(url: str, request: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import compressed_mutations, examples, mutations, read_or_refuse
@@ -17,7 +17,6 @@ PLAIN = b'{"question": "Who?"}\n{"question": "When?", "id": "7", "answers": ["A"
 
 @examples()
 @given(content=compressed_mutations(*(made.content.encode() for made in FORMAT_FILES)), name=st.sampled_from([None, *FORMATS]))
-@example(content=b'[{"a":' * 50_000, name=None)
 def test_damaged_sets(file: Path, content: bytes, name: str | None) -> None:
     file.write_bytes(content)
     found = read_or_refuse(lambda: read_questions(file, name), file.parent)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_scaled, plain_weighted
+from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, plain_scaled
 from wikidx.base.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
@@ -42,71 +42,12 @@ def rounded(line: Pairs) -> Pairs:
     return [(row, float(np.float32(score))) for row, score in line]
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("max", [(7, 3.0), (2, 2.5), (9, 2.5)]),
-        ("sum", [(2, 3.5), (7, 3.5), (9, 2.5)]),
-        ("rrf", [(2, 1 / 62 + 1 / 61), (7, 1 / 61 + 1 / 63), (9, 1 / 62)]),
-        ("interleave", [(2, 1.0), (7, 1.0), (9, 0.5)]),
-    ],
-)
-def test_two_lists_are_merged(rule: str, expected: Pairs) -> None:
-    lists = lists_of([(7, 3.0), (2, 1.0)], [(2, 2.5), (9, 2.5), (7, 0.5)])
-    assert pairs(merge(lists, make_targets([[0, 1]]), rule)) == [rounded(expected)]
-    assert pairs(merge(lists, make_targets([[0, 1]]), rule, k=2)) == [rounded(expected[:2])]
-
-
 @given(line_lists, st.sampled_from(["max", "sum"]), st.integers(1, N_ROWS), st.data())
 def test_a_list_alone_is_already_merged(lines: list[Pairs], rule: str, k: int, data: st.DataObject) -> None:
     lists = lists_of(*lines)
     members = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1))  # a list may be chosen twice
     merged = merge(lists, make_targets([[member] for member in members]), rule, k=k)
     assert [column.tobytes() for column in select(lists, np.array(members), k)] == [column.tobytes() for column in merged]
-
-
-DEVIATION = (32 / 3) ** 0.5  # of 9, 5 and 1
-
-
-@pytest.mark.parametrize(
-    ("lists", "fusion", "expected"),
-    [
-        (
-            [[(3, 9.0), (1, 5.0), (2, 1.0)], [(1, 2.0), (7, 2.0)], []],  # row 1 is at (5 - 1) / (9 - 1); a flat list; an empty one
-            Fusion("minmax", (0.5, 1.0, 1.0)),
-            [(3, 0.5), (1, 0.25), (2, 0.0), (7, 0.0)],
-        ),
-        (
-            [[(3, 9.0), (1, 5.0), (2, 1.0)], [(1, 2.0), (7, 2.0)], []],
-            Fusion("zscore", (1.0, 1.0, 1.0)),
-            [(3, 4 / DEVIATION), (1, 0.0), (2, -4 / DEVIATION), (7, -4 / DEVIATION)],
-        ),
-        (
-            [[(3, 10.0), (1, 4.0)], [(9, 0.75), (1, 0.5)]],  # row 3 is missing in the second list, row 9 in the first
-            Fusion("weighted", (0.1, 1.0)),
-            [(3, 0.1 * 10 + 0.5), (9, 0.1 * 4 + 0.75), (1, 0.1 * 4 + 0.5)],
-        ),
-        (
-            [[(3, 10.0), (2, 7.0), (1, 4.0)], [(9, 0.75), (1, 0.5)]],  # scores from -1/2 to 1/2
-            Fusion("weighted", (2.0, 1.0), normalize=True),
-            [(3, 1 - 0.5), (2, 0 - 0.5), (9, -1 + 0.5), (1, -1 - 0.5)],
-        ),
-        ([[(5, 2.0)], [(5, 2.0), (6, 1.0)]], Fusion("weighted", (2.0, 1.0), normalize=True), [(5, 0.5), (6, -0.5)]),  # one score is flat
-    ],
-)
-def test_lists_of_several_retrievers_are_fused(lists: list[Pairs], fusion: Fusion, expected: Pairs) -> None:
-    (found,) = pairs(fuse(to_lists([hits(line) for line in lists]), fusion))
-    assert [row for row, _ in found] == [row for row, _ in expected]
-    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-6)
-
-
-@given(st.lists(ranked(few_scores), min_size=2, max_size=4), st.sampled_from(["minmax", "zscore"]), st.data())
-def test_scaled_fusion_is_its_definition(lines: list[Pairs], rule: str, data: st.DataObject) -> None:
-    weights = data.draw(st.lists(st.integers(0, 5).map(float), min_size=len(lines), max_size=len(lines)))
-    (found,) = pairs(fuse(to_lists([hits(line) for line in lines]), Fusion(rule, tuple(weights))))
-    expected = dict(plain_scaled(lines, weights, rule))
-    assert {row for row, _ in found} == set(expected)
-    assert [score for _, score in found] == pytest.approx([expected[row] for row, _ in found], abs=1e-5)
 
 
 def test_targets_choose_their_lists() -> None:
@@ -129,10 +70,11 @@ def test_fusing_is_the_definition(lines: list[Pairs], data: st.DataObject) -> No
     lists = to_lists([hits(line) for line in lines])
     for rule in RULES:
         assert pairs(fuse(lists, Fusion(rule, tuple(factors)))) == [plain_merge(lines, rule, factors)]
-    for normalize in (False, True):
-        (found,) = pairs(fuse(lists, Fusion("weighted", tuple(factors), normalize)))
-        expected = dict(plain_weighted(lines, factors, normalize=normalize))
-        assert dict(found) == pytest.approx(expected, rel=1e-6, abs=1e-6 * max([1.0, *(abs(s) for line in lines for _, s in line)]))
+    for rule in ("weighted", "normalized", "minmax", "zscore"):
+        fusion = Fusion("weighted", tuple(factors), normalize=True) if rule == "normalized" else Fusion(rule, tuple(factors))
+        (found,) = pairs(fuse(lists, fusion))
+        room = 1e-6 * max([1.0, *(abs(score) for line in lines for _, score in line)]) if rule == "weighted" else 1e-5
+        assert dict(found) == pytest.approx(dict(plain_scaled(lines, factors, rule)), rel=1e-6, abs=room)
         assert found == sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
 

@@ -22,16 +22,6 @@ def store(build: Callable[..., PassageStore]) -> PassageStore:
     return build([Passage("1", "Fox", "The red fox."), Passage("2", "Whale", "The blue whale.")])
 
 
-def test_several_retrievers_are_joined_with_a_plus(store: PassageStore) -> None:
-    for name in ("bm25", "minilm"):
-        build_index("made", name, store)
-    (ranking,) = open_searcher("made", "bm25+minilm").search(["a blue whale"])
-    assert [(hit.passage.id, [found.retriever for found in hit.provenance]) for hit in ranking] == [
-        ("2", ["bm25", "minilm"]),
-        ("1", ["minilm"]),
-    ]
-
-
 @pytest.mark.parametrize(
     ("corpus", "retriever", "error", "message"),
     [

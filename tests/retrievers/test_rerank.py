@@ -8,7 +8,7 @@ import pytest
 
 from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
 from tests.retrievers.worded import WordEncoder, dense_over
-from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Scores
@@ -167,14 +167,6 @@ def test_scores_of_a_reranker_that_are_no_numbers_are_errors(store: PassageStore
     searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)}, Broken())
     with pytest.raises(IdxError, match="row 7 was given a score that is not a finite number"):
         searcher.search(["subject 7"], SearchOptions(rerank="cross-encoder"))
-
-
-def test_what_a_searcher_does_not_have_is_said(store: PassageStore) -> None:
-    searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store)})
-    with pytest.raises(InputError, match="rerank is 'cross-encoder', but the searcher was opened without one"):
-        searcher.search(["subject 7"], SearchOptions(rerank="cross-encoder"))
-    with pytest.raises(UnknownNameError, match="unknown retriever 'bm52': did you mean 'bm25'"):
-        searcher.search(["subject 7"], SearchOptions(fuse="weighted", weights={"bm52": 2.0}))
 
 
 def test_groups_without_any_candidate_are_reranked_to_nothing(store: PassageStore) -> None:

@@ -15,8 +15,6 @@ from tests.indexer.encoders.fake_embeddings import fake_serving
 from tests.retrievers.made_rerankers import FakeReranker, overlap
 from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
-from wikidx.retrievers.cancellation import cancellation_scope
-from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
 
@@ -90,10 +88,3 @@ def test_answers_that_are_no_scores_are_refused_in_one_line(what: str) -> None:
     with pytest.raises(IdxError, match=rf"^rerank:m@http://127.0.0.1:\d+/v1 {expected}") as error:
         scored(FakeReranker(**behaviour), PASSAGES[:3], retries=0)
     assert "\n" not in str(error.value)
-
-
-def test_a_cancelled_search_asks_no_more() -> None:
-    fake = FakeReranker()
-    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded):
-        scored(fake, PASSAGES * 20)
-    assert len(fake.bodies) < 40

@@ -11,7 +11,6 @@ from tests.retrievers.worded import dense_over
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
@@ -23,25 +22,14 @@ from wikidx.retrievers.opening import open_retriever
 QUERIES = ["naïve subject 7", "passage passage passage number 12", "café", "quoted", "nowhere to be found", "", "subject " * 1200]
 
 
-def all_scores(retriever: Retriever, queries: list[str], n_rows: int) -> list[Scores]:
-    """Return the scores of all rows for each query, by a search of full depth; -inf where a row is not found."""
-    hits = retriever.retrieve(queries, n_rows)
-    scores = np.full(hits.rows.shape, -np.inf, dtype=np.float32)
-    for line, rows in enumerate(hits.rows):
-        scores[line, rows[rows >= 0]] = hits.scores[line, rows >= 0]
-    return list(scores)
-
-
 def assert_rescored(retriever: Retriever, queries: list[str], n_rows: int) -> None:
-    """Compare the scores of some ascending rows for each query, bit by bit: of none, all, the first, or any."""
-    full, rng = all_scores(retriever, queries, n_rows), np.random.default_rng(0)
-    shares = [0.0, 1.0, 1 / n_rows, *rng.random(len(queries))]
-    rows = [np.sort(rng.permutation(n_rows)[: round(share * n_rows)]) for share in shares]
-    for shift in range(0, len(rows), len(queries)):
-        some = (rows[shift:] + rows)[: len(queries)]
-        for found, expected, of_query in zip(retriever.rescore(queries, some), full, some, strict=True):
-            assert found.tobytes() == expected[of_query].tobytes()
-    assert retriever.rescore([], []) == []
+    """Compare with a search of full depth, bit by bit: of no row for the first query, of some, of all for the last."""
+    hits, rng = retriever.retrieve(queries, n_rows), np.random.default_rng(0)
+    chosen = [np.flatnonzero(rng.random(n_rows) < share) for share in np.linspace(0, 1, len(queries))]
+    for found, rows, of_all, scores in zip(retriever.rescore(queries, chosen), chosen, *hits, strict=True):
+        expected = np.full(n_rows, -np.inf, dtype=np.float32)
+        expected[of_all[of_all >= 0]] = scores[of_all >= 0]
+        assert found.tobytes() == expected[rows].tobytes()
 
 
 def test_bm25_gives_the_very_scores_of_a_search(build: Callable[..., PassageStore], made_passages: list[Passage]) -> None:

@@ -160,16 +160,3 @@ def test_results_that_are_not_in_the_corpus_are_left_out_with_a_warning_unless_t
             searcher.search(["fox"])
         with pytest.raises(BadAnswer, match=f"{where}/search no longer answers as it did"):
             searcher.search(["fox"])
-
-
-def test_the_store_alone_suffices_for_a_remote_retriever(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> None:
-    expected = ranked(open_searcher("made").search(QUERIES))
-    monkeypatch.setenv("IDX_HOME", str(tmp_path))
-    build_corpus("made", some_passages())
-    assert ranked(open_searcher("made", f"remote:{url}").search(QUERIES)) == expected
-
-
-def test_a_remote_retriever_is_fused_with_a_local_one(url: str, made: Path) -> None:
-    expected = ranked(open_searcher("made").search(QUERIES))
-    both = ranked(open_searcher("made", f"{{bm25, remote:{url}}}weighted%10").search(QUERIES))
-    assert both == [[(name, 2 * score) for name, score in line] for line in expected]

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-from tests.retrievers.made_rerankers import save_classifier
-from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Ranking, Rankings, Searcher
-from wikidx.retrievers.cancellation import cancellation_scope, raise_if_cancelled
+from wikidx.retrievers.cancellation import raise_if_cancelled
 from wikidx.retrievers.errors import DeadlineExceeded
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
-from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 from wikidx.retrievers.server.batcher import Batcher, QueueMemory, SearchRequest, next_batch
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
@@ -53,31 +46,10 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-SEARCHER = HeldSearcher()
-
-
-def make_search(loop: asyncio.AbstractEventLoop, deadline: float, n_queries: int = 1, k: int = 10) -> SearchRequest:
-    return SearchRequest(MADE, SEARCHER, [["fox"]] * n_queries, SearchOptions(k=k), deadline, loop.create_future())
-
-
-def test_late_or_cancelled_searches_are_dropped_and_equal_options_are_batched(loop: asyncio.AbstractEventLoop) -> None:
-    late, gone, good, other, equal = (make_search(loop, *about) for about in ((0.95,), (9.0,), (9.0,), (9.0, 1, 3), (9.0,)))
-    gone.answer.cancel()
-    queue = deque([late, gone, good, other, equal])
-    assert next_batch(queue, 256, now=1.0) == ([good, equal], [late, gone])
-    assert list(queue) == [other]
-
-
 def test_an_explained_search_has_a_batch_of_its_own(loop: asyncio.AbstractEventLoop) -> None:
-    explained = [dataclasses.replace(make_search(loop, 9.0), options=SearchOptions(explain=True)) for _ in range(2)]
+    options, searcher = SearchOptions(explain=True), HeldSearcher()
+    explained = [SearchRequest(MADE, searcher, [["fox"]], options, 9.0, loop.create_future()) for _ in range(2)]
     assert next_batch(deque(explained), 256, now=1.0) == (explained[:1], [])
-
-
-def test_a_batch_has_no_more_queries_than_allowed_but_one_request_may_have_more(loop: asyncio.AbstractEventLoop) -> None:
-    small, large, last = (make_search(loop, 9.0, n_queries) for n_queries in (3, 6, 2))
-    queue = deque([small, large, last])
-    assert next_batch(queue, 5, now=1.0) == ([small, last], [])
-    assert next_batch(queue, 5, now=1.0) == ([large], [])
 
 
 class Held:
@@ -130,13 +102,3 @@ def test_a_search_that_nobody_waits_for_any_more_ends() -> None:
             return await second
 
     assert asyncio.run(second_answer()) == [[]]
-
-
-def test_a_cross_encoder_stops_between_its_batches(tmp_path: Path) -> None:
-    encoder = CrossEncoder(RerankerSpec(name="made", checkpoint=save_classifier(tmp_path)))
-    queries, passages = ["the river nile"] * 3000, [Passage("1", "Nile", "the river of the nile")] * 3000
-    checks = itertools.count()
-    with cancellation_scope(lambda: next(checks) >= 2), pytest.raises(DeadlineExceeded, match="nobody waits for it any more"):
-        encoder.score(queries, passages)
-    assert next(checks) == 3
-    assert len(encoder.score(queries[:10], passages[:10])) == 10
