@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.commands import ENCODER, Finished, idx, wait_for_end
-from tests.faults.conftest import KINDS, QUERIES, build_command, check_whole, path_of
+from tests.faults.conftest import KINDS, QUERIES, check_whole, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask
 from wikidx.base.artifacts.building import staging_path
@@ -65,14 +65,6 @@ def test_a_full_disk_is_reported_and_the_build_resumes_when_there_is_room(
     ballast.unlink()
     assert wait_for_end(build_part, part, source).status == 0
     check_whole(whole_home, part)
-
-
-def test_a_build_that_will_not_fit_is_refused_before_it_begins(small_disk: Path, source: Path) -> None:
-    with (small_disk / "ballast").open("wb") as file:
-        file.write(bytes(shutil.disk_usage(small_disk).free - 100_000))
-    refused = idx(*build_command(source))
-    assert "disk" in refused.error
-    assert not path_of("passages").parent.exists()
 
 
 def test_a_read_only_home_is_searched_checked_and_served_but_not_built_in(small_disk: Path, whole_home: Path, source: Path) -> None:

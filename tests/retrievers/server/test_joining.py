@@ -165,15 +165,6 @@ def test_what_is_refused_unread_leaves_its_connection_usable(url: str, retriever
     connection.close()
 
 
-def test_a_client_asks_again_when_told_to(url: str, retriever: Gated, many: Future[Answer], pool: ThreadPoolExecutor, made: Path) -> None:
-    before = n_answered(url, 503)
-    with RemoteSearcher(url) as remote:
-        patient = pool.submit(remote.search, ["fox"])
-        wait_until(lambda: n_answered(url, 503) > before)
-        retriever.gate.set()
-        assert patient.result() == open_searcher("made").search(["fox"])
-
-
 def test_deadlines_are_kept(url: str, retriever: Gated) -> None:
     n_dropped = count(url, "idx_dropped_total")
     assert search(url, **FOX, timeout_s=1e-100).json["error_type"] == "Overloaded"

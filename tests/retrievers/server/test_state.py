@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.retrievers.conftest import RETRIEVERS, some_passages
-from tests.retrievers.retrieving import build_corpus
+from tests.retrievers.conftest import RETRIEVERS
 from tests.retrievers.server.serving import ask, count, metrics, search, series, serving, wait_until
 from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.build import open_store
-from wikidx.indexer.build import build_index
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.settings import Settings
@@ -97,13 +95,3 @@ def test_what_answers_get_answers_head(url: str, path: str) -> None:
 def test_nobody_has_an_empty_key() -> None:
     with pytest.raises(InputError, match="the API key is empty"):
         Settings(corpora=("other",), api_key=" ")
-
-
-def test_an_index_built_meanwhile_is_not_served_until_a_restart() -> None:
-    store = build_corpus("other", some_passages(30), "bm25")
-    with serving(Settings(corpora=("other",), port=0)) as url:
-        before = ask(url, "/v1/search", FOX).json
-        build_index("other", "bm25", store, force=True)
-        about = ask(url, "/v1/indexes").json["corpora"][0]
-        assert (about["replaced"], about["passages"]["replaced"], about["indexes"][0]["replaced"]) == (True, False, True)
-        assert ask(url, "/v1/search", FOX).json == before
