@@ -36,7 +36,7 @@ test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
 # The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
-OF_EXTRAS := indexer/encoders $(addprefix contracts/test_,encoder.py reranker.py) $(addprefix indexer/test_,bm25_regressions.py minilm.py) base/test_devices.py $(addprefix retrievers/server/test_,bad_input.py batching.py) \
+OF_EXTRAS := indexer/encoders $(addprefix contracts/test_,encoder.py reranker.py) $(addprefix indexer/test_,bm25_regressions.py minilm.py) base/test_devices.py retrievers/server/test_bad_input.py \
 	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py rerank_endpoint.py)
 test-lowest: $(VENV)/lowest
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
@@ -44,7 +44,9 @@ test-lowest: $(VENV)/lowest
 
 MINUTES ?= 10
 fuzz: $(VENV)/dev  # made-up input for every reader and the server, for as long as MINUTES says
-	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+	end=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$end ]; do \
+		$(BIN)/python -m pytest -q -x --hypothesis-profile=fuzz tests/fuzz tests/retrievers/server/test_bad_input.py \
+			tests/runtimes/questions/test_corrupt.py || exit 1; done
 
 check: $(VENV)/dev
 	$(BIN)/ruff format --check .

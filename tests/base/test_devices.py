@@ -59,12 +59,6 @@ def test_devices_are_named_as_torch_names_them(
     assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
 
 
-def test_all_gpus_of_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EMBED + ".count_gpus", lambda: 0)
-    with pytest.raises(InputError, match="--device all: there is no GPU that torch can use"):
-        resolve_resources(EmbedOptions(device="all"), CONTRIEVER)
-
-
 @pytest.mark.parametrize(
     ("device", "n_threads", "n_tokenizing"),
     [("cpu", 16, 0), ("cuda", 1, 1), ("cuda", 8, 7), ("cuda", 64, 12), ("cuda:0,1,2,3", 16, 3), ("cuda:0,1,2,3", 4, 1)],

@@ -78,41 +78,6 @@ def test_a_stopped_build_leaves_its_files_to_the_same_recipe_only(target: Path) 
         discard(target)
 
 
-@pytest.mark.parametrize("stopped_in", ["file_sha256", "write_durably", "_publish", "sync"])
-def test_a_build_stopped_while_it_is_finished_loses_no_file(target: Path, stopped_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = getattr(staging, stopped_in)
-
-    def stop(*arguments: object, **options: object) -> None:
-        if (staging_path(target) / "data.bin").exists() or stopped_in == "sync":
-            raise KeyboardInterrupt
-        original(*arguments, **options)
-
-    monkeypatch.setattr(staging, stopped_in, stop)
-    with pytest.raises(KeyboardInterrupt):
-        make(target, FakeWriter())
-    monkeypatch.setattr(staging, stopped_in, original)
-    again = FakeWriter()
-    make(target, again)
-    # After the seal nothing is written again; before it, the files are there.
-    assert again.found == ([] if stopped_in == "_publish" else ["data.bin", "intermediate/part.bin"])
-    assert (target / "data.bin").read_bytes() == b"data"
-    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
-
-
-def test_a_kill_in_the_middle_of_writing_a_small_file_leaves_no_trace(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(self: Path, to: Path) -> Path:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", stop)
-        with pytest.raises(KeyboardInterrupt):
-            make(target, FakeWriter())
-    (staging_path(target) / f".{MANIFEST}.tmp").write_text("half")
-    manifest = make(target, FakeWriter())
-    assert list(manifest.files) == ["data.bin"]
-    assert everything(target.parent) == ["one", "one/data.bin", f"one/{MANIFEST}"]
-
-
 def test_corrupt_files_are_thrown_away(target: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         make(target, FakeWriter(KeyboardInterrupt()))

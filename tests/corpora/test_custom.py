@@ -4,11 +4,10 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from wikidx.base.errors import IdxError, InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord
 from wikidx.corpora.reading.readers import detect_format, fail
@@ -81,24 +80,6 @@ def test_name_that_cannot_be_a_directory_of_its_own_is_refused(tmp_path: Path, n
     shown = re.escape(name.replace("\n", r"\n"))
     with pytest.raises(InputError, match=f"'{shown}' (cannot be a name: use lower-case letters|is a reserved name: choose another)"):
         custom_corpus(made_file(tmp_path, PASSAGE), name, ReadOptions())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"file_format": "jsnl"}, "unknown format 'jsnl': did you mean 'jsonl'.*known: beir, contents, jsonl, tsv, wikiextractor"),
-        ({"split": "section"}, "unknown splitting rule 'section': did you mean 'sections'.*known: dpr, none, sections, words"),
-        ({"n_words": 0}, "--words 0: a passage needs at least one word"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(IdxError, match=message):
-        ReadOptions(**options)
-
-
-def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no file .*none"):
-        custom_corpus(tmp_path / "none", "mine", ReadOptions())
 
 
 @pytest.mark.parametrize(

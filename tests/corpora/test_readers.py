@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading import readers
 from wikidx.corpora.reading.readers import detect_format, read
@@ -239,11 +239,6 @@ def test_what_has_a_bad_line_or_no_end_is_left_out_whole(
     tmp_path: Path, file_format: str, content: str | bytes, rows: Rows, bad: tuple[int, str]
 ) -> None:
     assert rows_and_bad(made_file(tmp_path, content), file_format) == (rows, [bad])
-
-
-def test_unknown_format_is_refused_with_near_names(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="unknown format 'json': did you mean 'jsonl'"):
-        list(read(made_file(tmp_path, GOOD_JSON), "json"))
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
+import socketserver
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.mutating import examples, mutations, read_or_refuse
+from tests.loopback import listening
 from tests.retrievers.conftest import LIMITS, built_home  # noqa: F401 - a fixture
 from tests.retrievers.retrieving import at_home
 from tests.retrievers.server.serving import ask, serving
@@ -75,33 +76,15 @@ def test_any_body(url: str, body: bytes) -> None:
             assert len(answer.json["error"].splitlines()) == 1
 
 
-@contextmanager
-def answering(content: bytes) -> Iterator[str]:
+def answering(content: bytes) -> AbstractContextManager[str]:
     """A server that answers every connection with some bytes and closes it."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                connection.settimeout(5)
-                try:
-                    connection.recv(65536)
-                    connection.sendall(content)
-                except OSError:
-                    continue
+    class Answering(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(content)
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
+    return listening(Answering)
 
 
 PROVENANCE = [{"query": "q", "retriever": "bm25", "rank": 1, "score": 1.5}]

@@ -6,22 +6,11 @@ import json
 from pathlib import Path
 
 from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.fuzz.mutating import compressed_mutations, examples, mutations, read_or_refuse
-from tests.runtimes.questions.format_files import FORMAT_FILES
-from wikidx.runtimes.questions import FORMATS, read_questions
+from tests.fuzz.mutating import examples, mutations, read_or_refuse
+from wikidx.runtimes.questions import read_questions
 
 PLAIN = b'{"question": "Who?"}\n{"question": "When?", "id": "7", "answers": ["A", "B"]}\n'
-
-
-@examples()
-@given(content=compressed_mutations(*(made.content.encode() for made in FORMAT_FILES)), name=st.sampled_from([None, *FORMATS]))
-def test_damaged_sets(file: Path, content: bytes, name: str | None) -> None:
-    file.write_bytes(content)
-    found = read_or_refuse(lambda: read_questions(file, name), file.parent)
-    for one in found or ():
-        json.dumps([one.id, one.text, one.golden_answers, dict(one.gold)], ensure_ascii=False).encode()
 
 
 @examples()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from wikidx.indexer.base import Hits
+from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.kernels import Lists
 
 Pairs = list[tuple[int, float]]
@@ -34,12 +35,18 @@ def best_first(values: dict[int, float]) -> Pairs:
     return sorted(rounded, key=lambda pair: (-pair[1], pair[0]))
 
 
-def plain_merge(lists: Sequence[Pairs], rule: str, factors: Sequence[float] | None = None) -> Pairs:
+def found_by(retriever: Retriever, query: str, depth: int) -> Pairs:
+    """Return what a retriever finds for one query."""
+    rows, scores = (column[0].tolist() for column in retriever.retrieve([query], depth))
+    return [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
+
+
+def plain_merge(lists: Sequence[Pairs], rule: str, factors: Sequence[float] | None = None, constant: float = 60) -> Pairs:
     """Merge lists by a rule; each list's values are multiplied with its factor."""
     value_of: Callable[[int, float], float] = {
         "max": lambda rank, score: score,
         "sum": lambda rank, score: score,
-        "rrf": lambda rank, score: 1 / (60 + rank),
+        "rrf": lambda rank, score: 1 / (constant + rank),
         "interleave": lambda rank, score: 1 / rank,
     }[rule]
     values: dict[int, float] = {}
@@ -51,11 +58,6 @@ def plain_merge(lists: Sequence[Pairs], rule: str, factors: Sequence[float] | No
             else:
                 values[row] = max(values[row], value) if rule in ("max", "interleave") else values[row] + value
     return best_first(values)
-
-
-def plain_weighted(lists: Sequence[Pairs], weights: Sequence[float], *, normalize: bool) -> Pairs:
-    """Interpolate: every row of any list gets from each list its score there, or the list's lowest score, times the weight."""
-    return plain_scaled(lists, weights, "normalized" if normalize else "weighted")
 
 
 def plain_scaled(lists: Sequence[Pairs], weights: Sequence[float], rule: str) -> Pairs:

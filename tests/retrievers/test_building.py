@@ -83,8 +83,6 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
     ("arguments", "error", "message"),
     [
         ({"retriever": "bm52"}, UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
-        ({"device": "gpu"}, InputError, "the device 'gpu' is none of auto, cpu"),
-        ({"split": "word"}, UnknownNameError, "unknown splitting rule 'word': did you mean 'words'"),
         ({"name": "unnamed-01234567"}, InputError, "idx gives such names to corpora without one"),
         ({"name": "sample"}, InputError, "'sample' is the name of a corpus that idx knows"),
         ({"source": "sampel"}, UnknownNameError, "unknown corpus .* 'sampel': did you mean 'sample'"),
@@ -165,13 +163,6 @@ def test_fields_that_passages_do_not_keep_are_logged_once(file: Path, caplog: py
     idx.build([*CAPITALS, Passage("c", "Lima", "Capital of Peru.")]).close()
     warnings = [record.getMessage() for record in caplog.records if record.name == "wikidx.indexer.planning"]
     assert warnings == [note, note.replace(", vector", "")]
-
-
-def test_passages_that_an_encoder_cuts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("torch", reason="needs the extra 'dense'")
-    idx.build(["nile", "nile " * 300], "minilm").close()
-    cut = "passages longer than the 256 tokens that minilm reads: about 1 (50.0 %), whose rest is not searched by it"
-    assert cut in caplog.messages
 
 
 def test_passages_with_a_name_are_kept_and_reused_and_replaced_only_on_request(home: Path) -> None:

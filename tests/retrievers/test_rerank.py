@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tests.retrievers.plain import Pairs, plain_cut, plain_merge, plain_weighted
+from tests.retrievers.plain import Pairs, found_by, plain_cut, plain_merge, plain_scaled
 from tests.retrievers.worded import WordEncoder, dense_over
 from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import Hits, Scores
+from wikidx.indexer.base import Scores
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking, Retriever
@@ -36,34 +36,29 @@ def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> P
     return store
 
 
-def searched(hits: Hits) -> Pairs:
-    return [(row, score) for row, score in zip(hits.rows[0].tolist(), hits.scores[0].tolist(), strict=True) if row >= 0]
-
-
 def plain_fuse(lists: list[Pairs], names: Sequence[str], options: SearchOptions) -> Pairs:
     if len(lists) == 1:
         return lists[0]
     weights = [(options.weights or {}).get(name, 1.0) for name in names]
-    return plain_weighted(lists, weights, normalize=options.normalize) if options.fuse == "weighted" else plain_merge(lists, "rrf")
+    return (
+        plain_scaled(lists, weights, "normalized" if options.normalize else "weighted")
+        if options.fuse == "weighted"
+        else plain_merge(lists, "rrf")
+    )
 
 
 def plain_search(retrievers: dict[str, Retriever], store: PassageStore, group: Sequence[str], options: SearchOptions) -> Pairs:
     """The definition: one query at a time, dictionaries, and for the primary query a search of full depth."""
     names = list(retrievers)
     depth = max(options.depth, options.k)
-    fused = [
-        plain_fuse([searched(retrievers[name].retrieve([query], depth)) for name in names], names, options)
-        for query in dict.fromkeys(group)
-    ]
+    fused = [plain_fuse([found_by(retrievers[name], query, depth) for name in names], names, options) for query in dict.fromkeys(group)]
     text_key = store.text_key.tolist() if options.dedup == "text" else None
     n_kept = options.k if options.rerank == "none" else max(options.k, options.rerank_depth or len(store))
     merged = plain_cut(plain_merge(fused, options.merge), n_kept, text_key)
     if options.rerank == "none":
         return merged
     candidates = {row for row, _ in merged}
-    lists = [
-        [(row, score) for row, score in searched(retrievers[name].retrieve([group[0]], len(store))) if row in candidates] for name in names
-    ]
+    lists = [[(row, score) for row, score in found_by(retrievers[name], group[0], len(store)) if row in candidates] for name in names]
     ranked = plain_fuse(lists, names, options)
     missing = sum(w * (min((s for _, s in line), default=0.0)) for w, line in zip([1.0] * len(lists), lists, strict=True))
     rest = sorted(candidates - {row for row, _ in ranked})

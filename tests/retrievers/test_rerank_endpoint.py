@@ -53,19 +53,9 @@ def test_batches_that_are_too_large_are_halved() -> None:
     assert scored(fake) == pytest.approx([overlap("fox", passage.text) for passage in PASSAGES], abs=1e-6)
 
 
-def test_failures_are_retried_and_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    fake = FakeReranker(faults=[(503, "busy", {}), "drop", (429, "slow down", {"retry-after": "0"})])
-    assert scored(fake, PASSAGES[:2]) == pytest.approx([overlap("fox", ""), overlap("fox", "x")])
-    assert set(fake.keys) == {"Bearer secret"}
-    assert len(fake.bodies) == 4
-
-
 OTHERS = "scores other passages than the 3 that it was sent"
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "key": ({"faults": [(401, {"message": "invalid key"}, {})]}, "answers 401: invalid key: set OPENAI_API_KEY"),
     "model": ({"faults": [(404, {"message": "The model `m` does not exist."}, {})]}, "answers 404: The model `m` does not exist."),
-    "page": ({"faults": [(200, "<html>", {})]}, "gives no usable answer"),
     "data": ({"faults": [(200, {"data": []}, {})]}, "answers something else than scores: {'data': \\[\\]}"),
     "no score": ({"faults": [(200, {"results": [{"index": 0}]}, {})]}, "answers something else than scores"),
     "enormous": ({"faults": [(200, {"results": [{"index": 0, "score": 10**400}]}, {})]}, "answers something else than scores"),

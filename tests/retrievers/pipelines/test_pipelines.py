@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,13 +10,14 @@ import numpy as np
 import pytest
 
 from tests.retrievers.conftest import PIPELINE, some_passages
-from tests.retrievers.plain import Pairs, best_first, plain_merge, plain_scaled, plain_weighted
-from tests.retrievers.retrieving import Forwarding, build_corpus
+from tests.retrievers.plain import Pairs, best_first, found_by, plain_merge, plain_scaled
+from tests.retrievers.retrieving import build_corpus
+from tests.retrievers.worded import dense_over
 from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParams
+from wikidx.indexer.base import Scores
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Rankings, Retriever
 from wikidx.retrievers.naming import RetrieverName
@@ -28,15 +28,6 @@ from wikidx.retrievers.pipelines.tree import Fused, Node, Source
 from wikidx.retrievers.searcher import LocalSearcher
 
 QUERIES = ["whale ocean number 7", "naïve café 3", "ship number 40", "xyzzy river", "book"]
-
-
-class FakeDense(Forwarding):
-    """A retriever whose scores are random, but always the same for a query and a row."""
-
-    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        scores = np.stack([np.random.default_rng(zlib.crc32(query.encode())).random(600, np.float32) for query in queries])
-        rows = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-        return Hits(rows, np.take_along_axis(scores, rows, axis=1))
 
 
 class LengthReranker:
@@ -54,25 +45,16 @@ def store(made: Path) -> PassageStore:
 
 @pytest.fixture
 def retrievers(store: PassageStore) -> dict[str, Retriever]:
-    bm25 = open_retriever("made", "bm25", store)
-    return {"bm25": bm25, "minilm": FakeDense(bm25)}
+    return {"bm25": open_retriever("made", "bm25", store), "minilm": dense_over(store)}
 
 
 def plain_run(node: Node, query: str, retrievers: Mapping[str, Retriever], store: PassageStore, depth: int) -> Pairs:
     if isinstance(node, Source):
-        (rows, scores) = (column[0].tolist() for column in retrievers[node.name].retrieve([query], depth))
-        found = [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
+        found = found_by(retrievers[node.name], query, depth)
     elif isinstance(node, Fused):
         lists = [plain_run(below, query, retrievers, store, depth) for below in node.inputs]
-        if node.rule == "rrf":
-            ranks = [{row: rank for rank, (row, _) in enumerate(line, 1)} for line in lists]
-            rows = {row for line in ranks for row in line}
-            weighted = list(zip(node.weights, ranks, strict=True))
-            found = best_first({row: sum(w / (node.k + line[row]) for w, line in weighted if row in line) for row in rows})
-        elif node.rule == "weighted":
-            found = plain_weighted(lists, node.weights, normalize=False)
-        else:
-            found = plain_scaled(lists, node.weights, node.rule)
+        is_rrf = node.rule == "rrf"
+        found = plain_merge(lists, "rrf", node.weights, node.k) if is_rrf else plain_scaled(lists, node.weights, node.rule)
     else:
         numbers = [row for row, _ in plain_run(node.source, query, retrievers, store, depth)]
         scores = LengthReranker().score([query] * len(numbers), store.get_many(numbers))

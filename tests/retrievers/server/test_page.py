@@ -54,8 +54,8 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="module")
-def home_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home with the corpora 'made' and 'odd', and a few passages under the names of Wikipedia corpora."""
     with at_home(tmp_path_factory.mktemp("page")) as home:
         for name, passages in CORPORA.items():
@@ -63,14 +63,8 @@ def home_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
-@pytest.fixture(autouse=True)
-def home(home_of_all: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One home for all tests of the page."""
-    monkeypatch.setenv("IDX_HOME", str(home_of_all))
-
-
 @pytest.fixture(scope="module")
-def url(home_of_all: Path) -> Iterator[str]:
+def url(home: Path) -> Iterator[str]:
     retrievers = ("bm25", "minilm", "bm25+minilm", "bm25+minilm-hnsw")
     with serving(Settings(corpora=tuple(CORPORA), retrievers=retrievers, port=0)) as where:
         yield where
@@ -105,18 +99,6 @@ def test_passages_scores_and_provenance_are_those_of_the_api(page: Page, url: st
     assert re.fullmatch(r"10 passages in [\d.]+ m?s", page.locator("#status").inner_text())
 
 
-def test_what_is_typed_and_chosen_is_searched(page: Page, url: str) -> None:
-    page.goto(url)
-    expect(page.locator(".welcome")).to_contain_text("60 passages")
-    rules = page.get_by_label("Rerank").locator("option")
-    expect(rules).to_have_text(["none", "by first query"])  # those that the server can follow
-    fill_in(page, {"Queries": "  a river and a whale \n\nplanets of metal\n", "Retriever": "bm25", "Merge": "sum"})
-    expect(page.locator("#group")).to_contain_text("2 queries, one group")
-    fill_in(page, {"Duplicates": "text", "Passages": "7"})
-    assert search(page) == api_results(url, GROUP, {**BM25, "merge": "sum", "dedup": "text"}, k=7)
-    assert page.title() == "a river and a whale · idx"
-
-
 def test_words_of_the_queries_are_marked_where_bm25_matches_them(page: Page, url: str) -> None:
     page.goto(link_to(url, ["the metals and the river's whales"], BM25))
     shown = shown_passages(page)
@@ -130,12 +112,19 @@ def test_words_of_the_queries_are_marked_where_bm25_matches_them(page: Page, url
     assert untitled.locator("mark").all_inner_texts() == ["rivers", "river's", "RIVER"]
 
 
-def test_a_link_restores_everything(page: Page, context: BrowserContext, url: str) -> None:
+def test_what_is_typed_and_chosen_is_searched_and_a_link_restores_it(page: Page, context: BrowserContext, url: str) -> None:
     page.goto(url)
-    fill_in(page, {"Queries": "\n".join(["Ähre & “quoted” #1 + 100%", *GROUP])})
-    fill_in(page, {"Passages": "5", "Depth": "20", "Retriever": "bm25+minilm"})
-    fill_in(page, {"Fuse": "weighted-normalized", "Merge": "interleave", "Duplicates": "text", "Rerank": "primary"})
+    expect(page.locator(".welcome")).to_contain_text("60 passages")
+    rules = page.get_by_label("Rerank").locator("option")
+    expect(rules).to_have_text(["none", "by first query"])  # those that the server can follow
+    group = ["Ähre & “quoted” #1 + 100%", *GROUP]
+    fill_in(page, {"Queries": "  " + " \n\n".join(group), "Passages": "5", "Depth": "20", "Retriever": "bm25+minilm"})
+    expect(page.locator("#group")).to_contain_text("3 queries, one group")
+    setting = {"fuse": "weighted-normalized", "merge": "interleave", "dedup": "text", "rerank": "primary"}
+    fill_in(page, {name.title().replace("Dedup", "Duplicates"): value for name, value in setting.items()})
     shown = search(page)
+    assert shown == approximate(api_results(url, group, {**setting, "retriever": "bm25+minilm", "depth": 20}, k=5))
+    assert page.title() == f"{group[0]} · idx"
     page.locator("#link").click()
     expect(page.locator("#link")).to_have_text("Copied")
     link = page.evaluate("navigator.clipboard.readText()")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.retrievers.conftest import RETRIEVERS
 from tests.retrievers.server.serving import ask, count, metrics, search, series, serving, wait_until
-from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.base.errors import UnknownNameError
 from wikidx.corpora.build import open_store
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.opening import open_searcher
@@ -90,8 +90,3 @@ def test_what_answers_get_answers_head(url: str, path: str) -> None:
     assert (whole.status, head.status, head.body) == (200, 200, b"")
     assert head.headers["content-length"] == str(len(whole.body))
     assert head.headers["content-type"] == whole.headers["content-type"]
-
-
-def test_nobody_has_an_empty_key() -> None:
-    with pytest.raises(InputError, match="the API key is empty"):
-        Settings(corpora=("other",), api_key=" ")
