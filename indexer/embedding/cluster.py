@@ -1,10 +1,9 @@
 """Embedding on a Ray cluster: passages go to encoders on its nodes, one per GPU or group of CPUs, and vectors come back.
 
 The driver process must be connected to the cluster (``base.cluster.connect``). It reads the passages, and writes the vectors. Ray restarts
-a lost encoder where there is room; the driver assigns its pending ranges again. Ray Data does neither: it reads sources on the nodes, and a
-range of a lost actor waits until that actor has room again.
-
-The vectors are byte-identical to those of one machine of the same kind whose torch uses as many threads as each encoder has CPUs.
+a lost encoder where there is room; the driver assigns its pending ranges again. With Ray's own retries, and with Ray Data, a range of a
+lost actor waits until that actor has room again. The vectors are byte-identical to those of one machine of the same kind whose torch uses
+as many threads as each encoder has CPUs.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from wikidx.base.artifacts.home import home
-from wikidx.base.cluster import NodeActor, ProcessLost, list_nodes, load_ray, node_address, remote_errors
+from wikidx.base.cluster import NodeActor, ProcessLost, fetch, list_nodes, load_ray
 from wikidx.base.errors import ArtifactMismatch, IdxError
 from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.base.progress import Progress
@@ -43,15 +43,9 @@ _POLL_S = 10.0  # seconds without an answer before a check that some node is lar
 
 
 class Encoder(NodeActor):
-    """The Ray actor that encodes passages on a node.
+    """The Ray actor that encodes passages on a node, which must have weights of these checksums, and uses this data home if it is there.
 
     Two threads may call ``encode`` at the same time: one of them uses the model, while the other tokenises.
-
-    Args:
-        spec: the encoder.
-        weights: checksums of the weights that the node must have.
-        resources: devices, precision and batch size.
-        home: data home of the process that starts the actor; used if this folder exists on the actor's node.
     """
 
     def __init__(self, spec: EncoderSpec, weights: Mapping[str, str], resources: Resources, home: Path) -> None:
@@ -60,12 +54,7 @@ class Encoder(NodeActor):
         self._exit_stack = contextlib.ExitStack()  # tokenising processes live as long as the actor
 
     def encode(self, rows: range, passages: Sequence[Passage]) -> tuple[Vectors, int]:
-        """Return the vectors of a range, float32 (len(rows), dim), and its number of tokens.
-
-        Raises:
-            ArtifactMismatch: the node has other weights.
-            IdxError: see ``embed_ranges``.
-        """
+        """Return the vectors of a range, float32 (len(rows), dim), and its number of tokens; raises as ``embed_on_ray`` does."""
         with explain_device_errors(self._resources.devices[0], self._resources, aftermath="; the finished vectors are kept"):
             with self._loading:  # here and not in the constructor, whose errors Ray hides
                 tokenise, model = self._loaded
@@ -90,51 +79,26 @@ class Encoder(NodeActor):
             torch.set_num_threads(self._resources.ray.n_cpus)  # their number affects the rounding of sums
         if not n_tokenizing:
             return functools.partial(map, tokenizer.passages), model
-        submit = self._exit_stack.enter_context(worker_processes(n_tokenizing, "tokenises", _start_tokenizing, tokenizer))
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # in the processes, which are already as many as CPUs
+        submit = self._exit_stack.enter_context(worker_processes(n_tokenizing, "tokenises", attrgetter("passages"), tokenizer))
         return lambda parts: map_ahead(submit, parts, n_tokenizing), model
 
 
-def _start_tokenizing(tokenizer: Tokenizer) -> Callable[[Sequence[Passage]], Tokens]:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
-    return tokenizer.passages
-
-
 def embed_on_ray(job: Job, ranges: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
-    """Encode ranges of rows on the cluster. Each encoder gets the resources ``job.resources.ray``.
+    """Encode ranges of rows on the cluster by encoders with the resources ``job.resources.ray`` each.
 
-    Args:
-        job: the embedding job.
-        ranges: ranges of rows to embed.
-        report: called with the passages and tokens of each written range.
-        node_progress: see ``EmbedProgress.node``.
+    ``report`` is called with the passages and tokens of each written range; for ``node_progress`` see ``EmbedProgress.node``.
 
     Raises:
-        IdxError: a node has other weights; an encoder failed; or ``TRIES`` encoders were lost over one range.
+        IdxError: a node has other weights; an encoder failed, see ``embed_ranges``; or ``TRIES`` encoders were lost over one range.
         OSError: a disk error.
     """
     if ranges:
-        work = _ClusterJob(job, ranges, report, node_progress)
-        try:
-            work.run()
-        finally:
-            work.stop()
-
-
-class _RemoteEncoder:
-    """An encoder on a node, and its pending calls. ``address`` is the node's address, or None until Ray has started the encoder."""
-
-    def __init__(self, actor: Any) -> None:  # noqa: ANN401 - Ray's
-        self.actor = actor
-        self.await_start()
-
-    def await_start(self) -> None:
-        """Request the encoder's node, with no range; Ray retries this call until the encoder has started."""
-        self.address: str | None = None
-        self.calls: dict[Any, range] = {self.actor.node.options(max_task_retries=-1).remote(): range(0)}
+        _ClusterJob(job, ranges, report, node_progress).run()
 
 
 class _ClusterJob:
-    """The encoders of a job, and the ranges not yet assigned."""
+    """The encoders of a job, their pending calls, and the ranges that are not assigned."""
 
     def __init__(self, job: Job, ranges: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
         if job.resources.ray is None:
@@ -145,58 +109,66 @@ class _ClusterJob:
         options = {"num_cpus": self._resources.n_cpus, "num_gpus": self._resources.n_gpus, "max_restarts": -1, "max_concurrency": _AHEAD}
         remote = self._ray.remote(scheduling_strategy="SPREAD", **options)(Encoder)
         arguments = job.spec, weight_checksums(job.spec), job.resources, home()
-        self._encoders = [_RemoteEncoder(remote.remote(*arguments)) for _ in job.resources.devices[: len(ranges)]]
+        self._encoders = [remote.remote(*arguments) for _ in job.resources.devices[: len(ranges)]]
+        self._addresses: dict[Any, str] = {}  # of the started encoders' nodes
+        self._calls: dict[Any, tuple[Any, range]] = {}  # the pending calls' encoders and ranges, by Ray's references
 
     def run(self) -> None:
-        """Assign ranges and write their vectors until no range is left."""
-        while self._ranges or any(rows for encoder in self._encoders for rows in encoder.calls.values()):
-            for encoder in self._encoders:
-                self._assign_ranges(encoder)
-            calls = {call: encoder for encoder in self._encoders for call in encoder.calls}
-            ready, _ = self._ray.wait(list(calls), timeout=_POLL_S)
-            for call in ready:
-                self._handle_reply(calls[call], call)
-            if not ready and all(encoder.address is None for encoder in self._encoders):
-                self._check_room()
-
-    def stop(self) -> None:
-        """End the encoders."""
-        for encoder in self._encoders:
-            self._ray.kill(encoder.actor)
-
-    def _assign_ranges(self, encoder: _RemoteEncoder) -> None:
-        """Assign up to ``_AHEAD`` ranges to an encoder; only one while a range that has lost an encoder, and may again, is unfinished."""
-        while self._ranges and encoder.address is not None and len(encoder.calls) < (1 if self._n_lost else _AHEAD):
-            rows = self._ranges.popleft()
-            encoder.calls[encoder.actor.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = rows
-
-    def _handle_reply(self, encoder: _RemoteEncoder, call: Any) -> None:  # noqa: ANN401 - Ray's
-        """Process an answer: the node of a started encoder, or vectors. If the encoder is lost, its pending ranges return to the queue."""
-        rows = encoder.calls[call]
+        """Start the encoders, assign ranges and write their vectors until no range is left, and end the encoders."""
         try:
-            with remote_errors(f"node {encoder.address}" if rows else "an encoder that could not start"):
-                reply = self._ray.get(call)
+            for encoder in self._encoders:
+                self._await_start(encoder)
+            while self._ranges or any(rows for _, rows in self._calls.values()):
+                self._assign_ranges()
+                ready, _ = self._ray.wait(list(self._calls), timeout=_POLL_S)
+                for call in ready:
+                    self._handle_reply(call, *self._calls.pop(call))
+                if not ready and not self._addresses:
+                    self._check_room()
+        finally:
+            for encoder in self._encoders:
+                self._ray.kill(encoder)
+
+    def _await_start(self, encoder: Any) -> None:  # noqa: ANN401 - Ray's
+        """Request an encoder's node, with no range; Ray retries this call until the encoder has started."""
+        self._calls[encoder.node.options(max_task_retries=-1).remote()] = encoder, range(0)
+
+    def _assign_ranges(self) -> None:
+        """Assign ``_AHEAD`` ranges to each started encoder; only one while a range that lost an encoder, and may again, is unfinished."""
+        n_pending = Counter(encoder for encoder, _ in self._calls.values())
+        for encoder in self._addresses:
+            while self._ranges and n_pending[encoder] < (1 if self._n_lost else _AHEAD):
+                rows = self._ranges.popleft()
+                self._calls[encoder.encode.remote(rows, list(self._store.read(rows.start, rows.stop)))] = encoder, rows
+                n_pending[encoder] += 1
+
+    def _handle_reply(self, call: Any, encoder: Any, rows: range) -> None:  # noqa: ANN401 - Ray's
+        """Process an answer: the node of a started encoder, or vectors. If the encoder is lost, its pending ranges return to the queue."""
+        node = self._addresses.get(encoder, "")
+        try:
+            reply = fetch(f"node {node}" if rows else "an encoder that could not start", call)
         except ProcessLost as lost:
             if not rows:  # Ray has given up restarting it
                 raise
-            self._requeue(encoder, str(lost))
+            self._requeue(encoder, rows, str(lost))
             return
-        del encoder.calls[call]
-        if encoder.address is None:
-            encoder.address = node_address(reply)
+        if not rows:
+            self._addresses[encoder] = reply
             return
         vectors, n_tokens = reply
         self._job.write(rows, vectors)
         self._n_lost.pop(rows, None)
         self._report(len(rows), n_tokens)
-        self._by_node[encoder.address] += len(rows)
-        self._node_progress(encoder.address)(self._by_node[encoder.address], None)
+        self._by_node[node] += len(rows)
+        self._node_progress(node)(self._by_node[node], None)
 
-    def _requeue(self, encoder: _RemoteEncoder, reason: str) -> None:
-        """Return a lost encoder's pending ranges to the queue."""
+    def _requeue(self, encoder: Any, rows: range, reason: str) -> None:  # noqa: ANN401 - Ray's
+        """Return this range and the others of a lost encoder to the queue."""
         logger.info("%s", reason)
-        pending = list(encoder.calls.values())
-        encoder.await_start()
+        others = [call for call, (owner, _) in self._calls.items() if owner is encoder]
+        pending = [rows, *(self._calls.pop(call)[1] for call in others)]
+        del self._addresses[encoder]
+        self._await_start(encoder)
         self._ranges.extendleft(reversed(pending))
         self._n_lost.update(pending)
         for rows in pending:

@@ -6,10 +6,9 @@ A command must run on a machine of the cluster, where ``ray start`` was run. Wit
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import logging
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from types import ModuleType
@@ -22,8 +21,6 @@ COMPARED = ("wikidx", "ray", "numpy", "numba", "torch", "tokenizers", "safetenso
 
 _REACHED_S = 5.0
 _NODE_S = 120.0  # limit for a node to start a process and answer
-_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
-_SIGACTION_BYTES = 1_024  # more than the size of C's struct sigaction on any platform
 
 
 class Node(NamedTuple):
@@ -40,11 +37,7 @@ class ProcessLost(IdxError):
 
 
 def load_ray() -> ModuleType:
-    """Import and return Ray, with its usage statistics off by default.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
+    """Import and return Ray, with its usage statistics off by default; raises ``MissingExtraError`` if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # a call after shutdown raises an error instead of starting a cluster
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of answers that came after the first error, which is reported
@@ -53,6 +46,7 @@ def load_ray() -> ModuleType:
         import ray
     except ImportError as error:
         raise MissingExtraError("work on a Ray cluster", "ray") from error
+    ray._private.ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True  # a JVM in this process handles the faults of its null checks
     library: ModuleType = ray
     return library
 
@@ -67,8 +61,7 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
     Raises:
         InputError: this process is already connected, nothing answers at the address, or Ray refuses: this machine is not in the cluster,
             or has another version of Ray or Python.
-        IdxError: see ``check_versions``.
-        MissingExtraError: Ray is not installed.
+        MissingExtraError, IdxError: see ``load_ray`` and ``check_versions``.
     """
     ray = load_ray()
     if ray.is_initialized():
@@ -76,8 +69,7 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
     is_local = address in (None, "", "local")
     options = {"address": "local", "include_dashboard": False} if is_local else {"address": _check_address(str(address))}
     try:
-        with _preserve_fault_handlers():
-            ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
+        ray.init(logging_level=logging.WARNING, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise InputError(
             f"Ray lets this process into no cluster at {options['address']} ({' '.join(str(error).split()):.300}): this machine must be "
@@ -87,22 +79,7 @@ def connect(address: str | None = None) -> Iterator[ModuleType]:
         check_versions()
         yield ray
     finally:
-        with _preserve_fault_handlers():
-            ray.shutdown()
-
-
-@contextlib.contextmanager
-def _preserve_fault_handlers() -> Iterator[None]:
-    """Preserve the process's fault handlers, which Ray replaces. A JVM in this process needs its own: its null checks cause faults."""
-    libc = ctypes.CDLL(None)
-    before = {number: ctypes.create_string_buffer(_SIGACTION_BYTES) for number in _FAULTS}
-    for number, action in before.items():
-        libc.sigaction(number, None, action)
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            libc.sigaction(number, action, None)
+        ray.shutdown()
 
 
 def _check_address(address: str) -> str:
@@ -120,29 +97,16 @@ def _check_address(address: str) -> str:
 
 
 def list_nodes(*, usable: bool = False) -> list[Node]:
-    """Return the live nodes of the connected cluster, sorted by address; with ``usable``, only those that offer a CPU or a GPU.
-
-    Raises:
-        InputError: ``usable``, and no node offers a CPU or a GPU.
-    """
-    nodes = [
-        Node(info["NodeID"], _address(info), info["Resources"].get("CPU", 0.0), info["Resources"].get("GPU", 0.0))
-        for info in load_ray().nodes()
-        if info["Alive"]
-    ]
+    """Return the live nodes, sorted by address; with ``usable``, those with a CPU or GPU, or ``InputError`` is raised if there are none."""
+    nodes = list[Node]()
+    for info in load_ray().nodes():
+        if info["Alive"]:
+            address, resources = f"{info['NodeManagerAddress']}:{info['NodeManagerPort']}", info["Resources"]
+            nodes.append(Node(info["NodeID"], address, resources.get("CPU", 0.0), resources.get("GPU", 0.0)))
     found = [node for node in nodes if not usable or node.n_cpus >= 1 or node.n_gpus >= 1]
     if not found:
         raise InputError(f"none of the {len(nodes)} nodes of the Ray cluster offers a processor: start one with 'ray start --num-cpus'")
     return sorted(found, key=lambda node: (node.address, node.id))
-
-
-def _address(info: dict[str, Any]) -> str:
-    return f"{info['NodeManagerAddress']}:{info['NodeManagerPort']}"
-
-
-def node_address(node_id: str) -> str:
-    """Return the address of a node, also of a lost one."""
-    return next((_address(info) for info in load_ray().nodes() if info["NodeID"] == node_id), node_id)
 
 
 def pin_to_node(node: Node, *, soft: bool = False) -> Any:  # noqa: ANN401 - Ray's own type
@@ -154,13 +118,17 @@ class NodeActor:
     """Base class of Ray actors that tell their node."""
 
     def node(self) -> str:
-        """Return Ray's id of the node."""
-        return str(load_ray().get_runtime_context().get_node_id())
+        """Return the address of the node."""
+        return self._node
+
+    @functools.cached_property
+    def _node(self) -> str:
+        node_id = str(load_ray().get_runtime_context().get_node_id())
+        return next((node.address for node in list_nodes() if node.id == node_id), node_id)
 
 
-@contextlib.contextmanager
-def remote_errors(task: str) -> Iterator[None]:
-    """Translate Ray's exceptions for remote work; all messages begin with ``task``.
+def fetch(task: str, reference: Any, timeout: float | None = None) -> Any:  # noqa: ANN401 - Ray's reference of any answer
+    """Return the answer of remote work; the messages of all errors begin with ``task``.
 
     Raises:
         ProcessLost: the process, or its node, is lost, or does not answer in time.
@@ -168,7 +136,7 @@ def remote_errors(task: str) -> Iterator[None]:
     """
     ray = load_ray()
     try:
-        yield
+        return ray.get(reference, timeout=timeout)
     except ray.exceptions.RayTaskError as error:
         raise _translate(task, error.cause) from error
     except ray.exceptions.OutOfMemoryError as error:
@@ -189,11 +157,7 @@ def _translate(task: str, cause: Exception) -> IdxError:
 
 
 def check_versions() -> None:
-    """Compare Python, the packages and the source code of idx on all nodes with those of this process.
-
-    Raises:
-        IdxError: a node differs, or does not answer; the message names the node and both versions.
-    """
+    """Raise ``IdxError`` if a node does not answer, or has another Python, package or source code of idx than this process."""
     ray, distributions = load_ray(), COMPARED
 
     def versions() -> dict[str, str]:  # a nested function is sent by value: a node may lack idx
@@ -213,8 +177,7 @@ def check_versions() -> None:
 
     remote, here = ray.remote(num_cpus=0, max_retries=0)(versions), versions()
     for node, call in [(node, remote.options(scheduling_strategy=pin_to_node(node)).remote()) for node in list_nodes()]:
-        with remote_errors(f"the check of node {node.address}"):
-            there = ray.get(call, timeout=_NODE_S)
+        there = fetch(f"the check of node {node.address}", call, _NODE_S)
         for name in here | there:
             if there.get(name) != here.get(name):
                 raise IdxError(

@@ -18,7 +18,7 @@ import wikidx.indexer.build
 import wikidx.indexer.embedding.cluster
 from tests.indexer.cluster.conftest import CLUSTER
 from tests.runtimes.command_line import Command
-from wikidx.base.cluster import ProcessLost, check_versions, connect, remote_errors
+from wikidx.base.cluster import ProcessLost, check_versions, connect, fetch
 from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, MissingExtraError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -77,9 +77,13 @@ def test_passages_that_end_encoders_or_want_too_much_memory_are_named(
     assert not index_ref("made", "contriever").path.exists()
 
 
-def test_a_process_that_ray_ends_for_want_of_memory_is_reported() -> None:
-    with pytest.raises(ProcessLost, match="node 7 was lost: Ray ended it for want of memory"), remote_errors("node 7"):
+def test_a_process_that_ray_ends_for_want_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(reference: object, timeout: float | None) -> None:
         raise ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
+
+    monkeypatch.setattr(ray, "get", get)
+    with pytest.raises(ProcessLost, match="node 7 was lost: Ray ended it for want of memory"):
+        fetch("node 7", None)
 
 
 @connected

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher, UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.client import RemoteSearcher
-from wikidx.retrievers.cluster.replicas import Call, Replica, Shard
-from wikidx.retrievers.cluster.service import ShardService, open_replica
-from wikidx.retrievers.cluster.shard import IndexIdentity, ShardActor, ShardRange, index_identity
+from wikidx.retrievers.cluster.service import ShardService, open_replicas
+from wikidx.retrievers.cluster.shard import Index, IndexIdentity, ShardActor, ShardRange, index_identity
+from wikidx.retrievers.cluster.sharded import Replica, Shard, ShardCalls
 from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.metrics import Metrics
@@ -187,9 +188,9 @@ def test_what_cannot_be_opened_leaves_what_is_served(sharded: Sharded, tmp_path_
 def refusal(identity: IndexIdentity, home: str) -> IdxError:
     """Return the error of a process that cannot open its range."""
     actor = load_ray().remote(concurrency_groups={"state": 1})(ShardActor)
-    handle = actor.remote([ShardRange("made", "minilm", identity, range(20), "cpu")], home, 1)
+    handle = actor.remote([ShardRange(("made", "minilm"), identity, range(20), "cpu")], home, 1)
     with pytest.raises(IdxError) as caught:
-        open_replica(4, Replica(handle), threading.Event())
+        open_replicas([Shard(4, {}, [Replica(handle)])], threading.Event())
     load_ray().kill(handle)
     return caught.value
 
@@ -263,7 +264,7 @@ class Slow:
 
     n_calls = 0
 
-    def call(self, seconds: int) -> tuple[int, float]:
+    def call(self, method: str, index: Index, seconds: int) -> tuple[int, float]:
         self.n_calls += 1
         time.sleep(seconds)
         return seconds, 0.0
@@ -277,18 +278,23 @@ def test_a_call_that_is_given_up_does_not_take_the_place_of_another(cluster: Any
     actor = ray.remote(num_cpus=0, max_concurrency=2, concurrency_groups={"state": 1})(Slow).remote()
     count = actor.count.options(concurrency_group="state")
     assert ray.get(count.remote()) == 0
-    shard = Shard(0, {}, [Replica(actor, is_ready=True)], 20.0, Metrics())
-    first, second = Call(shard, (4,)), Call(shard, (4,))
-    wait_until(lambda: ray.get(count.remote()) == 2, 10)
-    for _ in range(3):
-        with cancellation_scope(deadline=time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0.3"):
-            Call(shard, (4,)).result()
-    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded, match="nobody waits"):
-        Call(shard, (4,)).result()
-    assert Call(shard, (0,)).result() == (0, 0.0)
-    assert ray.get(count.remote()) == 3
-    with cancellation_scope(deadline=time.monotonic()):  # what is there is taken, however late it is
-        assert first.result() == second.result() == (4, 0.0)
+    index = "made", "minilm"
+    shard = Shard(0, {index: ShardRange(index, index_identity(*index), range(N), "cpu")}, [Replica(actor, is_ready=True)])
+
+    def answers(seconds: int) -> dict[Shard, tuple[int, float]]:
+        return ShardCalls("sleep", index, {shard: (seconds,)}, 20.0, Metrics()).answers()
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.submit(answers, 4), threads.submit(answers, 4)
+        wait_until(lambda: ray.get(count.remote()) == 2, 10)
+        for _ in range(3):
+            with cancellation_scope(deadline=time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"no answer within 0.3"):
+                answers(4)
+        with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded, match="nobody waits"):
+            answers(4)
+        assert answers(0) == {shard: (0, 0.0)}
+        assert ray.get(count.remote()) == 3
+        assert first.result() == second.result() == {shard: (4, 0.0)}
     ray.kill(actor)
 
 

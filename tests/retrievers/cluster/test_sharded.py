@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import wikidx.retrievers.cluster.sharded
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import clustered, put_vectors
 from tests.retrievers.retrieving import at_home, build_corpus
@@ -26,10 +29,9 @@ from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
-from wikidx.retrievers.cluster.replicas import Call, Replica, Shard
-from wikidx.retrievers.cluster.shard import OpenRange, ShardRange, check_identity, index_identity, index_key
-from wikidx.retrievers.cluster.sharded import ShardedIndex
-from wikidx.retrievers.errors import ShardUnavailable
+from wikidx.retrievers.cluster.shard import Index, OpenRange, ShardRange, check_identity, index_identity
+from wikidx.retrievers.cluster.sharded import Replica, Shard, ShardedIndex
+from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.server.batcher import SearchRequest, _search_batch
 from wikidx.retrievers.server.metrics import Metrics
@@ -41,42 +43,68 @@ KINDS = ("int8", "ivf", "ivfpq")
 quickly = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 
 
-class LocalCall(Call):
-    """A call that is answered when its result is requested, unless its shard is lost."""
-
-    def __init__(self, answer: Callable[[], Any], *, is_lost: bool) -> None:
-        self._answer, self._is_lost, self.is_cancelled = answer, is_lost, False
-
-    def result(self) -> tuple[Any, float]:
-        if self._is_lost:
-            raise ShardUnavailable("it is lost")
-        return self._answer(), 0.0
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
+class LostError(Exception):
+    """Ray's error for a process that is lost."""
 
 
-class LocalShard(Shard):
-    """A shard in this process."""
+class LocalCall:
+    """Ray's reference of a call, which is run when its answer is taken."""
 
-    def __init__(self, shard_range: ShardRange) -> None:
-        super().__init__(0, {shard_range.key: shard_range}, [], 1.0, Metrics())
-        self.opened, self.is_lost, self.calls = OpenRange(shard_range), False, list[LocalCall]()
+    def __init__(self, process: LocalProcess, answer: Callable[[], Any]) -> None:
+        self.process, self.answer, self.is_cancelled = process, answer, False
 
-    def call(self, method: str, key: str, *arguments: Any) -> LocalCall:  # noqa: ANN401
-        self.calls.append(LocalCall(lambda: getattr(self.opened, method)(*arguments), is_lost=self.is_lost))
+
+class LocalProcess:
+    """The process of a shard in this process, and Ray's handle of it; a silent one gives no answer."""
+
+    def __init__(self, opened: OpenRange) -> None:
+        self.opened, self.is_lost, self.is_silent, self.calls = opened, False, False, list[LocalCall]()
+        self.call = self
+
+    def remote(self, method: str, index: Index, *arguments: Any) -> LocalCall:  # noqa: ANN401
+        self.calls.append(LocalCall(self, lambda: (getattr(self.opened, method)(*arguments), 0.0)))
         return self.calls[-1]
 
 
-def local_shards(name: str, bounds: Sequence[int]) -> list[LocalShard]:
+class LocalRay:
+    """What calls to shards use of Ray."""
+
+    exceptions = SimpleNamespace(RayError=LostError)
+
+    def wait(self, calls: list[LocalCall], *, num_returns: int, timeout: float) -> tuple[list[LocalCall], list[LocalCall]]:
+        assert num_returns == len(calls)
+        late = [call for call in calls if call.process.is_silent]
+        time.sleep(timeout if late else 0.0)
+        return [call for call in calls if call not in late], late
+
+    def get(self, call: LocalCall) -> tuple[Any, float]:
+        if call.process.is_lost:
+            raise LostError
+        answer: tuple[Any, float] = call.answer()
+        return answer
+
+    def cancel(self, call: LocalCall) -> None:
+        call.is_cancelled = True
+
+
+@pytest.fixture(autouse=True)
+def local_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wikidx.retrievers.cluster.sharded, "load_ray", LocalRay)
+
+
+def local_shards(name: str, bounds: Sequence[int], n_replicas: int = 1) -> list[Shard]:
     """Open the ranges between consecutive bounds; equal ones make an empty range."""
-    identity = index_identity("made", name)
-    rows = [range(start, stop) for start, stop in pairwise([0, *sorted(bounds), identity.n_rows])]
-    return [LocalShard(ShardRange("made", name, identity, some, "cpu")) for some in rows]
+    index, identity, shards = ("made", name), index_identity("made", name), list[Shard]()
+    for number, (start, stop) in enumerate(pairwise([0, *sorted(bounds), identity.n_rows])):
+        shard_range = ShardRange(index, identity, range(start, stop), "cpu")
+        opened = OpenRange(shard_range)
+        replicas = [Replica(LocalProcess(opened), is_ready=True, indexes={index: opened.description}) for _ in range(n_replicas)]
+        shards.append(Shard(number, {index: shard_range}, replicas))
+    return shards
 
 
-def index_over(name: str, shards: Sequence[LocalShard]) -> ShardedIndex:
-    return ShardedIndex(index_key("made", name), shards, shards[0].opened.description, Metrics())
+def index_over(name: str, shards: Sequence[Shard]) -> ShardedIndex:
+    return ShardedIndex(("made", name), shards, 30.0, Metrics())
 
 
 def sharded_vectors(name: str, bounds: Sequence[int]) -> ShardedIndex:
@@ -189,25 +217,64 @@ def test_another_index_is_refused(vectors: np.ndarray, field: str, what: str) ->
 
 def test_what_cannot_be_searched_raises_or_is_left_out_and_named_where_that_is_allowed(vectors: np.ndarray) -> None:
     shards = local_shards("minilm-int8", (40, 100))
-    shards[1].is_lost = True
+    shards[1].replicas[0].handle.is_lost = True
     sharded = index_over("minilm-int8", shards)
-    with pytest.raises(ShardUnavailable, match="it is lost"):
+    message = (
+        r"shard 1 \(rows 40 to 99 of 'made/minilm-int8'\) cannot be searched: all of its replicas are lost \(node unknown: LostError\)"
+    )
+    with pytest.raises(ShardUnavailable, match=message):
         sharded.search(vectors[:2], 5)
     unsearched = set[UnsearchedRows]()
     with cancellation_scope(unsearched=unsearched):
         found = sharded.search(vectors[:2], N)
     assert unsearched == {UnsearchedRows("minilm-int8", 40, 100)}
     assert set(found.rows[0]) == {-1, *range(40), *range(100, N)} - set(MISSING)
-    with pytest.raises(ShardUnavailable, match="it is lost"):  # after that all rows have to be searched as before
+    with pytest.raises(ShardUnavailable, match=r"all of its replicas are lost; ask again"):  # after that all rows are needed as before
         sharded.scores(vectors[:1], np.array([[45]]))
 
 
 def test_calls_that_are_of_no_use_any_more_are_given_up(vectors: np.ndarray) -> None:
     shards = local_shards("minilm", (40, 100))
-    shards[0].is_lost = True
+    shards[0].replicas[0].handle.is_lost = True
+    for shard in shards[1:]:
+        shard.replicas[0].handle.is_silent = True
     with pytest.raises(ShardUnavailable):
         index_over("minilm", shards).search(vectors[:2], 5)
-    assert [shard.calls[0].is_cancelled for shard in shards[1:]] == [True, True]
+    assert [shard.replicas[0].handle.calls[0].is_cancelled for shard in shards] == [False, True, True]
+
+
+def test_a_call_goes_to_another_replica_if_one_is_lost_or_silent(store: PassageStore, vectors: np.ndarray) -> None:
+    shards = local_shards("minilm", (40, 100), n_replicas=2)
+    sharded, expected = index_over("minilm", shards), open_vector_index("made", "minilm", store).search(vectors[:2], 9)
+    lost, silent = shards[0].replicas[1], shards[1].replicas[0]  # which are asked first
+    lost.handle.is_lost = silent.handle.is_silent = True
+
+    def note_silence() -> bool:
+        silent.is_ready = False
+        return False
+
+    with cancellation_scope(note_silence):
+        for _ in range(3):
+            np.testing.assert_array_equal(sharded.search(vectors[:2], 9).rows, expected.rows)
+    assert [len(replica.handle.calls) for shard in shards[:2] for replica in shard.replicas] == [3, 1, 1, 3]
+    assert silent.handle.calls[0].is_cancelled
+    assert not lost.is_ready
+    with cancellation_scope(deadline=time.monotonic()):  # what is there is taken, however late it is
+        sharded.search(vectors[:2], 9)
+
+
+def test_silence_ends_a_search_in_time_or_when_nobody_waits(vectors: np.ndarray) -> None:
+    shards = local_shards("minilm", (40,))
+    sharded, unsearched = index_over("minilm", shards), set[UnsearchedRows]()
+    shards[1].replicas[0].handle.is_silent = True
+    with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded, match="nobody waits"):
+        sharded.search(vectors[:2], 5)
+    with cancellation_scope(deadline=time.monotonic() + 0.4), pytest.raises(ShardUnavailable, match=r"there was no answer within 0\.3 s"):
+        sharded.search(vectors[:2], 5)
+    with cancellation_scope(deadline=time.monotonic() + 0.1, unsearched=unsearched):
+        sharded.search(vectors[:2], 5)
+    assert unsearched == {UnsearchedRows("minilm", 40, 150)}
+    assert all(call.is_cancelled for call in shards[1].replicas[0].handle.calls)
 
 
 def test_ranges_make_up_all_rows() -> None:
@@ -224,12 +291,15 @@ def test_merging_orders_by_score_then_row() -> None:
     assert merge_hits([], 2, 1).rows.tolist() == [[-1], [-1]]
 
 
-def test_replicas_are_asked_in_turn_but_for_those_that_are_lost_or_were_asked() -> None:
+def test_replicas_are_asked_in_turn_but_for_those_that_are_lost() -> None:
     replicas = [Replica(None, is_ready=number != 1) for number in range(3)]
-    shard = Shard(0, {}, replicas, 30.0, Metrics())
-    assert {shard.next_replica([]) for _ in range(6)} == {replicas[0], replicas[2]}
-    assert {shard.next_replica([replicas[0]]) for _ in range(6)} == {replicas[2]}
-    assert shard.next_replica([replicas[0], replicas[2]]) is None
+    shard = Shard(0, {}, replicas)
+    assert {next(shard.ready_replicas()) for _ in range(6)} == {replicas[0], replicas[2]}
+    assert all(set(shard.ready_replicas()) == {replicas[0], replicas[2]} for _ in range(3))
+    untried = shard.ready_replicas()
+    next(untried)
+    replicas[0].is_ready = replicas[2].is_ready = False
+    assert next(untried, None) is None
 
 
 def test_actors_on_a_node_share_its_processors() -> None:

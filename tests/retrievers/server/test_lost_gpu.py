@@ -78,8 +78,8 @@ def test_the_process_of_a_shard_ends_so_that_ray_starts_another(
         raise SystemExit(status)
 
     actor = object.__new__(ShardActor)  # its constructor sets limits of this process
-    monkeypatch.setattr(actor, "_open", lambda: {"made": Range()}, raising=False)
+    monkeypatch.setattr(actor, "_opened", {("made", "minilm"): Range()}, raising=False)
     monkeypatch.setattr("os._exit", end)
     with pytest.raises(SystemExit, match="1"):
-        actor.call("search", "made")
+        actor.call("search", ("made", "minilm"))
     assert capsys.readouterr().err == f"{MESSAGE}\n"
