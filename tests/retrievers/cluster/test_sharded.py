@@ -67,7 +67,7 @@ class LocalProcess:
 
 
 class LocalRay:
-    """What calls to shards use of Ray."""
+    """The part of Ray that calls to shards use."""
 
     exceptions = SimpleNamespace(RayError=LostError)
 
