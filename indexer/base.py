@@ -15,6 +15,7 @@ from wikidx.base.validation import options
 from wikidx.corpora.passage import NO_ROW as NO_ROW
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
+from wikidx.indexer.scope import Scope
 
 Scores = NDArray[np.float32]
 Vectors = NDArray[np.float32]
@@ -63,15 +64,17 @@ class SearchParams:
         nprobe: number of lists to search (inverted file).
         ef_search: length of the candidate list of a graph search (HNSW); at least k is used.
         refine: number of candidates to rescore exactly from the vectors, for each of the k results; 0: no rescoring.
+        scope: the rows that may be returned, by any kind of index and retriever; None: all rows.
     """
 
     nprobe: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
     ef_search: Annotated[int | None, Field(ge=1, le=_LARGEST_PARAM)] = None
     refine: Annotated[int | None, Field(ge=0, le=_LARGEST_PARAM)] = None
+    scope: Scope | None = None
 
     def overrides(self) -> dict[str, int]:
-        """Return the parameters that override the index's defaults, by name."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """Return the parameters that override the index's defaults, by name; the scope is none of them."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "scope"}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -106,15 +109,15 @@ class VectorIndex(Protocol):
         ...
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k best rows for each of the (Q, dim) query vectors; parameters that the index lacks are ignored."""
+        """Return the k best rows of the parameters' scope for each of the (Q, dim) query vectors; parameters that it lacks are ignored."""
         ...
 
 
 class LexicalIndex(Protocol):
     """Index of the terms of a corpus, searched for the terms of queries."""
 
-    def search(self, queries: Sequence[str], k: int) -> Hits:
-        """Return the k best rows for each query."""
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> Hits:
+        """Return the k best rows, of all or of a scope, for each query; raises ``InputError`` if this kind of index takes no scope."""
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, Queries, Rankings, Reopened
+from .base import DEFAULTS, Queries, Rankings, Reopened, RowFilter
 from .client import TIMEOUT_S, RemoteSearcher
 from .options import SearchOptions, SearchOptionValues
 
@@ -77,15 +77,22 @@ class AsyncRemoteSearcher(Reopened):
             answer.cancel()
         self._searcher.close()
 
-    async def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
+    async def search(
+        self, queries: Queries, options: SearchOptions = DEFAULTS, *, rows: RowFilter = None, **values: Unpack[SearchOptionValues]
+    ) -> Rankings:
         """Return one ranking for each query; see ``RemoteSearcher.search``."""
-        return await self._run(lambda: self._searcher.search(queries, options, **values))
+        return await self._run(lambda: self._searcher.search(queries, options, rows=rows, **values))
 
     async def search_groups(
-        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+        self,
+        groups: Sequence[Sequence[str]],
+        options: SearchOptions = DEFAULTS,
+        *,
+        rows: RowFilter = None,
+        **values: Unpack[SearchOptionValues],
     ) -> Rankings:
         """Return one ranking for each group of queries; see ``RemoteSearcher.search_groups``."""
-        return await self._run(lambda: self._searcher.search_groups(groups, options, **values))
+        return await self._run(lambda: self._searcher.search_groups(groups, options, rows=rows, **values))
 
     async def passage(self, id: str) -> Passage:
         """Return the passage with this id; see ``RemoteSearcher.passage``."""

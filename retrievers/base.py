@@ -15,6 +15,7 @@ from wikidx.base.validation import check_iterable
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.vector_queries import to_query
 
 from . import rendering
@@ -27,6 +28,8 @@ DEFAULTS = SearchOptions()
 
 Queries = Sequence[str] | Sequence[Sequence[float]] | Vectors
 """Texts; or vectors, for an index of vectors without an encoder."""
+RowFilter = Scope | Sequence[int] | NDArray[np.integer[Any]] | NDArray[np.bool_] | None
+"""Rows that may be returned; see ``Searcher.search``."""
 
 
 class Retriever(Protocol):
@@ -38,7 +41,10 @@ class Retriever(Protocol):
         ...
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows for each query, and none for a blank query; parameters that the retriever lacks are ignored."""
+        """Return the ``depth`` best rows of the parameters' scope for each query, and none for a blank one.
+
+        Other parameters that the retriever lacks are ignored.
+        """
         ...
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
@@ -304,7 +310,9 @@ class PartialAnswer(NamedTuple):
 class Searcher(Protocol):
     """A corpus open for searching, which answers queries with ranked passages."""
 
-    def search(self, queries: Queries, options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]) -> Rankings:
+    def search(
+        self, queries: Queries, options: SearchOptions = DEFAULTS, *, rows: RowFilter = None, **values: Unpack[SearchOptionValues]
+    ) -> Rankings:
         """Return one ranking for each query; a ranking is empty if nothing matches, or if the query is one of the ``errors``.
 
         >>> searcher.search(["river of Egypt", "metal that is liquid at room temperature"], k=5)
@@ -313,10 +321,13 @@ class Searcher(Protocol):
             queries: the queries, each searched separately; ``search_groups`` merges several queries into one ranking. An index of vectors
                 without an encoder (``none``) is searched by vectors: arrays or lists of numbers.
             options: the search options.
+            rows: the rows that may be returned: their numbers, or whether each row of the corpus may be, bool (len(searcher),), or a
+                ``Scope``; None: all.
             values: single options, which override those of ``options``.
 
         Raises:
-            ArgumentError: ``queries`` is no list, no query can be searched, or ``merge`` is given, although nothing is merged.
+            ArgumentError: ``queries`` is no list, no query can be searched, ``rows`` are none of the corpus, or ``merge`` is given,
+                although nothing is merged.
             ValueError, IdxError: see ``search_groups``.
         """
         if isinstance(queries, str):
@@ -324,11 +335,12 @@ class Searcher(Protocol):
         check_iterable(queries, "queries", "list(queries.values())", "frame['query'].tolist()", "file.read().splitlines()")
         if "merge" in values:
             raise ArgumentError("search ranks each query by itself, merge is for search_groups([[query, ...], ...]): a ranking a group")
-        rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values))
+        given = {} if rows is None else {"rows": rows}
+        rankings = self.search_groups([[to_query(query)] for query in queries], override(options, values), **given)
         return rankings if isinstance(rankings, Rankings) else Rankings(rankings)
 
     def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
-        """Return one ranking for each group of queries."""
+        """Return one ranking for each group of queries. Searchers of a corpus take ``rows``, too; see ``search``."""
         ...
 
 

@@ -17,8 +17,8 @@ class BM25Retriever:
         self._index = index
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the ``depth`` best rows for each query; ``params`` are ignored, because the search is exact."""
-        return self._index.search(queries, depth)
+        """Return the ``depth`` best rows for each query; of the parameters, the scope counts, because the search is exact."""
+        return self._index.search(queries, depth, params.scope)
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
         """Return the scores of given rows for each query; -inf for a row without any term of the query."""

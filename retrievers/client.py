@@ -24,8 +24,9 @@ from wikidx.base.net.retrying import FINAL, TRANSIENT, Retries, Verdict, retry_a
 from wikidx.base.net.transport import TIMED_POOLS, PerProcess, Trouble, explain, is_closed, read_answer
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.scope import rows_to_json
 
-from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, StageReport
+from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, RowFilter, StageReport
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
 from .refusals import blank_refused, check_ids, find_refused, mark_refused
@@ -122,21 +123,27 @@ class RemoteSearcher(OpenedSearcher):
         return f"<RemoteSearcher of {self.url}: {self._corpus or 'the first corpus'}, {self.retriever or 'the first retriever'}>"
 
     def search_groups(
-        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+        self,
+        groups: Sequence[Sequence[str]],
+        options: SearchOptions = DEFAULTS,
+        *,
+        rows: RowFilter = None,
+        **values: Unpack[SearchOptionValues],
     ) -> Rankings:
         """Return one ranking for each group of queries.
 
         Args:
             groups: groups of queries, each with its primary query first.
             options: the search options.
+            rows: the rows that may be returned; see ``search``.
             values: single options, which override those of ``options``.
 
         Raises:
-            ArgumentError: no group can be searched, or ``options`` are no ``SearchOptions``.
+            ArgumentError: no group can be searched, ``options`` are no ``SearchOptions``, or ``rows`` no rows.
             ServiceError: the server refuses the request or does not answer; see ``retrievers.errors``.
             IdxError: the search fails on the server.
         """
-        return self.search_in(self._corpus, self.retriever, groups, override(options, values)).rankings
+        return self.search_in(self._corpus, self.retriever, groups, override(options, values), rows=rows).rankings
 
     def search_partial(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> PartialAnswer:
         """Return rankings without the rows of unavailable shards, and these rows; raises as ``search_groups`` does."""
@@ -149,6 +156,7 @@ class RemoteSearcher(OpenedSearcher):
         groups: Sequence[Sequence[str]],
         options: SearchOptions = DEFAULTS,
         *,
+        rows: RowFilter = None,
         partial: bool = False,
     ) -> PartialAnswer:
         """Search any served corpus with any served retriever, by default the first; raises as ``search_groups`` does.
@@ -158,9 +166,10 @@ class RemoteSearcher(OpenedSearcher):
         valid = blank_refused(groups, refused := find_refused(groups))
         if not groups:
             return PartialAnswer(Rankings(), [])
+        named = None if rows is None else rows_to_json(rows)
 
         def body(left_s: float) -> bytes:
-            target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None}
+            target = {"corpus": corpus, "retriever": retriever, "timeout_s": left_s, "partial": partial or None, "rows": named}
             return request_to_json(valid, override(options, {}), target)
 
         answer = self._request("POST", SEARCH, "rankings", _read_rankings, body)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -26,6 +27,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, SearchParams
 from wikidx.indexer.naming import canonical_name
+from wikidx.indexer.scope import Scope
 
 from . import kernels
 from .base import (
@@ -36,6 +38,7 @@ from .base import (
     Rankings,
     Reranker,
     Retriever,
+    RowFilter,
     ScoredPassage,
 )
 from .fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
@@ -126,7 +129,12 @@ class LocalSearcher(OpenedSearcher):
         return self._store.get_many(rows)
 
     def search_groups(
-        self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS, **values: Unpack[SearchOptionValues]
+        self,
+        groups: Sequence[Sequence[str]],
+        options: SearchOptions = DEFAULTS,
+        *,
+        rows: RowFilter = None,
+        **values: Unpack[SearchOptionValues],
     ) -> Rankings:
         """Return one ranking for each group of queries; a group that cannot be searched gets an empty one, and is one of the ``errors``.
 
@@ -137,10 +145,12 @@ class LocalSearcher(OpenedSearcher):
         Args:
             groups: the groups.
             options: the search options.
+            rows: the rows that may be returned; see ``search``.
             values: single options, which override those of ``options``.
 
         Raises:
-            ArgumentError: no group is a sequence of strings without lone surrogates, or ``options`` are no ``SearchOptions``.
+            ArgumentError: no group is a sequence of strings without lone surrogates, ``options`` are no ``SearchOptions``, or ``rows`` are
+                none of the corpus.
             ClosedError: the searcher is closed.
             UnknownNameError: a weight names a retriever that the searcher lacks.
             InputError: the requested reranking is not available, or a parameter is unknown to all retrievers or exceeds a limit.
@@ -148,11 +158,12 @@ class LocalSearcher(OpenedSearcher):
         """
         options = override(options, values)
         self._check(options)
+        scope = None if rows is None else Scope.of(rows, len(self))
         refused = find_refused(groups)
         while True:
             valid = blank_refused(groups, refused)
             try:
-                return mark_refused(self._search(valid, options), refused)
+                return mark_refused(self._search(valid, options, scope), refused)
             except QueriesRefused as error:
                 texts = ((position, query) for position, group in enumerate(valid) if position not in refused for query in group)
                 named = {position: query for position, query in texts if query in error.reasons}
@@ -160,13 +171,13 @@ class LocalSearcher(OpenedSearcher):
                     raise
                 refused |= {position: QueriesRefused({query: error.reasons[query]}, error.dim) for position, query in named.items()}
 
-    def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions) -> Rankings:
+    def _search(self, groups: Sequence[Sequence[str]], options: SearchOptions, scope: Scope | None) -> Rankings:
         queries = list(dict.fromkeys(query for group in groups for query in group))
         if not queries:
             return Rankings()
         stages, n_queries = Stages(is_explained=options.explain), sum(len(set(group)) for group in groups)
         is_final = n_queries == len(groups) and self._returns_rankings(options)
-        retrieved = self._retrieve(queries, options, stages, is_final=is_final)
+        retrieved = self._retrieve(queries, options, scope, stages, is_final=is_final)
         numbers = {query: number for number, query in enumerate(queries)}
         targets = make_targets([[numbers[query] for query in dict.fromkeys(group)] for group in groups])
         fused = self._fuse(retrieved, queries, options, stages)
@@ -212,7 +223,9 @@ class LocalSearcher(OpenedSearcher):
         is_kept = options.merge in ("max", "sum") and options.dedup == "row" and options.rerank == "none"
         return is_kept and self._pipeline is None and len(self._retrievers) == 1
 
-    def _retrieve(self, queries: Sequence[str], options: SearchOptions, stages: Stages, *, is_final: bool) -> dict[str, Lists]:
+    def _retrieve(
+        self, queries: Sequence[str], options: SearchOptions, scope: Scope | None, stages: Stages, *, is_final: bool
+    ) -> dict[str, Lists]:
         """Search with all retrievers in parallel, each with all queries; return a list for each query by retriever.
 
         Of an exact search whose lists are final, only the k best rows are needed.
@@ -220,6 +233,7 @@ class LocalSearcher(OpenedSearcher):
         is_exact = not any(retriever.parameters for retriever in self._retrievers.values())
         depth = options.k if is_final and is_exact else max(options.depth, options.k)
         params, n_rows = options.params(), len(self._store)
+        params = params if scope is None else replace(params, scope=scope)
         depths = dict.fromkeys(self._retrievers, depth) | (source_depths(self._pipeline, depth) if self._pipeline else {})
 
         def retrieve(name: str) -> Lists:

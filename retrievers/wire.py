@@ -24,7 +24,7 @@ EMBEDDINGS = "/v1/embeddings"
 OPTION_NAMES = tuple(field.name for field in dataclasses.fields(SearchOptions))
 
 
-def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, target: Mapping[str, str | float | None]) -> bytes:
+def request_to_json(groups: Sequence[Sequence[str]], options: SearchOptions, target: Mapping[str, Any]) -> bytes:
     """Return the body of a search; ``target`` has further fields, such as the corpus, which are left out if None."""
     body: dict[str, Any] = {"groups": [list(group) for group in groups]}
     body |= {name: getattr(options, name) for name in OPTION_NAMES}

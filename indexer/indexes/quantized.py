@@ -22,10 +22,11 @@ from wikidx.base.errors import StagingCorrupt
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
+from wikidx.indexer.scope import NO_WORDS, Scope
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors, missing_within, read_missing
 from wikidx.indexer.vectors.file import VECTORS, Codes, VectorFile
 
-from .approximate import ApproximateIndex, save_missing
+from .approximate import ApproximateIndex, save_missing, select
 from .exact.cpu import CpuEngine
 from .faiss.cpu import check_memory
 from .faiss.library import load_faiss
@@ -77,9 +78,10 @@ def _open_int8(path: Path, manifest: Manifest, options: OpenOptions) -> Approxim
     missing = missing_within(rows, read_missing(files, manifest))
     engine = CpuEngine(files[VECTORS].array("int8", (n_rows, dim)).row_range(rows), missing)
 
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+    def search(queries: Vectors, k: int, settings: Mapping[str, int], scope: Scope | None) -> tuple[Scores, Rows]:
         integers, steps = quantize_queries(queries * scales)
-        hits = engine.search(np.pad(integers, ((0, 0), (0, dim % 2))).view(np.int32), k)
+        words = NO_WORDS if scope is None else scope.words_within(rows)
+        hits = engine.search(np.pad(integers, ((0, 0), (0, dim % 2))).view(np.int32), k, words)
         return (hits.scores * steps).astype(np.float32), np.where(hits.rows < 0, hits.rows, hits.rows + rows.start)
 
     return ApproximateIndex(manifest, np.empty(0, dtype=np.int64), len(rows) - len(missing), options, search, _PLACEMENT)
@@ -114,7 +116,7 @@ def _open_binary(path: Path, manifest: Manifest, options: OpenOptions) -> Approx
             scores[line, is_free] = -np.abs(queries[line]).sum()
         return scores, np.where(found < 0, found, found + first_position)
 
-    return ApproximateIndex(manifest, missing, n_vectors, options, search, _PLACEMENT)
+    return ApproximateIndex(manifest, missing, n_vectors, options, select(search, n_rows - len(missing), n_vectors), _PLACEMENT)
 
 
 def _estimate(size: Size, *, bits: int) -> Estimate:

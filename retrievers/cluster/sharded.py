@@ -6,6 +6,7 @@ them one by one, so that a search could merge results of an old and a new index,
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,8 +89,7 @@ class ShardedIndex:
         if known is None or not refine or refine > known.maximum:  # no rescoring; each shard refuses a value above the maximum
             return self._search_shards(vectors, k, params)
         width = min(k, len(self)) * refine
-        unrefined = SearchParams(nprobe=params.nprobe, ef_search=params.ef_search, refine=0)
-        rows = self._search_shards(vectors, min(width, len(self)), unrefined).rows
+        rows = self._search_shards(vectors, min(width, len(self)), dataclasses.replace(params, refine=0)).rows
         scores = self.scores(vectors, rows)
         return merge_hits([Hits(np.where(np.isneginf(scores), NO_ROW, rows), scores)], len(vectors), k)
 

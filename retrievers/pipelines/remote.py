@@ -26,6 +26,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import text_key
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.client import TIMEOUT_S, RemoteSearcher
 from wikidx.retrievers.errors import BadAnswer
 from wikidx.retrievers.options import SearchOptions
@@ -53,8 +54,8 @@ class _Found(NamedTuple):
     score: float
 
 
-_Search = Callable[[Sequence[str], int], list[list[_Found]]]
-"""Function: queries, depth -> results of each query, best first."""
+_Search = Callable[[Sequence[str], int, Scope | None], list[list[_Found]]]
+"""Function: queries, depth, scope -> results of each query, best first."""
 
 
 def parse_remote(name: str) -> tuple[str, str | None]:
@@ -86,10 +87,11 @@ class RemoteRetriever:
         self._has_warned = False
         self._search = self._recognize(retriever)
 
-    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:  # noqa: ARG002
-        """Return the ``depth`` best rows for each query; ``params`` are ignored.
+    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
+        """Return the ``depth`` best rows for each query; of the parameters, the scope counts.
 
         Raises:
+            InputError: there is a scope, and the server has another corpus or is no idx server.
             ArtifactMismatch: none of the results is in the local corpus.
             BadAnswer: there is not one ranking for each query, or a score is no finite float32.
             ServiceError: the server refuses the search or does not answer.
@@ -99,7 +101,7 @@ class RemoteRetriever:
         n_queries = max(1, _BATCH_RESULTS // depth)
         for start in range(0, len(nonblank), n_queries):
             batch = nonblank[start : start + n_queries]
-            results = self._search([queries[number] for number in batch], depth)
+            results = self._search([queries[number] for number in batch], depth, params.scope)
             if len(results) != len(batch):
                 raise BadAnswer(f"{self._url} answered {len(results):,} rankings for {len(batch):,} queries")
             for found in (found for result in results for found in result if not abs(found.score) <= _LARGEST_SCORE):  # NaN, too
@@ -133,9 +135,10 @@ class RemoteRetriever:
         same = [name for name, served in corpora.items() if served.fingerprint == self._store.fingerprint]
         corpus = same[0] if same else next(iter(corpora))
 
-        def search(queries: Sequence[str], depth: int) -> list[list[_Found]]:
+        def search(queries: Sequence[str], depth: int, scope: Scope | None = None) -> list[list[_Found]]:
+            self._check(None if same else scope)
             options = SearchOptions(k=depth, depth=depth)
-            rankings = self._client.search_in(corpus, retriever, [[query] for query in queries], options).rankings
+            rankings = self._client.search_in(corpus, retriever, [[query] for query in queries], options, rows=scope).rankings
             if rankings.errors:
                 raise QueriesRefused({queries[position]: reason for position, reason in rankings.errors.items()})
             return [[_Found(hit.id, hit.text, hit.row if same else -1, hit.score) for hit in ranking] for ranking in rankings]
@@ -155,7 +158,8 @@ class RemoteRetriever:
             found = self._ask("POST", "/search", _read_routir, body)
             return self._refuse("/search") if found is None else found
 
-        def search(queries: Sequence[str], depth: int) -> list[list[_Found]]:
+        def search(queries: Sequence[str], depth: int, scope: Scope | None) -> list[list[_Found]]:
+            self._check(scope)
             with RequestThreads(min(_CONCURRENT, len(queries))) as pool:
                 return list(pool.map(search_one, queries, [depth] * len(queries)))
 
@@ -169,7 +173,17 @@ class RemoteRetriever:
             return None
         if retriever is not None:
             raise InputError(f"{self._url} is a Search-R1 server, which has one retriever: leave out '#{retriever}'")
-        return lambda queries, depth: ask(queries, depth) or self._refuse(RETRIEVE)
+
+        def search(queries: Sequence[str], depth: int, scope: Scope | None) -> list[list[_Found]]:
+            self._check(scope)
+            return ask(queries, depth) or self._refuse(RETRIEVE)
+
+        return search
+
+    def _check(self, scope: Scope | None) -> None:
+        """Raise ``InputError`` for a scope, where rows have other numbers or none."""
+        if scope is not None:
+            raise InputError(f"'{self._name}' does not search this corpus, so that its rows cannot be chosen: search without rows")
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Read], body: object = None) -> Read | None:
         """Return what ``read`` finds in an answer; None if the answer is another. Raises ``ServiceError`` without an answer."""

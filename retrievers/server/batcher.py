@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import DeviceLost
 from wikidx.base.progress import format_bytes
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.errors import DeadlineExceeded, Overloaded, SearchFailed, ShardUnavailable
@@ -98,6 +99,7 @@ class SearchRequest:
         answer: future of the results, one for each group; cancelled when no client waits for them.
         unsearched: a set that receives the unsearched rows before ``answer`` is resolved; None: all rows must be searched.
         n_bytes: bytes in the body of the request.
+        scope: the rows that may be returned; None: all.
         has_begun: whether it has been taken from the queue.
     """
 
@@ -109,6 +111,7 @@ class SearchRequest:
     answer: asyncio.Future[Any]
     unsearched: set[UnsearchedRows] | None = None
     n_bytes: int = 0
+    scope: Scope | None = None
     has_begun: bool = False
 
     @property
@@ -119,7 +122,7 @@ class SearchRequest:
     def can_batch_with(self, other: SearchRequest) -> bool:
         """Return whether both searches can share a batch; the stages of an explained search are its own."""
         is_equal = self.searcher is other.searcher and self.options == other.options and not self.options.explain
-        return is_equal and (self.unsearched is None) == (other.unsearched is None)
+        return is_equal and self.scope == other.scope and (self.unsearched is None) == (other.unsearched is None)
 
 
 def next_batch(queue: deque[SearchRequest], max_queries: int, now: float) -> tuple[list[SearchRequest], list[SearchRequest]]:
@@ -239,8 +242,9 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
     A missed deadline, an unavailable shard or a lost GPU fails the whole batch.
     """
     first = searches[0]
+    rows: dict[str, Any] = {} if first.scope is None else {"rows": first.scope}
     try:
-        found = first.searcher.search_groups([group for search in searches for group in search.groups], first.options)
+        found = first.searcher.search_groups([group for search in searches for group in search.groups], first.options, **rows)
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
         if isinstance(error, DeadlineExceeded | ShardUnavailable | DeviceLost):  # each request alone would wait as long for the same error
             return [error] * len(searches)

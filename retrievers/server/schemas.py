@@ -43,6 +43,9 @@ class SearchBody(BaseModel):
         None, description="A served retriever, a named pipeline of the corpus, or a pipeline of served retrievers; default: the first."
     )
     timeout_s: float | None = Field(None, gt=0, allow_inf_nan=False, description="Timeout of the request in seconds.")
+    rows: list[int] | str | None = Field(
+        None, description="The rows that may be returned: their numbers, or a bitmap in base64, row r being bit r % 8 of byte r // 8."
+    )
     highlight: bool = Field(False, description="Return the positions of words in titles and texts that match the queries.")
     partial: bool = Field(
         False, description="On a cluster: leave out the rows of unavailable shards, and list these rows in unsearched_rows."

@@ -15,9 +15,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from wikidx.base.errors import OptionError
+from wikidx.base.errors import ArgumentError, OptionError
 from wikidx.base.registry import suggest
 from wikidx.base.validation import unknown_field
+from wikidx.corpora.store import PassageStore
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, UnsearchedRows
 from wikidx.retrievers.errors import DeadlineExceeded, InvalidRequest, NotReady, Overloaded
 from wikidx.retrievers.options import SearchOptions
@@ -38,7 +40,7 @@ T = TypeVar("T")
 _POLL_S = 0.1  # interval at which a request that waits for what is being opened looks again
 _CHUNK_BYTES = 256 << 10  # larger responses are sent in chunks of about this size
 _CHUNK_MATCHES = 2_000  # provenance entries encoded in one step
-_DEFAULT_BODY = SearchBody(queries=None, groups=None, corpus=None, retriever=None, timeout_s=None, highlight=False, partial=False)
+_DEFAULT_BODY = SearchBody.model_validate({})
 
 
 class SearchEndpoints:
@@ -93,8 +95,9 @@ class SearchEndpoints:
         refused = find_refused(groups, self._limits.max_query_characters)
         groups = blank_refused(groups, refused, may_be_all=True)
         check_size(self._limits, groups, options, retriever)
+        scope = _read_scope(body.rows, self._catalog.store(name[0])) if body.rows is not None else None
         answer: asyncio.Future[Rankings] = asyncio.get_running_loop().create_future()
-        search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched, request.state.n_bytes)
+        search = SearchRequest(name, searcher, groups, options, deadline, answer, unsearched, request.state.n_bytes, scope)
         request.state.logged = {"corpus": name[0], "retriever": name[1], "queries": search.n_queries}
         return mark_refused(await submit(request, batcher, search), refused)
 
@@ -137,6 +140,13 @@ def _read_options(body: SearchBody) -> SearchOptions:
     try:
         return SearchOptions(**given)
     except OptionError as error:
+        raise InvalidRequest(str(error)) from error
+
+
+def _read_scope(rows: list[int] | str, store: PassageStore) -> Scope:
+    try:
+        return Scope.from_json(rows, len(store))
+    except ArgumentError as error:
         raise InvalidRequest(str(error)) from error
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from tests.retrievers.conftest import some_passages
@@ -19,8 +20,10 @@ from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, serving
 from wikidx import AsyncRemoteSearcher, RemoteSearcher
 from wikidx.base.errors import ArgumentError, IdxError, InputError, OptionError, UnknownNameError
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking, Rankings, ScoredPassage, Searcher
+from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.options import DedupRule, MergeRule
 from wikidx.retrievers.server.limits import Limits
@@ -119,6 +122,44 @@ def test_bm25_is_the_same_to_the_bit(searchers: Searchers, kind: str, options: S
     assert [ranking.queries for ranking in found] == [ranking.queries for ranking in expected]
     queries = [query for group in GROUPS for query in group]
     assert bits(remote.search(queries, options)) == bits(local.search(queries, options))
+
+
+@pytest.mark.parametrize("retriever", RETRIEVERS)
+@pytest.mark.parametrize("kind", ["local", "remote", "async"])
+def test_rows_are_those_of_a_corpus_without_the_others(searchers: Searchers, kind: str, retriever: str) -> None:
+    searcher, mask = searchers[kind, retriever], np.arange(N) % 3 == 1
+    forms = [np.flatnonzero(mask).tolist(), mask, Scope.of(mask, N), np.flatnonzero(mask)[::-1].astype(np.int32)]
+    found = [searcher.search_groups(GROUPS, k=7, rows=rows) for rows in forms]
+    found.append(searcher.search_groups(GROUPS, k=7, rows=forms[0]))
+    assert {hit.row % 3 for rankings in found for ranking in rankings for hit in ranking} == {1}
+    for rankings in found:
+        assert [len(ranking) for ranking in rankings] == [len(ranking) for ranking in found[0]]
+    if "+" not in retriever and "{" not in retriever:  # fused ranks are those among the rows
+        everything = (
+            searcher.search_groups(GROUPS, k=N, depth=N, nprobe=4) if "ivf" in retriever else searcher.search_groups(GROUPS, k=N, depth=N)
+        )
+        for whole, ranking in zip(everything, found[0], strict=True):
+            expected = [hit.score for hit in whole if mask[hit.row]][:7]
+            assert [hit.score for hit in ranking] == pytest.approx(expected, rel=1e-4)
+    assert searcher.search(["river whale"], k=7, rows=[]) == [[]]
+    assert [hit.row for hit in searcher.search(["river whale"], rows=[4])[0]] == [4]
+
+
+@pytest.mark.parametrize("kind", ["local", "remote", "async"])
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([0, N], f"rows are 0 to {N}, and the corpus has rows 0 to {N - 1}"),
+        ([-1], f"rows are -1 to -1, and the corpus has rows 0 to {N - 1}"),
+        (["p1"], r"rows are \['p1'\]: give row numbers, or an array of true and false"),
+        ([0.5], r"rows are \[0.5\]: give row numbers"),
+        ("river", "rows are 'river': give row numbers"),
+        (3, "rows are 3: give row numbers"),
+    ],
+)
+def test_rows_that_there_are_not_are_refused(searchers: Searchers, kind: str, rows: Any, reason: str) -> None:  # noqa: ANN401
+    with pytest.raises((ArgumentError, InvalidRequest), match=reason):
+        searchers[kind, "bm25"].search(["river"], rows=rows)
 
 
 @over_http

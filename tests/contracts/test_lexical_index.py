@@ -33,6 +33,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
 from wikidx.indexer.indexes.bm25.files import IndexFiles
 from wikidx.indexer.published.lucene import import_lucene
+from wikidx.indexer.scope import Scope
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
 
@@ -183,6 +184,25 @@ def test_rows_and_scores_are_those_of_the_definition(of_any_numbers: Opened, k: 
     assert (hits.rows.dtype.name, hits.scores.dtype.name) == ("int64", "float32")
     for line, query in enumerate(QUERIES):
         of_any_numbers.check(hits, line, query)
+
+
+SCOPES = [range(0, 505, 2), range(3, 505, 10), range(100, 300), [500, 7, 3], [], range(505)]
+
+
+@pytest.mark.parametrize("k", [1, 10, 1000])
+def test_within_a_scope_rows_and_scores_are_those_of_the_definition(of_any_numbers: Opened, k: int) -> None:
+    for rows in SCOPES:
+        scope = Scope.of(rows, len(PASSAGES))
+        if of_any_numbers.name == "lucene":
+            with pytest.raises(InputError, match="'lucene' searches all rows only: use 'bm25'"):
+                of_any_numbers.engine.search(QUERIES, k, scope)
+            continue
+        hits = of_any_numbers.engine.search(QUERIES, k, scope)
+        for line, query in enumerate(QUERIES):
+            expected = [(score, row) for score, row in ranking(query, of_any_numbers.k1_and_b) if row in set(rows)][:k]
+            n = len(expected)
+            assert hits.rows[line].tolist() == [row for _, row in expected] + [-1] * (k - n)
+            assert hits.scores[line, :n].tobytes() == np.array([score for score, _ in expected], dtype=np.float32).tobytes()
 
 
 def test_given_rows_have_the_scores_of_a_search(of_any_numbers: Opened) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from tests.retrievers.server.serving import serving
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Hits, SearchParams, empty_hits
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.cache import CachedRetriever
 from wikidx.retrievers.opening import open_retriever
@@ -99,6 +101,21 @@ def test_the_best_rows_are_found_equal_scores_by_row(retriever: Retriever, kind:
         np.testing.assert_allclose(found.scores[0, : len(best)], of_all[found.rows[0, : len(best)]], rtol=5e-4)
     n_found = np.count_nonzero(hits.rows >= 0, axis=1).tolist()
     assert n_found == [20, 20, 0, 20, 0, 20, 20 if "minilm" in kind else 0, 20]
+
+
+@pytest.mark.parametrize("step", [2, 7, 60, N + 1])
+def test_within_a_scope_the_best_of_its_rows_are_found(retriever: Retriever, kind: str, scored: list[np.ndarray], step: int) -> None:
+    scope = Scope.of(range(1, N, step), N)
+    for _ in range(2):  # from a cache, the second time
+        hits = retriever.retrieve(QUERIES, 9, dataclasses.replace(ALL_LISTS, scope=scope))
+        for line, of_all in enumerate(scored):
+            can_be_found = np.flatnonzero(np.isfinite(of_all) & ((of_all > 0) | ("minilm" in kind)) & scope.mask())
+            best = can_be_found[np.lexsort((can_be_found, -of_all[can_be_found]))][:9]
+            expected = empty_hits(1, 9)
+            expected.rows[0, : len(best)], expected.scores[0, : len(best)] = best, of_all[best]
+            check_same(lines(hits, [line]), expected, kind)
+            assert {*hits.rows[line].tolist()} <= {-1, *scope.rows().tolist()}
+        retriever.retrieve(QUERIES, 9, ALL_LISTS)
 
 
 @pytest.mark.parametrize("depth", [1, 7, N + 30])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import built_indexes, index_ref
 from wikidx.indexer.indexes.exact.index import ExactIndex
 from wikidx.indexer.recall import recall
+from wikidx.indexer.scope import Scope
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -130,6 +132,26 @@ def test_hits_are_those_of_brute_force(large: VectorIndex, name: str) -> None:
     np.testing.assert_allclose(hits.scores, np.take_along_axis(products, hits.rows, axis=1), atol=atol)
     np.testing.assert_allclose(search(large, QUERIES, K, EVERYTHING).scores, expected.scores, atol=atol)
     assert (len(large), large.dim) == (N, DIM)
+
+
+SCOPES = {"half": 1 / 2, "tenth": 1 / 10, "hundredth": 1 / 100, "five rows": 5 / N, "range": 0, "none": -1}
+
+
+@pytest.mark.parametrize("share", SCOPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_hits_within_a_scope_are_those_of_brute_force_over_it(large: VectorIndex, name: str, share: str) -> None:
+    inside = np.random.default_rng(5).random(N) < SCOPES[share] if SCOPES[share] else (np.arange(N) >= 650) & (np.arange(N) < 1400)
+    scope, outside = Scope.of(inside, N), [*np.flatnonzero(~inside), *MISSING]
+    expected = brute_force(VECTORS, QUERIES, K, outside)
+    hits = search(large, QUERIES, K, SearchParams(scope=scope))
+    assert not np.isin(hits.rows, outside).any()
+    assert ((hits.rows >= 0).sum(axis=1) == min(K, inside.sum() - inside[MISSING].sum())).all()
+    assert not inside.any() or recall(hits, expected, 10) >= RECALL.get(name, 1.0)
+    products = np.take_along_axis(QUERIES @ VECTORS.T, hits.rows, axis=1)
+    found = hits.rows >= 0
+    np.testing.assert_allclose(hits.scores[found], products[found], atol=TOLERANCE[name] * 40)
+    exact = search(large, QUERIES, K, dataclasses.replace(EVERYTHING, scope=scope))
+    np.testing.assert_allclose(exact.scores, expected.scores, atol=TOLERANCE[name] * 40)
 
 
 @pytest.mark.parametrize("name", NAMES)

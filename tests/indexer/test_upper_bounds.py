@@ -16,8 +16,9 @@ from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
 from wikidx.indexer.indexes.bm25 import selection
 from wikidx.indexer.indexes.bm25.cursors import Terms
 from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, DTYPES, Postings
-from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, search_query
+from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, search_query
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
+from wikidx.indexer.scope import NO_WORDS
 
 N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample
 N_ROWS = (N_BLOCKS - 1) * BLOCK_ROWS + 12_345
@@ -49,7 +50,7 @@ def best(postings: Postings, terms: Terms, k: int, max_filtered_terms: int) -> t
     tables = SearchTables(postings, denominators(inverse_norms(0.9, 0.4, LENGTH)), max_filtered_terms)
     memory = WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
     rows, scores = np.full(k, -1, np.int64), np.full(k, -np.inf, np.float32)
-    search_query(tables, terms, memory, rows, scores)
+    search_query(tables, terms, Allowed(NO_WORDS, np.empty(0, np.int64)), memory, rows, scores)
     assert not memory.upper_bounds.any()
     return rows.tolist(), scores.tolist()
 
@@ -136,9 +137,9 @@ def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, mos
 def test_python_finds_what_machine_code_finds(make: Callable[[], tuple[Postings, Terms]]) -> None:
     index, bounds = make(), np.zeros(BLOCK_ROWS, np.uint16)
     with np.errstate(over="ignore"):
-        rows = selection.select_candidates.interpreted(*index, 10, bounds)
+        rows = selection.select_candidates.interpreted(*index, 10, NO_WORDS, bounds)
     assert not bounds.any()
-    assert rows.tolist() == selection.select_candidates(*index, 10, bounds).tolist()
+    assert rows.tolist() == selection.select_candidates(*index, 10, NO_WORDS, bounds).tolist()
 
 
 @kernel

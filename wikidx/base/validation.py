@@ -27,7 +27,7 @@ def options(kind: type[T]) -> type[T]:
     The only conversions are from integers to ``float``, and from numbers of other libraries to Python's. An invalid value, or a
     ``ValueError`` in the class's ``__post_init__``, raises ``OptionError``.
     """
-    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
     validated: Any = pydantic.dataclasses.dataclass(frozen=True, slots=True, kw_only=True, config=config)(kind)
     validate = validated.__init__
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
-from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
+from wikidx.base.machine.chunks import CHUNK, clear, keep, lowest_bit, reach
+from wikidx.indexer.scope import Words
 
 _GROUPS = 4096  # groups of rows in a block, whose maxima raise the threshold if k is large
 
@@ -33,27 +34,48 @@ def view(candidates: Candidates, start: int, stop: int) -> Candidates:
 
 
 @kernel
-def count_chunks(upper_bounds: NDArray[np.uint16], n_rows: int, lowest: int) -> int:
-    """Return the number of chunks of the first ``n_rows`` rows with a bound of at least ``lowest``."""
+def count_chunks(upper_bounds: NDArray[np.uint16], n_rows: int, lowest: int, words: Words) -> int:
+    """Return the number of chunks of the first ``n_rows`` rows with a bound of at least ``lowest`` in the block's scope."""
     limit, n = np.uint16(max(0, lowest)), 0
     for start in range(0, n_rows, CHUNK):
-        n += 1 if reach(upper_bounds, start, limit) else 0
+        n += 1 if _within(reach(upper_bounds, start, limit), words, start) else 0
     return n
 
 
 @kernel
-def take(
-    upper_bounds: NDArray[np.uint16], n_rows: int, first_row: int, lowest: int, candidates: Candidates, n_candidates: int
+def _within(reached: np.uint64, words: Words, start: int) -> np.uint64:
+    """Return the rows of a chunk that are in the block's scope, all if ``words`` is empty."""
+    return reached & words[start // CHUNK] if len(words) > 0 else reached
+
+
+@kernel
+def clear_outside(upper_bounds: NDArray[np.uint16], words: Words) -> None:
+    """Set the bounds of rows outside of the block's scope to 0."""
+    for chunk in range(len(words)):
+        keep(upper_bounds, chunk * CHUNK, words[chunk])
+
+
+@kernel
+def take(  # noqa: PLR0913
+    upper_bounds: NDArray[np.uint16],
+    n_rows: int,
+    first_row: int,
+    lowest: int,
+    words: Words,
+    candidates: Candidates,
+    n_candidates: int,
 ) -> tuple[Candidates, int]:
-    """Append the first ``n_rows`` rows whose bounds are at least ``lowest`` to the candidates, and clear all bounds.
+    """Append those of the first ``n_rows`` rows in the block's scope with bounds of at least ``lowest`` to the candidates.
+
+    All bounds are cleared.
 
     Returns:
         The candidates and their number.
     """
-    row, n_candidates = _take_from(upper_bounds, 0, n_rows, first_row, lowest, candidates, n_candidates)
+    row, n_candidates = _take_from(upper_bounds, 0, n_rows, first_row, lowest, words, candidates, n_candidates)
     while row < n_rows:
         candidates = _enlarge(candidates, n_candidates)
-        row, n_candidates = _take_from(upper_bounds, row, n_rows, first_row, lowest, candidates, n_candidates)
+        row, n_candidates = _take_from(upper_bounds, row, n_rows, first_row, lowest, words, candidates, n_candidates)
     return candidates, n_candidates
 
 
@@ -64,13 +86,14 @@ def _take_from(  # noqa: PLR0913
     n_rows: int,
     first_row: int,
     lowest: int,
+    words: Words,
     candidates: Candidates,
     n_candidates: int,
 ) -> tuple[int, int]:
     """Do as ``take``, from row ``start`` on, while there is room; return the row that comes next, and the number of candidates."""
     limit, rows, bounds, room = np.uint16(lowest), candidates.rows, candidates.upper_bounds, len(candidates.rows) - CHUNK
     while start < n_rows and n_candidates <= room:
-        reached = reach(upper_bounds, start, limit)
+        reached = _within(reach(upper_bounds, start, limit), words, start)
         while reached != 0:
             row = start + lowest_bit(reached)
             rows[n_candidates], bounds[n_candidates] = first_row + row, upper_bounds[row]

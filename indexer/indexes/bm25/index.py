@@ -22,12 +22,13 @@ from wikidx.indexer.analysis import ANALYZER, TermNumbers
 from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
+from wikidx.indexer.scope import NO_WORDS, Scope
 
 from .cursors import Terms
 from .files import BLOCK_ROWS, IndexFiles, check_byte_order
 from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
-from .search import MAX_FILTERED_TERMS, SearchTables, WorkingMemory, score_rows, search_query
+from .search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
 from .while_storing import FollowingInverter
 
@@ -36,6 +37,8 @@ PARAMETERS: Parameters = {"analyzer": ANALYZER}
 
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
+_FEW_ROWS = 8  # a scope of a smaller part of the rows may be scored row by row
+_ALL_ROWS = Allowed(NO_WORDS, np.empty(0, dtype=np.int64))
 _POSTINGS_WORTH_THREADS = 4_000_000  # number of postings that takes a few milliseconds, about the time to start threads
 
 
@@ -60,11 +63,11 @@ class BM25Index:
     def __len__(self) -> int:
         return len(self._files.postings.lengths)
 
-    def search(self, queries: Sequence[str], k: int) -> Hits:
-        """Return the k rows with the highest scores above 0 for each query.
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> Hits:
+        """Return the k rows with the highest scores above 0 for each query, of all rows or of a scope.
 
-        Scores equal those of Lucene's BM25Similarity bit by bit. They do not depend on the batch. A repeated query term counts each time.
-        A large batch is distributed over the CPUs.
+        Scores equal those of Lucene's BM25Similarity bit by bit. They depend neither on the batch nor on the scope. A repeated query term
+        counts each time. A large batch is distributed over the CPUs.
 
         Raises:
             ValueError: k < 1.
@@ -72,12 +75,16 @@ class BM25Index:
         """
         check_k(k)
         hits = empty_hits(len(queries), k)
-        depth = min(k, len(self))
+        n_allowed = len(self if scope is None else scope)
+        depth = min(k, n_allowed)
         if not depth:
             return hits
+        allowed = (
+            _ALL_ROWS if scope is None else Allowed(scope.words, scope.rows() if n_allowed * _FEW_ROWS < len(self) else _ALL_ROWS.rows)
+        )
 
         def work(batch: slice, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory) -> None:
-            _search_queries(self._tables, terms, starts, memory, Hits(hits.rows[batch, :depth], hits.scores[batch, :depth]))
+            _search_queries(self._tables, terms, starts, allowed, memory, Hits(hits.rows[batch, :depth], hits.scores[batch, :depth]))
 
         self._map_queries(queries, work)
         return hits
@@ -191,12 +198,14 @@ def _distinct(
 
 
 @kernel
-def _search_queries(tables: SearchTables, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory, hits: Hits) -> None:
+def _search_queries(  # noqa: PLR0913
+    tables: SearchTables, terms: Terms, starts: NDArray[np.int64], allowed: Allowed, memory: WorkingMemory, hits: Hits
+) -> None:
     """Write the hits of consecutive queries."""
     for q in range(len(starts) - 1):
         start, end = starts[q], starts[q + 1]
         query_terms = Terms(terms.numbers[start:end], terms.frequent[start:end], terms.weights[start:end])
-        search_query(tables, query_terms, memory, hits.rows[q], hits.scores[q])
+        search_query(tables, query_terms, allowed, memory, hits.rows[q], hits.scores[q])
 
 
 def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:

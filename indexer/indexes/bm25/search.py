@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.indexer.indexes.keys import encode, write_largest
+from wikidx.indexer.scope import Words
 
 from .cursors import Terms
 from .files import BLOCK_ROWS, Postings
@@ -21,6 +22,7 @@ from .selection import select_candidates
 from .similarity import Denominators
 
 MAX_FILTERED_TERMS = 1000
+_POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
 
 
 class SearchTables(NamedTuple):
@@ -31,6 +33,13 @@ class SearchTables(NamedTuple):
     max_filtered_terms: int
 
 
+class Allowed(NamedTuple):
+    """Rows that may be returned: the words of a scope, and its rows, ascending, if they are few; without words, all rows."""
+
+    words: Words
+    rows: NDArray[np.int64]
+
+
 class WorkingMemory(NamedTuple):
     """Working memory of one thread, shape (BLOCK_ROWS,): upper bounds, all 0 between uses, and positions, all -1 between uses."""
 
@@ -39,23 +48,44 @@ class WorkingMemory(NamedTuple):
 
 
 @kernel
-def search_query(
-    tables: SearchTables, terms: Terms, memory: WorkingMemory, best_rows: NDArray[np.int64], best_scores: NDArray[np.float32]
+def search_query(  # noqa: PLR0913
+    tables: SearchTables,
+    terms: Terms,
+    allowed: Allowed,
+    memory: WorkingMemory,
+    best_rows: NDArray[np.int64],
+    best_scores: NDArray[np.float32],
 ) -> None:
     """Write the best rows of one query to ``best_rows``, filled with -1, and their scores to ``best_scores``, filled with -inf.
 
-    Both have shape (k,).
+    Both have shape (k,). A scope of so few rows that looking them up takes less time than reading the postings is scored whole.
     """
     postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
-    if len(terms.numbers) <= tables.max_filtered_terms:
-        rows = select_candidates(postings, terms, len(best_rows), memory.upper_bounds)
+    has_few_rows = 0 < len(allowed.rows) * len(terms.numbers) * _POSTINGS_PER_LOOKUP < _n_postings(postings, terms)
+    if has_few_rows or len(terms.numbers) <= tables.max_filtered_terms:
+        rows = allowed.rows
+        if not has_few_rows:
+            rows = select_candidates(postings, terms, len(best_rows), allowed.words, memory.upper_bounds)
         write_best(scores(postings, denominators, terms, rows, memory.positions), rows, best_scores, best_rows)
         return
     for first_row in range(0, len(postings.lengths), BLOCK_ROWS):
         rows = np.arange(first_row, min(first_row + BLOCK_ROWS, len(postings.lengths)))
+        if len(allowed.words) > 0:
+            bits = allowed.words[rows >> 6] >> (rows & 63).astype(np.uint64)
+            rows = rows[(bits & np.uint64(1)) > 0]
         merge_best(scores(postings, denominators, terms, rows, memory.positions), rows, best_scores, best_rows)
+
+
+@kernel
+def _n_postings(postings: Postings, terms: Terms) -> int:
+    """Return the number of postings of a query's terms; those of frequent terms are read for all rows."""
+    n = 0
+    for t in range(len(terms.numbers)):
+        number = terms.numbers[t]
+        n += len(postings.lengths) if terms.frequent[t] >= 0 else postings.posting_starts[number + 1] - postings.posting_starts[number]
+    return n
 
 
 @kernel

@@ -16,8 +16,19 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.chunks import CHUNK
+from wikidx.indexer.scope import Words
 
-from .candidates import Candidates, count_chunks, drop_below, make_room, raise_threshold, raise_threshold_by_block, take, view
+from .candidates import (
+    Candidates,
+    clear_outside,
+    count_chunks,
+    drop_below,
+    make_room,
+    raise_threshold,
+    raise_threshold_by_block,
+    take,
+    view,
+)
 from .cursors import Terms, advance
 from .files import BLOCK_ROWS, Postings
 from .upper_bounds import Query, add_frequent_term, add_term, look_up_frequent_term, look_up_term, start_query
@@ -46,9 +57,10 @@ class Lookups(NamedTuple):
 
 
 @kernel
-def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """Return all rows that may be among the k best. ``upper_bounds`` is working memory, (BLOCK_ROWS,), all 0 before and after.
+def select_candidates(postings: Postings, terms: Terms, k: int, scope: Words, upper_bounds: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Return all rows that may be among the k best of a scope; an empty one is of all rows.
 
+    ``upper_bounds`` is working memory, (BLOCK_ROWS,), all 0 before and after.
     In a large corpus, a sample of its blocks gives a first guess of the threshold. If it was too high, which the candidates show, the
     search is repeated without it.
     """
@@ -56,38 +68,46 @@ def select_candidates(postings: Postings, terms: Terms, k: int, upper_bounds: ND
     step = max(_SAMPLED_FROM // 2, n_blocks // _SAMPLED_FROM)
     if k >= _SAMPLED_K and n_blocks >= _SAMPLED_FROM:
         expected = k / step  # of the k best, in the sample
-        _, guess = _scan(postings, terms, int(expected + 3 * np.sqrt(expected) + 3), step, 1, upper_bounds)
-    candidates, threshold = _scan(postings, terms, k, 1, guess, upper_bounds)
+        _, guess = _scan(postings, terms, int(expected + 3 * np.sqrt(expected) + 3), step, 1, scope, upper_bounds)
+    candidates, threshold = _scan(postings, terms, k, 1, guess, scope, upper_bounds)
     if threshold < guess:
-        candidates, threshold = _scan(postings, terms, k, 1, 1, upper_bounds)
+        candidates, threshold = _scan(postings, terms, k, 1, 1, scope, upper_bounds)
     rows: NDArray[np.int64] = candidates.rows
     return rows
 
 
 @kernel
 def _scan(  # noqa: PLR0913
-    postings: Postings, terms: Terms, k: int, step: int, guess: int, upper_bounds: NDArray[np.uint16]
+    postings: Postings, terms: Terms, k: int, step: int, guess: int, scope: Words, upper_bounds: NDArray[np.uint16]
 ) -> tuple[Candidates, int]:
     """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
     n_rows, query, candidates = len(postings.lengths), start_query(postings, terms), make_room(_FIRST_ROOM)
     lookups, of_frequent = Lookups(0, _FIRST_PAUSE, _FIRST_PAUSE), query.weights[query.frequent].sum()
     n_candidates, n_at_last_cut, n_new, threshold = 0, 0, 0, guess
     for first_row in range(0, n_rows, step * BLOCK_ROWS):
+        words = scope[first_row // CHUNK : (first_row + BLOCK_ROWS) // CHUNK]
+        if len(words) > 0 and not words.any():
+            continue
         advance(postings, terms, query.cursors, first_row // BLOCK_ROWS)
         maxima = query.weights * (query.cursors.sizes > 0)
         if of_frequent + maxima.sum() < threshold:
             continue
         n_block_rows = min(BLOCK_ROWS, n_rows - first_row)
-        lookups, pending = _add_terms(query, maxima, lookups, threshold, of_frequent, n_block_rows, upper_bounds)
+        lookups, pending = _add_terms(query, maxima, lookups, threshold, of_frequent, n_block_rows, words, upper_bounds)
         if lookups.n_terms == 0 and pending > 0:
-            if count_chunks(upper_bounds, n_block_rows, threshold - pending) > _FEW_CHUNKS * n_block_rows / CHUNK:
+            if (
+                pending >= threshold
+                or count_chunks(upper_bounds, n_block_rows, threshold - pending, words) > _FEW_CHUNKS * n_block_rows / CHUNK
+            ):
                 for t in query.frequent:
                     add_frequent_term(query, t, first_row, upper_bounds[:n_block_rows])
                 pending = 0
         if pending == 0 and (threshold == 1 or n_new > k):
+            clear_outside(upper_bounds, words)
             threshold = raise_threshold_by_block(threshold, upper_bounds[:n_block_rows], k, query.slack)
         n_before = n_candidates
-        candidates, n_candidates = take(upper_bounds, n_block_rows, first_row, max(1, threshold - pending), candidates, n_candidates)
+        lowest = max(1, threshold - pending)
+        candidates, n_candidates = take(upper_bounds, n_block_rows, first_row, lowest, words, candidates, n_candidates)
         n_new = n_candidates - n_before
         if pending > 0:
             lookups, n_left = _look_up_terms(query, maxima, lookups, threshold, pending, view(candidates, n_before, n_candidates))
@@ -108,6 +128,7 @@ def _add_terms(  # noqa: PLR0913
     threshold: int,
     of_frequent: int,
     n_rows: int,
+    words: Words,
     upper_bounds: NDArray[np.uint16],
 ) -> tuple[Lookups, int]:
     """Add the terms that are neither frequent nor looked up to a block's bounds.
@@ -128,7 +149,7 @@ def _add_terms(  # noqa: PLR0913
         return Lookups(n, lookups.n_blocks - 1, lookups.pause), pending
     while n > 0:
         t = query.rarer[n - 1]
-        n_lookups = n * count_chunks(upper_bounds, n_rows, threshold - pending)  # at least
+        n_lookups = n * count_chunks(upper_bounds, n_rows, threshold - pending, words)  # at least
         if n_lookups * _POSTINGS_PER_LOOKUP <= query.cursors.sizes[t]:
             break
         add_term(query, t, upper_bounds)

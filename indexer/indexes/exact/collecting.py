@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
-from wikidx.corpora.store import Rows
 from wikidx.indexer.indexes.keys import NO_KEY, Keys, encode, keep_largest, score_of
+from wikidx.indexer.scope import Words
 from wikidx.indexer.vectors.products import ScoredRows
 
 _SMALLEST_SCORE = np.finfo(np.float32).min  # excludes -inf, which is never a result
@@ -61,15 +61,15 @@ def finalize(candidates: Candidates) -> Keys:
 
 
 @kernel
-def collect(scored: ScoredRows, n_rows: int, first_row: int, missing: Rows, first_line: int, candidates: Candidates) -> None:
+def collect(scored: ScoredRows, n_rows: int, first_row: int, allowed: Words, first_line: int, candidates: Candidates) -> None:
     """Offer the first ``n_rows`` of some scored rows to the candidates.
 
-    The rows are numbered from ``first_row`` on; the queries belong to the candidates' lines from ``first_line`` on. Rows in ``missing``,
-    which is ascending, are skipped. NaN and -inf never reach a threshold.
+    The rows are numbered from ``first_row`` on; the queries belong to the candidates' lines from ``first_line`` on. Rows whose bits in
+    ``allowed`` are 0 are skipped; without bits, none. NaN and -inf never reach a threshold.
     """
     for number in range(n_rows):
         reached = np.int64(scored.reached[number])
-        if reached == 0 or _contains(missing, first_row + number):
+        if reached == 0 or (len(allowed) > 0 and not _has(allowed, first_row + number)):
             continue
         while reached:
             lowest = reached & -reached
@@ -92,7 +92,5 @@ def _offer(score: np.float32, row: int, line: int, candidates: Candidates) -> No
 
 
 @kernel
-def _contains(rows: Rows, row: int) -> bool:
-    """Return whether the ascending rows contain a row."""
-    position = np.searchsorted(rows, row)
-    return bool(position < len(rows) and rows[position] == row)
+def _has(words: Words, row: int) -> bool:
+    return bool((words[row >> 6] >> np.uint64(row & 63)) & np.uint64(1))

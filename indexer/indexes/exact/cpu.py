@@ -17,7 +17,8 @@ from wikidx.base.compiled import kernel
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
-from wikidx.indexer.indexes.keys import Keys, best_hits
+from wikidx.indexer.indexes.keys import Keys, best_hits, merge_hits
+from wikidx.indexer.scope import NO_WORDS, Words, to_words
 from wikidx.indexer.vectors.products import ROWS, Prefetch, ScoredRows, pack_panels, score_rows, widen, widen_codes
 
 from .collecting import Candidates, collect, empty_candidates, finalize, initial_thresholds
@@ -28,15 +29,19 @@ _BLOCK_ROWS = 2_064  # rows that a thread takes at a time; a multiple of _TILE_R
 _SMALL = 4_000_000  # number of multiplications below which a second thread costs more than it saves
 _SPARE_SLOTS = 64  # slots for candidates beyond 2 k
 _CANDIDATE_BYTES = 256 << 20
+_GATHERED_ROWS = 16_384  # rows that are read one by one at a time
 _MAX_QUERIES = 1_024
 
 
 class _Block(NamedTuple):
-    """A block of rows and its missing rows. ``vectors``, of shape (rows, dim), is float32, int8, or uint16 with the bits of float16."""
+    """A block of rows, and the bits of all rows that may be results; without bits, all may.
+
+    ``vectors``, of shape (rows, dim), is float32, int8, or uint16 with the bits of float16.
+    """
 
     vectors: NDArray[Any]
     first_row: int
-    missing: Rows
+    allowed: Words
 
 
 class _WorkingMemory(NamedTuple):
@@ -61,35 +66,43 @@ class CpuEngine:
     def __init__(self, vectors: ReadableArray, missing: Rows) -> None:
         self._vectors, self._n_rows = vectors, len(vectors)
         self._starts = range(0, self._n_rows, _BLOCK_ROWS)
-        self._missing = np.split(missing, np.searchsorted(missing, self._starts[1:]))  # missing rows of each block
+        self._allowed = NO_WORDS
+        if len(missing):
+            mask = np.ones(self._n_rows, dtype=bool)
+            mask[missing] = False
+            self._allowed = to_words(mask)
 
-    def search(self, queries: Vectors | NDArray[np.int32], k: int) -> Hits:
-        """Return the k best rows of each query; k is at most the number of rows.
+    def search(self, queries: Vectors | NDArray[np.int32], k: int, scope: Words = NO_WORDS) -> Hits:
+        """Return the k best rows of each query, of all or of those whose bits in ``scope`` are 1; k is at most the number of rows.
 
         The queries are float32 of shape (Q, dim). For int8 vectors, they are int16 in pairs: int32 of shape (Q, half of dim, rounded up).
         """
         n_slots = min(2 * k + _SPARE_SLOTS, self._n_rows)
+        allowed = scope & self._allowed if len(scope) and len(self._allowed) else scope if len(scope) else self._allowed
+        allowed.flags.writeable = False
         n_workers = max(1, min(n_threads(), len(self._starts), _CANDIDATE_BYTES // (8 * n_slots)))
         if self._n_rows * queries.size < _SMALL:
             n_workers = 1
         n_at_once = max(1, min(_MAX_QUERIES, _CANDIDATE_BYTES // (8 * n_slots * n_workers)))
-        parts = [self._search(queries[first : first + n_at_once], k, n_slots, n_workers) for first in range(0, len(queries), n_at_once)]
+        batches = (queries[first : first + n_at_once] for first in range(0, len(queries), n_at_once))
+        parts = [self._search(batch, k, n_slots, n_workers, allowed) for batch in batches]
         return Hits(np.concatenate([part.rows for part in parts]), np.concatenate([part.scores for part in parts]))
 
-    def _search(self, queries: Vectors | NDArray[np.int32], k: int, n_slots: int, n_workers: int) -> Hits:
+    def _search(self, queries: Vectors | NDArray[np.int32], k: int, n_slots: int, n_workers: int, allowed: Words) -> Hits:
         panels = pack_panels(queries)
         thresholds = initial_thresholds(len(queries), panels.shape[0] * panels.shape[2])
-        blocks, lock = iter(zip(self._starts, self._missing, strict=True)), threading.Lock()
+        starts, lock = iter(self._starts), threading.Lock()
 
         def search_blocks() -> Keys:
             memory = _allocate(panels, empty_candidates(len(queries), k, n_slots, thresholds))
             while True:
                 with lock:
-                    next_block = next(blocks, None)
-                if next_block is None:
+                    start = next(starts, None)
+                if start is None:
                     return finalize(memory.candidates)
-                block = self._block(*next_block)
-                _SEARCHES[block.vectors.dtype.name](block, memory)
+                if not len(allowed) or allowed[start // 64 : (start + _BLOCK_ROWS) // 64 + 1].any():
+                    block = self._block(start, allowed)
+                    _SEARCHES[block.vectors.dtype.name](block, memory)
 
         if n_workers == 1:
             return best_hits(search_blocks(), k)
@@ -97,12 +110,26 @@ class CpuEngine:
             running = [threads.submit(search_blocks) for _ in range(n_workers)]
         return best_hits(np.concatenate([keys.result() for keys in running], axis=1), k)
 
-    def _block(self, start: int, missing: Rows) -> _Block:
+    def _block(self, start: int, allowed: Words) -> _Block:
         """Return the block of rows from ``start`` on. It is read-only, as mapped arrays are, so that all blocks have one type."""
         rows = np.ascontiguousarray(self._vectors[start : start + _BLOCK_ROWS])
         rows = rows.view(np.uint16) if rows.dtype == np.float16 else rows.view()
         rows.flags.writeable = False
-        return _Block(rows, start, missing)
+        return _Block(rows, start, allowed)
+
+
+def search_few(vectors: ReadableArray, rows: Rows, queries: Vectors, k: int) -> Hits:
+    """Return the k best of some rows, which ascend, for each float32 query; only these rows are read.
+
+    Raises:
+        ArtifactCorrupt: a vector is corrupt.
+    """
+    parts = []
+    for start in range(0, len(rows), _GATHERED_ROWS):
+        numbers = rows[start : start + _GATHERED_ROWS]
+        hits = CpuEngine(vectors[numbers], rows[:0]).search(queries, min(k, len(numbers)))
+        parts.append(Hits(np.where(hits.rows < 0, hits.rows, numbers[hits.rows]), hits.scores))
+    return merge_hits(parts, len(queries), k)
 
 
 def _allocate(panels: NDArray[Any], candidates: Candidates) -> _WorkingMemory:
@@ -162,5 +189,5 @@ def _search_tile(rows: NDArray[Any], n_rows: int, start: int, block: _Block, mem
                 score_rows(
                     rows[row:], panels[number], memory.candidates.thresholds[line : line + width], memory.scored, Prefetch(address, step)
                 )
-                collect(memory.scored, min(ROWS, n_rows - row), block.first_row + start + row, block.missing, line, memory.candidates)
+                collect(memory.scored, min(ROWS, n_rows - row), block.first_row + start + row, block.allowed, line, memory.candidates)
                 address += step * len(panels[number])

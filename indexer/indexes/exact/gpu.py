@@ -28,6 +28,7 @@ from wikidx.base.machine.threads import equal_ranges
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.keys import Keys, best_hits
+from wikidx.indexer.scope import NO_WORDS, Scope, Words
 from wikidx.indexer.vectors.corpus_vectors import missing_within
 
 from .gpu_best import BLOCK, GROWTH, TopK, decode_keys, encode_keys, find_select, select_by_torch
@@ -53,8 +54,8 @@ class TorchEngine:
         self._shards = shards
         self._turn = threading.Lock()
 
-    def search(self, queries: Vectors, k: int) -> Hits:
-        """Return the k best rows of each query, float32 of shape (Q, dim); k is at most the number of rows.
+    def search(self, queries: Vectors, k: int, scope: Words = NO_WORDS) -> Hits:
+        """Return the k best rows of each query, float32 of shape (Q, dim), of all or of those whose bits in ``scope`` are 1.
 
         Raises:
             IdxError: a GPU has too little memory left, or has failed.
@@ -63,7 +64,7 @@ class TorchEngine:
         batches = []
         with self._turn, ThreadPoolExecutor(len(self._shards)) as threads:
             for first in range(0, len(queries), n_at_once):
-                running = [threads.submit(shard.search, queries[first : first + n_at_once], k) for shard in self._shards]
+                running = [threads.submit(shard.search, queries[first : first + n_at_once], k, scope) for shard in self._shards]
                 batches.append(best_hits(np.concatenate([keys.result() for keys in running], axis=1), k))
         return Hits(np.concatenate([hits.rows for hits in batches]), np.concatenate([hits.scores for hits in batches]))
 
@@ -126,15 +127,20 @@ class DeviceShard:
         self._largest_norm = torch.stack(norms).max()
 
     @torch.inference_mode()
-    def search(self, queries: Vectors, k: int) -> Keys:
-        """Return the k best rows of the shard for each query as keys, shape (Q, k); raises as ``TorchEngine.search`` does."""
+    def search(self, queries: Vectors, k: int, scope: Words = NO_WORDS) -> Keys:
+        """Return the k best rows of the shard for each query as keys, shape (Q, k); see ``TorchEngine.search``."""
         with _gpu_errors(str(self._device)):
-            terms = self.split_queries(queries)
-            keys, is_exact = self._rank_and_rescore(terms, k)
+            terms, outside = self.split_queries(queries), self._outside(scope) if len(scope) else None
+            keys, is_exact = self._rank_and_rescore(terms, k, outside)
             if terms.second is not None and len(again := (~is_exact).nonzero().flatten()):
-                keys[again] = self._rank([terms.first[again], terms.second[again]], terms.scales[again], k)
+                keys[again] = self._rank([terms.first[again], terms.second[again]], terms.scales[again], k, outside)
             found: Keys = keys.cpu().numpy()
             return found
+
+    def _outside(self, scope: Words) -> torch.Tensor:
+        """Return whether each row of the shard is outside of a scope, bool (rows,)."""
+        rows = range(self._first_row, self._first_row + len(self.vectors))
+        return torch.from_numpy(~Scope(scope, 64 * len(scope)).mask(rows)).to(self._device)
 
     def split_queries(self, queries: Vectors) -> SplitQueries:
         """Split float32 queries, shape (Q, dim), into the factors of the matrix products."""
@@ -148,13 +154,13 @@ class DeviceShard:
         second = (scaled - first.float()).half()
         return SplitQueries(scaled, first, second if bool(second.any()) else None, torch.ldexp(ones, exponents))
 
-    def _rank_and_rescore(self, terms: SplitQueries, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rank_and_rescore(self, terms: SplitQueries, k: int, outside: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best rows of each query as keys, and whether these are known to be the best, shapes (Q, k) and (Q,).
 
         A score by the first term differs from the exact score by at most ``error``. The exact scores of at least k rows reach the k-th best
         less ``error``. A row whose score by the first term is below the k-th best less twice ``error`` is therefore not among the k best.
         """
-        keys = self._rank([terms.first], terms.scales, _n_candidates(k)).sort(dim=1, descending=True).values
+        keys = self._rank([terms.first], terms.scales, _n_candidates(k), outside).sort(dim=1, descending=True).values
         rows, scores = decode_keys(keys)
         scores = scores / terms.scales[:, None]
         rounded = (terms.scaled - terms.first.float()).norm(dim=1)
@@ -171,18 +177,22 @@ class DeviceShard:
         parts = zip(torch.split(scaled, n_at_once), torch.split(rows, n_at_once), strict=True)
         return torch.cat([(self.vectors[numbers].float() * queries[:, None]).sum(dim=2) for queries, numbers in parts])
 
-    def _rank(self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int, growth: int = GROWTH) -> torch.Tensor:
+    def _rank(  # noqa: PLR0913
+        self, terms: Sequence[torch.Tensor], scales: torch.Tensor, k: int, outside: torch.Tensor | None, growth: int = GROWTH
+    ) -> torch.Tensor:
         """Return the k best rows for each query as keys, shape (Q, k), by the sums of the scores of the terms, each (Q, dim).
 
         Queries for which more rows were found than there is room for are ranked again by themselves, with merges as often as needed.
         """
         best = TopK(k, scales, self.select, growth)
         for start, scores in self.tiles(terms, best):
+            if outside is not None:
+                scores.masked_fill_(outside[start : start + scores.shape[1]], -torch.inf)
             best.offer(scores, self._first_row + start)
             del scores  # before the next tile is computed
         keys, lost = best.keys()
         if len(lost):
-            keys[lost] = self._rank([term[lost] for term in terms], scales[lost], k, growth=1)
+            keys[lost] = self._rank([term[lost] for term in terms], scales[lost], k, outside, growth=1)
         return keys
 
     def tiles(self, terms: Sequence[torch.Tensor], best: TopK) -> Iterator[tuple[int, torch.Tensor]]:

@@ -14,13 +14,17 @@ from wikidx.base.machine.fit import ON_CPU, Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
 from wikidx.indexer.indexes.keys import LARGEST_ROW
+from wikidx.indexer.scope import NO_WORDS, Scope
 from wikidx.indexer.vectors.corpus_vectors import missing_within, open_corpus_vectors
 
-from .cpu import CpuEngine
+from .cpu import CpuEngine, search_few
 from .memory import choose_devices
 
 if TYPE_CHECKING:
     from .gpu import TorchEngine
+
+
+_FEW_ROWS = 48  # a scope of a smaller part of the rows is read row by row
 
 
 class ExactIndex:
@@ -35,15 +39,16 @@ class ExactIndex:
     def __init__(self, vectors: ReadableArray, *, missing: Rows | None = None, placement: Placement = ON_CPU, first_row: int = 0) -> None:
         self._n_rows, self.dim = len(vectors), int(vectors.shape[1])
         self.placement, self._first_row = placement, first_row
+        self._vectors, self._missing = vectors, np.empty(0, dtype=np.int64) if missing is None else missing
         if self._n_rows > LARGEST_ROW:
             raise ValueError(f"{self._n_rows:,} rows: at most {LARGEST_ROW:,} can be searched")
-        self._engine = _engine(vectors, np.empty(0, dtype=np.int64) if missing is None else missing, placement)
+        self._engine = _engine(vectors, self._missing, placement)
 
     def __len__(self) -> int:
         return self._n_rows
 
     def search(self, vectors: Vectors, k: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors; parameters are ignored.
+        """Return the k rows with the largest inner product for each of the (Q, dim) query vectors; of the parameters, the scope counts.
 
         Scores are float32. On a CPU, a score's bits do not depend on the batch; on a GPU, its last bits do.
 
@@ -56,7 +61,16 @@ class ExactIndex:
         queries = validate_queries(vectors, self.dim)
         if not len(queries) or not self._n_rows:
             return empty_hits(len(queries), k)
-        hits = self._engine.search(queries, min(k, self._n_rows))
+        scope = params.scope
+        words = NO_WORDS if scope is None else scope.words_within(range(self._first_row, self._first_row + self._n_rows))
+        n_allowed = self._n_rows if scope is None else int(np.bitwise_count(words).sum())
+        if not n_allowed:
+            return empty_hits(len(queries), k)
+        if isinstance(self._engine, CpuEngine) and n_allowed * _FEW_ROWS < self._n_rows:
+            rows = np.setdiff1d(Scope(words, self._n_rows).rows(), self._missing, assume_unique=True)
+            hits = search_few(self._vectors, rows, queries, min(k, n_allowed))
+        else:
+            hits = self._engine.search(queries, min(k, n_allowed), words)
         rest = empty_hits(len(queries), k - hits.rows.shape[1])
         rows = np.where(hits.rows == NO_ROW, NO_ROW, hits.rows + self._first_row)
         return Hits(np.concatenate([rows, rest.rows], axis=1), np.concatenate([hits.scores, rest.scores], axis=1))

@@ -6,7 +6,7 @@ components of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex
+from wikidx.indexer.indexes.approximate import ApproximateIndex, RawSearch
 from wikidx.indexer.indexes.kinds import OpenOptions
+from wikidx.indexer.scope import Scope
 from wikidx.indexer.vectors.corpus_vectors import read_missing
 
 from .library import INDEX_FILE, faiss_errors, load_faiss
@@ -43,14 +44,19 @@ def open_ivf(path: Path, manifest: Manifest, options: OpenOptions, placement: Pl
         return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, _search_lists(mapped, file), placement)
     index = _to_fast_scan(path, mapped) if is_pq else mapped
 
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
-        scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"]))
+    def search(queries: Vectors, k: int, settings: Mapping[str, int], scope: Scope | None) -> tuple[Scores, Rows]:
+        scores, rows = index.search(queries, k, params=load_faiss().SearchParametersIVF(nprobe=settings["nprobe"], sel=_selector(scope)))
         return scores, rows
 
     return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, search, placement)
 
 
-def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapping[str, int]], tuple[Scores, Rows]]:  # noqa: ANN401
+def _selector(scope: Scope | None) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return FAISS's selector of the ids in a scope; None selects all."""
+    return None if scope is None else load_faiss().IDSelectorBitmap(scope.words.view(np.uint8))
+
+
+def _search_lists(index: Any, file: CheckedFile) -> RawSearch:  # noqa: ANN401
     """Return a search of a mapped inverted file. It chooses the lists, verifies their checksums, and searches them.
 
     Raises:
@@ -63,7 +69,7 @@ def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapp
     stops = starts + np.array([each.size * entry_bytes for each in all_lists], dtype=np.int64)
     file.check(np.array([0]), np.array([len(file.content) - index.ntotal * entry_bytes]))
 
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+    def search(queries: Vectors, k: int, settings: Mapping[str, int], scope: Scope | None) -> tuple[Scores, Rows]:
         distances, chosen = index.quantizer.search(queries, settings["nprobe"])
         probed = np.unique(chosen)
         file.check(starts[probed], stops[probed])
@@ -71,7 +77,7 @@ def _search_lists(index: Any, file: CheckedFile) -> Callable[[Vectors, int, Mapp
         query_pointer, lists, coarse, *results = map(
             faiss.swig_ptr, (np.ascontiguousarray(queries, dtype=np.float32), chosen, distances, scores, rows)
         )
-        parameters = faiss.SearchParametersIVF(nprobe=settings["nprobe"])
+        parameters = faiss.SearchParametersIVF(nprobe=settings["nprobe"], sel=_selector(scope))
         index.search_preassigned_c(len(queries), query_pointer, k, lists, coarse, *results, False, parameters)
         return scores, rows
 
@@ -97,9 +103,10 @@ def open_hnsw(path: Path, manifest: Manifest, options: OpenOptions) -> Approxima
     index = open_mapped(path, manifest, faiss.IO_FLAG_MMAP_IFC)
     files = CheckedFiles(path, manifest)
 
-    def search(queries: Vectors, k: int, settings: Mapping[str, int]) -> tuple[Scores, Rows]:
+    def search(queries: Vectors, k: int, settings: Mapping[str, int], scope: Scope | None) -> tuple[Scores, Rows]:
         files[INDEX_FILE].check_all()
-        scores, positions = index.search(queries, k, params=faiss.SearchParametersHNSW(efSearch=settings["ef_search"]))
+        parameters = faiss.SearchParametersHNSW(efSearch=settings["ef_search"], sel=_selector(scope))
+        scores, positions = index.search(queries, k, params=parameters)
         return scores, positions
 
     return ApproximateIndex(manifest, read_missing(files, manifest), index.ntotal, options, search, ONLY_CPU)

@@ -25,7 +25,7 @@ from wikidx.base.machine.fit import Demand, Placement
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Scores, Vectors
-from wikidx.indexer.indexes.approximate import ApproximateIndex
+from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex, select
 from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.indexer.indexes.kinds import OpenOptions
 
@@ -61,7 +61,8 @@ def open_ivf_anywhere(path: Path, manifest: Manifest, options: OpenOptions) -> A
     shares = zip(gpus, _divide_lists(mapped, len(gpus)), strict=True)
     searches = [_copy_ivf(select_lists(mapped, lists), gpu, options.name) for gpu, lists in shares]
     workers, no_rows = _GpuWorkers(options.name, searches), np.empty(0, dtype=np.int64)
-    return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, workers.search, placement)
+    search = select(workers.search, manifest.count("rows"), LARGEST_K)
+    return ApproximateIndex(manifest, no_rows, mapped.ntotal, options, search, placement)
 
 
 def list_bytes(sizes: Sequence[int], code_bytes: int) -> int:

@@ -22,6 +22,7 @@ from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import IndexKind, OpenOptions
+from wikidx.indexer.scope import Scope
 
 from .library import JavaError, call_in_java, let_go
 
@@ -45,14 +46,17 @@ class LuceneIndex:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def search(self, queries: Sequence[str], k: int) -> Hits:
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> Hits:
         """Return the k rows with the highest scores for each query.
 
         Raises:
             ValueError: k < 1.
+            InputError: there is a scope.
             ArtifactCorrupt: Lucene cannot read its files.
         """
         check_k(k)
+        if scope is not None:
+            raise InputError("'lucene' searches all rows only: use 'bm25', whose scores are the same before Pyserini rounds them")
         hits = empty_hits(len(queries), k)
         depth = min(k, len(self._rows))
         per_call = max(1, min(_QUERIES_PER_CALL, _HITS_PER_CALL // max(1, depth)))

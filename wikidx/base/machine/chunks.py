@@ -30,6 +30,11 @@ def clear(values: NDArray[np.uint16], start: int) -> None:
     values[start : start + CHUNK] = 0
 
 
+def keep(values: NDArray[np.uint16], start: int, bits: np.uint64) -> None:
+    """Set those of the 64 values from ``start`` on to 0 whose bits are 0."""
+    values[start : start + CHUNK] *= np.unpackbits(np.array([bits], dtype="<u8").view(np.uint8), bitorder="little")
+
+
 def lowest_bit(bits: np.uint64) -> np.int64:
     """Return the position of the lowest set bit; there must be one."""
     return np.int64((int(bits) & -int(bits)).bit_length() - 1)
@@ -64,6 +69,17 @@ def _clear(_typing: Any, values: Any, _start: Any) -> Any:  # noqa: ANN401
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def _keep(_typing: Any, values: Any, _start: Any, _bits: Any) -> Any:  # noqa: ANN401
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:  # noqa: ANN401
+        array, start, bits = arguments
+        vector = _vector(context, builder, signature.args[0], array, start)
+        kept = builder.bitcast(bits, ir.VectorType(ir.IntType(1), CHUNK))
+        builder.store(builder.select(kept, builder.load(vector, align=2), ir.Constant(_VECTOR, None)), vector, align=2)
+
+    return types.void(values, types.int64, types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def _lowest_bit(_typing: Any, bits: Any) -> Any:  # noqa: ANN401
     return types.int64(bits), lambda _context, builder, _signature, words: builder.cttz(words[0], ir.Constant(ir.IntType(1), 1))
 
@@ -76,6 +92,11 @@ def _overload_reach(values: object, start: object, limit: object) -> Callable[..
 @overload(clear, strict=False)  # type: ignore[untyped-decorator]
 def _overload_clear(values: object, start: object) -> Callable[..., Any]:
     return lambda values, start: _clear(values, start)
+
+
+@overload(keep, strict=False)  # type: ignore[untyped-decorator]
+def _overload_keep(values: object, start: object, bits: object) -> Callable[..., Any]:
+    return lambda values, start, bits: _keep(values, start, bits)
 
 
 @overload(lowest_bit, strict=False)  # type: ignore[untyped-decorator]
