@@ -94,7 +94,8 @@ def settings(parameters: Mapping[str, SearchParam]) -> Iterator[SearchParams]:
     smallest = {"ef_search": 4, "refine": -1}.get(name, 0)  # smallest exponent of 2; -1 means the value 0
     values = {0 if exponent < 0 else 1 << exponent for exponent in range(smallest, largest.bit_length())}
     for value in sorted({*values, parameters[name].default}):
-        yield SearchParams(**{name: value})
+        swept: dict[str, Any] = {name: value}
+        yield SearchParams(**swept)
 
 
 def recall(hits: Hits, exact: Hits, k: int) -> float:

@@ -37,7 +37,7 @@ class Scope:
     def __init__(self, words: Words, n_rows: int) -> None:
         self.words, self.n_rows = words, n_rows
         words.flags.writeable = False
-        self.key = hashlib.blake2b(words, digest_size=16).hexdigest()
+        self.key = hashlib.blake2b(words.data, digest_size=16).hexdigest()
 
     @classmethod
     def of(cls, rows: object, n_rows: int) -> Scope:

@@ -35,6 +35,7 @@ TO_JSON_LINES = "write its rows as JSON Lines, such as by pandas' to_json(FILE, 
 
 _READ_BYTES = 1 << 20
 _ZSTD_BYTES = 512  # compressed bytes per step, which expand to at most 16 MiB: 4 bytes can expand to 128 KiB
+_ZSTD_WINDOW_BYTES = 1 << 31  # that of "zstd --long=31", as dumps have it; only as much as is decompressed is used
 _MEASURED_BYTES = 32 << 20
 _MAX_WHOLE_BYTES = 256 << 20  # ``read_bytes`` always accepts content of this size
 _MAX_WHOLE_TIMES = 100  # ``read_bytes`` also accepts content of this multiple of the compressed size
@@ -42,7 +43,7 @@ _GZIP, _BZIP2, _ZSTD, _SKIPPABLE = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive", b"Rar!": "a rar archive"}
 _ARCHIVES |= {
     b"\xfd7zX": "an xz file ('xz -d' unpacks it)",
-    b"\4\x22M\x18": "an lz4 file ('lz4 -d' unpacks it)",
+    b"\4\x22M\x18": "an lz4 file ('lz4 -d' unpacks it; of ranx, save run.json instead)",
     b"\x1f\x9d": "a .Z file ('gzip -d' unpacks it)",
 }
 _ARROW, _PYTHON = (b"ARROW1\0", b"FEA1\0", b"\xff\xff\xff\xff"), (b"\x93NUMPY", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5")
@@ -285,6 +286,10 @@ class _UnbufferedReader(io.RawIOBase):
         super().close()
 
 
+def _begin_frame() -> zstandard.ZstdDecompressionObj:
+    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+
+
 class _ZstdFrames(_UnbufferedReader):
     """Decompressed bytes of one or more zstd frames.
 
@@ -293,7 +298,7 @@ class _ZstdFrames(_UnbufferedReader):
 
     def __init__(self, raw: io.RawIOBase) -> None:
         super().__init__(io.BufferedReader(raw, zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE), raw)
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = _begin_frame()
         self._is_inside = False  # whether the current frame is incomplete
         self._ready = memoryview(b"")
 
@@ -305,7 +310,7 @@ class _ZstdFrames(_UnbufferedReader):
                     raise EOFError("the zstd file ends inside a frame")
                 return 0
             if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frame = _begin_frame()
             self._ready = memoryview(self._frame.decompress(chunk))
             self._is_inside = not self._frame.eof
         n = min(len(buffer), len(self._ready))

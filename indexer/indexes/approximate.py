@@ -200,8 +200,8 @@ def select(search: PlainSearch, n_positions: int, most: int) -> RawSearch:
             if width == most or (is_inside.sum(axis=1) >= k).all():
                 break
         order = np.argsort(~is_inside, axis=1, kind="stable")[:, :k]
-        scores, positions, is_inside = (np.take_along_axis(values, order, axis=1) for values in (scores, positions, is_inside))
-        return np.where(is_inside, scores, np.float32(-np.inf)), np.where(is_inside, positions, NO_ROW)
+        scores, positions = np.where(is_inside, scores, np.float32(-np.inf)), np.where(is_inside, positions, NO_ROW)
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(positions, order, axis=1)
 
     return search_scope
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -87,7 +87,8 @@ def split(arrays: Iterable[Arrays]) -> Iterator[Block]:
     for name, ids, vectors in arrays:
         shape, dtype, is_euclidean = vectors.shape, vectors.dtype, getattr(vectors, "is_euclidean", False)
         if len(shape) != 2 or not shape[1] or not (dtype.kind == "f" or dtype == "<u2"):
-            raise InputError(f"{name} holds {dtype} of shape {shape}: vectors are floats of two dimensions")
+            advice = "; of bfloat16, save array.astype('float32')" if dtype.kind == "V" else ""
+            raise InputError(f"{name} holds {dtype} of shape {shape}: vectors are floats of two dimensions{advice}")
         if ids is not None and len(ids) != shape[0]:
             raise InputError(f"{name} has {len(ids):,} ids for an array of shape {shape}")
         most_rows = min(BLOCK_ROWS, max(1, _BLOCK_BYTES // (shape[1] * dtype.itemsize)))
@@ -104,6 +105,8 @@ def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block
         InputError: there is another number of ids than of vectors, or the blocks have ids.
     """
     ids, n_vectors = _read_ids(file), 0
+    first = next(ids, "")
+    ids = chain([first], ids)
     for block in blocks:
         if block.ids is not None:
             raise InputError(f"{name} has ids of its own: leave out --ids {file}")
@@ -113,7 +116,7 @@ def attach_ids(blocks: Iterator[Block], file: Path, name: str) -> Iterator[Block
             raise InputError(f"{name} has more vectors than {file} has ids, {n_vectors:,}")
         yield block._replace(ids=taken)
     if next(ids, None) is not None:
-        raise InputError(f"{file} has more ids than {name} has vectors, {n_vectors:,}")
+        raise InputError(f"{file} has more ids than {name} has vectors, {n_vectors:,}: is the first, {first!r:.40}, a header?")
 
 
 def _read_ids(file: Path) -> Iterator[str]:

@@ -81,7 +81,7 @@ class Gate:
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog, routes: Application) -> None:
-        self._key = None if settings.api_key is None else settings.api_key.encode()
+        self._key = None if settings.api_key is None else settings.api_key.strip().encode()
         self._local_host = settings.host if self._key is None and not settings.insecure else None
         self._metrics, self._log, self._catalog, self._routes = metrics, log, catalog, routes
         self.is_stopping = False

@@ -61,8 +61,8 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
     depth, n_pairs = max(options.k, options.depth), 0
     n_retrievers = len(retriever.parts) + len(retriever.remotes)
     if retriever.pipeline is not None:
-        most = size(retriever.pipeline, depth)
-        depth, n_pairs = most.depth, n_queries * most.n_reranked
+        largest = size(retriever.pipeline, depth)
+        depth, n_pairs = largest.depth, n_queries * largest.n_reranked
         if depth > limits.max_depth:
             raise InvalidRequest(f"a retriever of the pipeline is to return {depth:,} candidates, {limits.max_depth:,} are allowed")
     if n_queries * depth > limits.max_candidates:

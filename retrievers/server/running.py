@@ -21,6 +21,7 @@ from typing import Any
 
 import uvicorn
 import uvloop
+from starlette.middleware.cors import CORSMiddleware
 
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import DeviceLost
@@ -240,8 +241,9 @@ class Service:
 
 
 def _config(settings: Settings, gate: Gate) -> uvicorn.Config:
+    anywhere = {"allow_origins": ["*"], "allow_methods": ["*"], "allow_headers": ["*"]}
     return uvicorn.Config(
-        gate,
+        CORSMiddleware(gate, **anywhere) if settings.insecure else gate,  # type: ignore[arg-type]
         http=Protocol,
         ws="none",
         lifespan="off",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import check_devices
+from wikidx.base.net.endpoint import check_key
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.retrievers.naming import RetrieverName
 
@@ -34,7 +35,7 @@ class Settings:
         host: the address to listen on.
         port: the port; 0 selects a free one.
         api_key: key that requests must have; None: no key.
-        insecure: without a key, also answer requests from other machines and from foreign web pages.
+        insecure: without a key, also answer requests from other machines; and let web pages of any site read the answers.
         topk: default number of passages for each query of ``/retrieve``.
         workers: number of processes.
         access_log: whether to log each request as a line of JSON on standard output.
@@ -61,8 +62,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise ``InputError`` if the device or the API key is invalid, or if there is no encoder to serve."""
         check_devices(self.device)
-        if self.api_key is not None and not self.api_key.strip():
-            raise InputError("the API key is empty: give one, or none")
+        if self.api_key is not None:
+            check_key(self.api_key)
         if self.embeddings and all(RetrieverName.parse(retriever, corpus).is_lexical for corpus, retriever in self.served_pairs):
             raise InputError(f"--embeddings serves encoders, and {', '.join(self.retrievers)} has none: add --retriever minilm")
 

@@ -22,7 +22,7 @@ from .multi_hop import supporting_facts
 from .records import Record
 
 # The fields that any record may have; of answers and of gold passages, the first that is there counts.
-_QUESTIONS = ("question", "query", "input", "prompt", "problem", "question_text", "question_stem")
+QUESTIONS = ("question", "query", "input", "prompt", "problem", "question_text", "question_stem")
 # RAGAS has its model's beside it as "answer"; the last four: GPQA's and SciQ's, OTT-QA's and HybridQA's, ARC's, verl's.
 ANSWERS = (
     "golden_answers",
@@ -42,14 +42,29 @@ _CHOICES = ("choices", "options")
 _PASSAGES = ("gold_ids", "positive_passages", "positive_ctxs")  # ids, or objects with one: BRIGHT's, Tevatron's, DPR's
 _NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's
 _NONE = "N/A"  # BRIGHT's
-_READ = frozenset({"text", "excluded_ids", "type", "hops", *_QUESTIONS, *QUESTION_IDS, *ANSWERS, *_FURTHER_ANSWERS, *_CHOICES, *_PASSAGES})
+_READ = frozenset(
+    {
+        "text",
+        "output",
+        "meta",
+        "excluded_ids",
+        "type",
+        "hops",
+        *QUESTIONS,
+        *QUESTION_IDS,
+        *ANSWERS,
+        *_FURTHER_ANSWERS,
+        *_CHOICES,
+        *_PASSAGES,
+    }
+)
 _LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
 
 def parse_plain(record: Record) -> Question:
     """Parse a question with the usual fields of answers and gold passages, and optionally with FlashRAG's ``metadata``."""
     metadata = record.value.get("metadata") if isinstance(record.value, dict) else None
-    return _parse(record, _QUESTIONS, metadata if isinstance(metadata, dict) else {})
+    return _parse(record, QUESTIONS, metadata if isinstance(metadata, dict) else {})
 
 
 def parse_beir(record: Record) -> Question:
@@ -73,6 +88,8 @@ def _answers(record: Record) -> tuple[str, ...]:
     choices = _choices(record.value, is_key=name == "answerKey")
     texts = [_choose(record, one, choices) if choices and type(one) in (int, str) else one for one in given if one == one]
     answers = [str(one).removesuffix(".0") if type(one) in (int, float) else one for one in texts if one not in _NO_ANSWERS]
+    if not all(isinstance(one, str) for one in answers):
+        raise InputError(f"{record.location}: the field '{name}' is {record.value.get(name)!r:.40}, not a list of texts, such as ['Paris']")
     return texts_from(record, answers, name)
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.base.errors import InputError
+from wikidx.corpora.reading.records import find_field
 
-from .fields import given_id
+from .fields import given_id, text_of
 from .formats import Format, find_format
-from .open_domain import split_article
+from .open_domain import QUESTIONS, split_article
 from .records import Record, read_records
 from .topics import TOPIC_FORMS
 
@@ -53,6 +54,12 @@ def _queries(unsplit: Record) -> list[Query]:
 def _query(record: Record, chosen: Format) -> Query:
     if isinstance(record.value, InputError):
         raise record.value
-    question = chosen.read(record)
+    try:
+        question = chosen.read(record)
+    except InputError:  # perhaps for the gold answers, which a search does not need
+        name = find_field(record.value, (*QUESTIONS, "claim")) if isinstance(record.value, dict) else None
+        if name is None:
+            raise
+        return Query(text_of(record, name), given_id(record.value))
     given = given_id(record.value) if type(record.value) is dict else question.id  # a number of JSON stays one
     return Query(question.text, given if str(given) == question.id or question.id == str(record.number) else question.id)

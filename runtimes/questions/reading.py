@@ -15,6 +15,7 @@ from wikidx.corpora.reading.compression import STANDARD_INPUT
 from .base import Question, gold
 from .formats import FORMATS, Format, find_format
 from .given_passages import given_passages
+from .kilt import parse_kilt
 from .open_domain import count_nulls, parse_beir, parse_plain, split_article, unread_fields
 from .records import Record, read_records
 from .sets import converted_path, find_set, published_sets
@@ -46,7 +47,7 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
             if question.id in positions:
                 raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
-            if not questions and chosen.read in (parse_beir, parse_plain) and (unread := unread_fields(record, question)):
+            if not questions and chosen.read in (parse_beir, parse_kilt, parse_plain) and (unread := unread_fields(record, question)):
                 logger.warning("%s: the first record has no known answer; its other fields: %s", path, f"{', '.join(unread):.200}")
             n_nulls += count_nulls(record)
             questions.append(question._replace(passages=given_passages(record, question.id)) if with_passages else question)

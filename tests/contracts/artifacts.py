@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ def _bm25() -> Artifact:
     return Artifact("bm25", build, opened)
 
 
-def _vector_index(kind: str, **parameters: int) -> Artifact:
+def _vector_index(kind: str, **parameters: Any) -> Artifact:  # noqa: ANN401 - numbers
     name = f"{ENCODER}-{kind}"
 
     def build(sources: Path, force: bool, progress: Progress) -> object:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,7 +151,7 @@ def test_hits_within_a_scope_are_those_of_brute_force_over_it(large: VectorIndex
     products = np.take_along_axis(QUERIES @ VECTORS.T, hits.rows, axis=1)
     found = hits.rows >= 0
     np.testing.assert_allclose(hits.scores[found], products[found], atol=TOLERANCE[name] * 40)
-    exact = search(large, QUERIES, K, dataclasses.replace(EVERYTHING, scope=scope))
+    exact = search(large, QUERIES, K, replace(EVERYTHING, scope=scope))
     np.testing.assert_allclose(exact.scores, expected.scores, atol=TOLERANCE[name] * 40)
 
 
@@ -295,9 +296,14 @@ PARAMETERS = [
 ]
 
 
+def overridden(param: str, value: int) -> SearchParams:
+    values: dict[str, Any] = {param: value}
+    return SearchParams(**values)
+
+
 @pytest.mark.parametrize(("name", "param", "largest"), [case for case in PARAMETERS if case[0] != "minilm-int8"])
 def test_parameters_are_a_request_s_own(large: VectorIndex, name: str, param: str, largest: int) -> None:
-    least, most = SearchParams(**{param: 1}), EVERYTHING
+    least, most = overridden(param, 1), EVERYTHING
     expected = [large.search(QUERIES, K, params) for params in (least, most)]
     truth = brute_force(VECTORS, QUERIES, K, MISSING)
     assert recall(expected[0], truth, K) < recall(expected[1], truth, K)
@@ -309,9 +315,9 @@ def test_parameters_are_a_request_s_own(large: VectorIndex, name: str, param: st
 
 @pytest.mark.parametrize(("name", "param", "largest"), PARAMETERS)
 def test_parameters_beyond_the_index_are_refused(large: VectorIndex, name: str, param: str, largest: int) -> None:
-    search(large, QUERIES[:1], 3, SearchParams(**{param: largest}))
+    search(large, QUERIES[:1], 3, overridden(param, largest))
     with pytest.raises(InputError, match=f"{param} {largest + 1:,}: for '{name}' it can be at most {largest:,}"):
-        large.search(QUERIES, 3, SearchParams(**{param: largest + 1}))
+        large.search(QUERIES, 3, overridden(param, largest + 1))
 
 
 def _rows_of_hits(name: str) -> list[list[int]]:

@@ -27,9 +27,11 @@ def rows(n: int) -> bytes:
     return b"".join(b'{"id": "%d", "text": "%s"}\n' % (row, os.urandom(60).hex().encode()) for row in range(n))
 
 
-def test_zstd_frames_of_unknown_size_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("window_log", [20, 27, 31])  # the last: "zstd --long=31"
+def test_zstd_frames_of_unknown_size_are_read(tmp_path: Path, window_log: int) -> None:
     content = rows(20_000)
-    with zstandard.open(tmp_path / "data", "wb") as file:
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log)
+    with zstandard.open(tmp_path / "data", "wb", cctx=zstandard.ZstdCompressor(compression_params=parameters)) as file:
         for start in range(0, len(content), 10_000):
             file.write(content[start : start + 10_000])
     with open_bytes(tmp_path / "data") as read_back:
@@ -57,7 +59,9 @@ def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatc
         pytest.param(b"PK\x03\x04rest", "data is a zip archive: unpack it first, or compress with gzip, bzip2 or zstd", id="zip"),
         pytest.param(b"7z\xbc\xaf\x27\x1c", "data is a 7z archive", id="7z"),
         pytest.param(b"\xfd7zXZ\x00", "data is an xz file", id="xz"),
-        pytest.param(b"\4\x22M\x18dp", r"data is an lz4 file \('lz4 -d' unpacks it\): unpack it first", id="lz4"),
+        pytest.param(
+            b"\4\x22M\x18dp", r"data is an lz4 file \('lz4 -d' unpacks it; of ranx, save run.json instead\): unpack it first", id="lz4"
+        ),
         pytest.param(b"\x1f\x9d\x90x", r"data is a .Z file \('gzip -d' unpacks it\)", id="Z"),
         pytest.param(b"Rar!\x1a\x07", "data is a rar archive", id="rar"),
         pytest.param(b"SQLite format 3\0\x10", "data is a SQLite database: write its rows as JSON Lines", id="SQLite"),

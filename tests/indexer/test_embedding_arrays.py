@@ -122,7 +122,11 @@ def archive(array: NDArray[Any]) -> bytes:
     ("vectors", "ids", "message"),
     [
         (lambda: npy(VECTORS), {"ids.txt": LINES[:-1].rpartition(b"\n")[0]}, "has more vectors than .*ids.txt has ids, 1,199"),
-        (lambda: npy(VECTORS), {"ids.txt": LINES + b"another\n"}, "ids.txt has more ids than .* has vectors, 1,200"),
+        (
+            lambda: npy(VECTORS),
+            {"ids.txt": LINES + b"another\n"},
+            "ids.txt has more ids than .* has vectors, 1,200: is the first, '.*', a header",
+        ),
         (
             lambda: npy(VECTORS),
             {"ids.npy": npy(np.array(IDS, dtype=object))},
@@ -168,6 +172,7 @@ NO_TABLE = "rows without an id, or with vectors of several lengths"
         (lambda: b"\x93NUMPY\x01\x00\x10\x00{'descr':'<f4',,", NO_ARRAY),
         (lambda: npy(np.array([{}], dtype=object)), "holds Python objects: save ids by .*, vectors by numpy.stack"),
         (lambda: npy(np.arange(3.0)), r"holds float64 of shape \(3,\): vectors are floats of two dimensions"),
+        (lambda: npy(np.ones((3, 2), dtype="V2")), r"holds \|V2 of shape \(3, 2\): .*; of bfloat16, save array.astype\('float32'\)"),
         (lambda: npy(np.ones((3, 2), dtype=np.int32)), r"holds int32 of shape \(3, 2\): vectors are floats"),
         (two_tensors, r"has 2 tensors of two dimensions \(a, b\): one is imported"),
         (lambda: tensors(tensor(), bytes(20)), NO_TENSORS),

@@ -172,7 +172,7 @@ def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked
         np.empty(0, dtype=np.int64),
         9999,
         OpenOptions(name="e-ivfpq", encoder="e"),
-        lambda queries, k, params: pytest.fail("searched"),
+        lambda queries, k, params, scope: pytest.fail("searched"),
         Placement(("cuda:0",), "as told"),
     )
     with pytest.raises(InputError, match=rf"^{asked} finds at most 2,048 on a GPU; exact search \('e'\) has no such limit"):

@@ -69,8 +69,8 @@ def test_the_sample_corpus_has_questions() -> None:
         (b'{"id": [1], "question": "a"}', "line 1: the id is \\[1\\], neither a text nor a whole number"),
         (b'{"id": true, "question": "a"}', "line 1: the id is True"),
         (b'{"id": "", "question": "a"}', "line 1: the id is ''"),
-        (b'{"question": "a", "golden_answers": {"b": 1}}', "line 1: the field 'golden_answers' is \\[{'b': 1}\\], not a list of texts"),
-        (b'{"question": "a", "answers": true}', "line 1: the field 'answers' is \\[True\\], not a list of texts"),
+        (b'{"question": "a", "golden_answers": {"b": 1}}', "line 1: the field 'golden_answers' is {'b': 1}, not a list of texts"),
+        (b'{"question": "a", "answers": true}', "line 1: the field 'answers' is True, not a list of texts"),
         (b'{"id": "1", "question": "a"}\n\n{"id": 1, "question": "b"}', "line 3: the id '1' is that of line 1 too"),
         (b"\n\n", "has no questions"),
         (b"", "is empty"),
@@ -176,6 +176,18 @@ def test_queries_are_lines_of_text_and_json(tmp_path: Path) -> None:
 def test_an_array_of_texts_is_a_list_of_queries(tmp_path: Path, content: str) -> None:
     (tmp_path / "file").write_text(content)
     assert read_queries(tmp_path / "file") == [Query("den"), Query('blue "whale"')]
+
+
+def test_gold_answers_that_cannot_be_read_cost_no_query(tmp_path: Path) -> None:
+    records = [
+        {"id": 1, "query": "who", "answer": [["a", "b"]]},
+        {"question": "where", "answer": {"x": 1}},
+        {"claim": "it is", "label": "D"},
+    ]
+    (tmp_path / "file").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert read_queries(tmp_path / "file") == [Query("who", 1), Query("where"), Query("it is")]
+    with pytest.raises(InputError, match=r"line 1: the field 'answer' is \[\['a', 'b'\]\], not a list of texts"):
+        read_questions(tmp_path / "file")
 
 
 def test_a_record_without_a_query_costs_only_itself(tmp_path: Path) -> None:

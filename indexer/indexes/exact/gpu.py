@@ -154,7 +154,7 @@ class DeviceShard:
         second = (scaled - first.float()).half()
         return SplitQueries(scaled, first, second if bool(second.any()) else None, torch.ldexp(ones, exponents))
 
-    def _rank_and_rescore(self, terms: SplitQueries, k: int, outside: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def _rank_and_rescore(self, terms: SplitQueries, k: int, outside: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best rows of each query as keys, and whether these are known to be the best, shapes (Q, k) and (Q,).
 
         A score by the first term differs from the exact score by at most ``error``. The exact scores of at least k rows reach the k-th best

@@ -57,3 +57,12 @@ def test_a_key_or_an_explicit_word_lets_every_name_in(made: Path, settings: dict
     with serving(Settings(corpora=("other",), port=0, **settings)) as where:  # type: ignore[arg-type]
         assert ask(where, "/v1/search", FOX, headers=headers).status == (403 if "host" in settings else 200)
         assert ask(where, "/v1/search", FOX, headers={"x-api-key": "key"}).status == 200
+
+
+def test_pages_of_any_site_read_the_answers_of_a_server_that_is_open_to_all() -> None:
+    origin = {"origin": "http://localhost:3000"}
+    asked = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    with serving(Settings(corpora=("other",), port=0, insecure=True)) as where:
+        before, answer = ask(where, "/v1/search", method="OPTIONS", headers=asked), ask(where, "/v1/search", FOX, headers=origin)
+    assert (before.status, answer.status) == (200, 200)
+    assert before.headers["access-control-allow-origin"] == answer.headers["access-control-allow-origin"] == "*"

@@ -40,7 +40,7 @@ def test_an_address_without_a_host_is_refused(url: str) -> None:
 
 def test_a_key_that_no_header_can_hold_is_refused() -> None:
     with pytest.raises(InputError, match="printable ASCII"):
-        Connection("tiny", "http://127.0.0.1:1", ConnectionOptions(api_key="schlüssel\n"))
+        Connection("tiny", "http://127.0.0.1:1", ConnectionOptions(api_key="schlüssel"))
 
 
 def test_the_environment_s_proxy_is_asked_but_for_hosts_that_it_is_not_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,8 @@ def test_the_fields_of_other_sets_are_read(tmp_path: Path, case: FormatFile) -> 
         ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos, position"),
         ({"question": "a", "opa": "b", "cop": 0, "extra": {"gold": "c"}, "exp": None}, "opa, cop, extra"),
         ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
+        ({"index": 0, "input": "a", "outputs": ["b"], "length": 9}, "index, outputs, length"),  # RULER's
+        ({"id": "1", "input": "a", "output": [], "meta": {"mintaka": 1}}, ""),  # a test set of KILT's
     ],
 )
 def test_gold_data_that_is_not_read_is_told(
