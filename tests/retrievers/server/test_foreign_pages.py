@@ -59,7 +59,7 @@ def test_a_key_or_an_explicit_word_lets_every_name_in(made: Path, settings: dict
         assert ask(where, "/v1/search", FOX, headers={"x-api-key": "key"}).status == 200
 
 
-def test_pages_of_any_site_read_the_answers_of_a_server_that_is_open_to_all() -> None:
+def test_pages_of_any_site_read_the_answers_of_a_server_that_is_open_to_all(made: Path) -> None:
     origin = {"origin": "http://localhost:3000"}
     asked = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     with serving(Settings(corpora=("other",), port=0, insecure=True)) as where:
