@@ -230,9 +230,9 @@ def test_ties_are_searched_for_query_by_query_as_far_as_they_are_worth_it(tmp_pa
     index = opened("ivf", tmp_path / "index", write("ivf", vectors, tmp_path / "index"))  # all its lists are probed
     found, asked = index._search, list[tuple[int, int]]()  # number of queries, and of places, that FAISS is asked for
 
-    def search(queries: Vectors, k: int, settings: Any) -> Any:  # noqa: ANN401
+    def search(queries: Vectors, k: int, settings: Any, scope: Any) -> Any:  # noqa: ANN401
         asked.append((len(queries), k))
-        return found(queries, k, settings)
+        return found(queries, k, settings, scope)
 
     index._search = search
     queries = np.vstack([clustered(30, DIM, 1), 100 * values[100:101]])
