@@ -92,8 +92,7 @@ def test_what_answers_get_answers_head(url: str, path: str) -> None:
     assert head.headers["content-type"] == whole.headers["content-type"]
 
 
-def test_a_key_is_the_same_without_the_end_of_the_line_that_it_was_read_from() -> None:
-    build_corpus("other", some_passages(3), "bm25")
+def test_a_key_is_the_same_without_the_end_of_the_line_that_it_was_read_from(made: Path) -> None:
     with serving(Settings(corpora=("other",), port=0, api_key="key\n")) as url:
         assert ask(url, "/v1/indexes", headers={"authorization": "Bearer key"}).status == 200
         assert RemoteSearcher(url, api_key="key\n").corpora().keys() == {"other"}
