@@ -7,7 +7,7 @@ embedding/ passages -> vectors, on one device, several or a cluster   vectors/  
 indexes/   bm25, lucene, exact search, FAISS, and their contract      published/ embeddings and indexes of third parties
 catalog    paths, manifests and usability of indexes                  build      build_index() and open_index()
 build_spec what to build, and what of it exists                       planning   plan and steps of a complete build
-recall     recall of indexes against exact search
+recall     recall of indexes against exact search                     scope      the rows that a search may return
 """
 
 if __name__ != "wikidx.indexer":

@@ -51,9 +51,7 @@ def serve(
     reranker: Annotated[str | None, typer.Option(help="The model of requests with rerank cross-encoder.")] = None,
     cache: Annotated[int, typer.Option(min=0, help="Size of each retriever's cache of recent results, in megabytes.", metavar="MB")] = 0,
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="The API key required of every request.")] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow searches without a key from other machines, and by web pages of any site.")
-    ] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow searches without a key from other machines and web pages.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="Default number of passages returned by /retrieve.")] = 3,
     max_k: Annotated[int, typer.Option(min=1, help="Maximum k of a request.")] = 1_000,
     max_queries: Annotated[int, typer.Option(min=1, help="Maximum number of queries in a request.")] = 10_000,
