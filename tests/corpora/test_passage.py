@@ -36,11 +36,6 @@ def test_key_is_what_the_definition_says(text: str) -> None:
     assert text_key(text) == slow_key(text)
 
 
-@pytest.mark.parametrize("space", SPACES, ids=lambda space: f"U+{ord(space):04X}")
-def test_every_white_space_is_collapsed(space: str) -> None:
-    assert text_key(f"{space}a{space}{space}b{space}") == text_key("a b")
-
-
 @pytest.mark.slow
 def test_key_is_what_the_definition_says_for_every_character() -> None:
     characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
