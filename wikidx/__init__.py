@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .corpora.passage import Passage
     from .indexer.encoders.recipes import RecipeOptions
     from .indexer.naming import name_encoder
+    from .indexer.scope import Scope
     from .retrievers.async_client import AsyncRemoteSearcher
     from .retrievers.base import Match, Ranking, Rankings, ScoredPassage, Searcher
     from .retrievers.build_and_open import build
@@ -35,6 +36,7 @@ __all__ = [
     "Rankings",
     "RecipeOptions",
     "RemoteSearcher",
+    "Scope",
     "ScoredPassage",
     "SearchOptions",
     "Searcher",
@@ -50,6 +52,7 @@ _MODULES = {
     "Passage": "corpora.passage",
     "RecipeOptions": "indexer.encoders.recipes",
     "RemoteSearcher": "retrievers.client",
+    "Scope": "indexer.scope",
     "SearchOptions": "retrievers.options",
     "build": "retrievers.build_and_open",
     "name_encoder": "indexer.naming",
