@@ -99,10 +99,12 @@ RANGE_ROWS = 1000
 ArtifactSpec = tuple[Job, VectorFile]
 
 
-def job(folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32") -> ArtifactSpec:
+def job(
+    folder: Path, n_rows: int = 3000, *, batch_tokens: int = 1000, stored: Stored = "float32", range_rows: int = RANGE_ROWS
+) -> ArtifactSpec:
     folder.mkdir(exist_ok=True)
     resources = Resources(("cpu",), Precision("float32", stored), batch_tokens, 0)
-    file = VectorFile(folder, n_rows, stored, RANGE_ROWS)
+    file = VectorFile(folder, n_rows, stored, range_rows)
     return Job(encoder_spec("minilm"), partial(open_store, "made"), file.write, resources), file
 
 
@@ -150,28 +152,6 @@ def test_no_batch_crosses_ranges_so_that_a_resumed_run_makes_the_same(tmp_path: 
     assert FakeModel.batches == []
 
 
-def spoiled(number: int, value: float, texts: list[bytes], made: Vectors) -> Vectors:
-    made[[n for n, text in enumerate(texts) if text.startswith(b"Passage number %d about" % number)], 3] = value
-    return made
-
-
-@pytest.mark.parametrize(
-    ("stored", "value", "reason"),
-    [
-        ("float32", np.nan, "the vector of row 1234 is not finite"),
-        ("float16", -np.inf, "the vector of row 1234 is not finite"),
-        ("float16", 1e5, "the vector of row 1234 has a component too large for float16: use --dtype float32"),
-    ],
-)
-def test_a_vector_that_cannot_be_stored_stops_the_build_with_its_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, value: float, reason: str
-) -> None:
-    monkeypatch.setattr(FakeModel, "spoil", partial(spoiled, 1234, value))
-    with pytest.raises(IdxError, match=f"{reason}.*; the finished vectors are kept"):
-        run(job(tmp_path, stored=stored))
-    assert finished(tmp_path) == [range(RANGE_ROWS)]
-
-
 @pytest.mark.parametrize("shape", [(1, 15), (2, 16), (16,)], ids=str)
 def test_vectors_of_another_shape_stop_the_build_with_the_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
@@ -212,54 +192,58 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert max(ahead) <= 2 * RANGE_ROWS
 
 
-class WideModel(FakeModel):
-    """Gives long vectors."""
-
-    dim = 1024
-
-    def forward(self, batch: FakeBatch) -> torch.Tensor:
-        return torch.ones((len(batch.texts), self.dim))
-
-
 def test_vectors_in_memory_are_those_of_a_few_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "Model", WideModel)
-    resources = Resources(("cpu",), Precision("float32", "float32"), 1000, 0)
-    file = VectorFile(tmp_path, 3000, "float32", 100)
+    monkeypatch.setattr(FakeModel, "dim", 1024)
+    monkeypatch.setattr(FakeModel, "forward", lambda model, batch: torch.ones((len(batch.texts), 1024)))
+    made, file = job(tmp_path, range_rows=100)
     tracemalloc.start()
-    embed(Job(encoder_spec("minilm"), partial(open_store, "made"), file.write, resources), file, EmbedProgress())
+    embed(made, file, EmbedProgress())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (file.map_readonly() == 1).all()
     assert 2 * 100 * 4096 < peak < 3000 * 4096 / 3
 
 
+def gives(value: float) -> Callable[[Vectors], object]:
+    return lambda made: made.__setitem__((slice(None), 3), value)
+
+
+def fails(error: Exception) -> Callable[[Vectors], object]:
+    def fail(made: Vectors) -> None:
+        raise error
+
+    return fail
+
+
 TOO_SMALL = "cpu has too little memory for batches of 1,000 tokens: use a smaller --batch-tokens"
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("stored", "spoil", "message"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory"), TOO_SMALL),
-        (torch.OutOfMemoryError(), TOO_SMALL),
-        (MemoryError(), TOO_SMALL),
-        (None, TOO_SMALL),
-        (RuntimeError("CUDA error: device lost\nlong text"), "cpu failed: CUDA error: device lost; the finished vectors are kept"),
-        (RuntimeError(), "cpu failed: RuntimeError; the finished vectors are kept"),
+        ("float32", gives(np.nan), "the vector of row 1234 is not finite; the finished vectors are kept"),
+        ("float16", gives(-np.inf), "the vector of row 1234 is not finite; the finished vectors are kept"),
+        ("float16", gives(1e5), "row 1234 has a component too large for float16: use --dtype float32; the finished vectors are kept"),
+        ("float32", fails(torch.OutOfMemoryError("CUDA out of memory")), TOO_SMALL),
+        ("float32", fails(torch.OutOfMemoryError()), TOO_SMALL),
+        ("float32", fails(MemoryError()), TOO_SMALL),
+        ("float32", lambda made: torch.empty(1 << 46, dtype=torch.uint8), TOO_SMALL),  # which no machine has
+        ("float32", fails(RuntimeError("CUDA error: lost\nlong text")), "cpu failed: CUDA error: lost; the finished vectors are kept"),
+        ("float32", fails(RuntimeError()), "cpu failed: RuntimeError; the finished vectors are kept"),
     ],
-    ids=repr,
 )
-def test_a_device_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None, message: str) -> None:
-    def fail(texts: list[bytes], made: Vectors) -> Vectors:
-        if any(text.startswith(b"Passage number 1500 ") for text in texts):
-            if error is None:
-                torch.empty(1 << 46, dtype=torch.uint8)  # which no machine has
-            else:
-                raise error
+def test_a_vector_or_a_device_that_fails_is_named_and_stops_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, spoil: Callable[[Vectors], object], message: str
+) -> None:
+    def spoil_one(texts: list[bytes], made: Vectors) -> Vectors:
+        for number, text in enumerate(texts):
+            if text.startswith(b"Passage number 1234 "):
+                spoil(made[number : number + 1])
         return made
 
-    monkeypatch.setattr(FakeModel, "spoil", fail)
+    monkeypatch.setattr(FakeModel, "spoil", spoil_one)
     with pytest.raises(IdxError, match=message):
-        run(job(tmp_path))
+        run(job(tmp_path, stored=stored))
     assert finished(tmp_path) == [range(RANGE_ROWS)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.base.errors import ArtifactMismatch, InputError
+from wikidx.base.errors import ArtifactMismatch
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.naming import encoder_spec
 
@@ -26,12 +26,6 @@ def test_other_weights_are_refused() -> None:
     spec = dataclasses.replace(encoder_spec("minilm"), weights_sha256="0" * 64)
     with pytest.raises(ArtifactMismatch, match=r"model\.safetensors is not the checkpoint of 'minilm'"):
         TransformerEncoder(spec)
-
-
-@pytest.mark.parametrize(("device", "reason"), [("gpu", "is none of auto, cpu, cuda"), ("cuda:99", "cannot be used")])
-def test_a_device_that_is_not_there_is_refused(device: str, reason: str) -> None:
-    with pytest.raises(InputError, match=f"the device '{device}' {reason}"):
-        TransformerEncoder(encoder_spec("minilm"), device)
 
 
 _SHAPES = """

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import multiprocessing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.conftest import file_limit
 from tests.indexer.made_vectors import vectors_manifest
 from wikidx.base.artifacts.building import INTERMEDIATE
-from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError
 from wikidx.indexer.base import Stored, Vectors
-from wikidx.indexer.indexes.exact.index import open_exact
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
-from wikidx.indexer.vectors.file import MISSING, VECTORS, VectorFile, finished_ranges, write_rows
+from wikidx.indexer.vectors.file import VECTORS, VectorFile, finished_ranges, write_rows
 
 N_ROWS = 25
 RANGES = [range(10), range(10, 20), range(20, 25)]
@@ -39,47 +35,9 @@ def unit(vectors: Vectors) -> Vectors:
     return scaled
 
 
-def manifest(folder: Path, n_missing: int = 0, dtype: str = "float32") -> Manifest:
-    return vectors_manifest(folder, (N_ROWS, 4), dtype, n_missing)
-
-
 def write_all(folder: Path, content: Vectors, stored: Stored = "float32") -> None:
     for rows in RANGES:
         file_in(folder, stored).write(rows, content[rows.start : rows.stop])
-
-
-@pytest.mark.parametrize("stored", ["float32", "float16"])
-def test_vectors_are_searched_as_they_were_written(stored: Stored, tmp_path: Path) -> None:
-    content, queries = made(), made(3)
-    write_all(tmp_path, content, stored)
-    np.testing.assert_array_equal(np.load(tmp_path / VECTORS), content.astype(stored))
-    hits = open_exact(tmp_path, manifest(tmp_path, dtype=stored)).search(queries, 7)
-    products = queries.astype(np.float64) @ content.astype(stored).astype(np.float64).T
-    np.testing.assert_array_equal(hits.rows, np.argsort(-products, axis=1)[:, :7])
-    np.testing.assert_allclose(hits.scores, -np.sort(-products, axis=1)[:, :7], rtol=1e-5)
-
-
-def test_missing_rows_that_are_not_as_counted_are_corruption(tmp_path: Path) -> None:
-    write_all(tmp_path, made())
-    with pytest.raises(ArtifactCorrupt, match=r"has no file missing\.npy"):
-        open_exact(tmp_path, manifest(tmp_path, 3))
-    np.save(tmp_path / MISSING, np.arange(2))
-    with pytest.raises(ArtifactCorrupt, match=r"missing\.npy has 144 bytes, which is no int64 \(30,\)"):
-        open_exact(tmp_path, manifest(tmp_path, 30))
-    whole = manifest(tmp_path, 2)
-    content = (tmp_path / MISSING).read_bytes()
-    (tmp_path / MISSING).write_bytes(content[:10] + b"{" * 118 + content[128:])
-    for open_vectors in (open_exact, open_corpus_vectors):
-        with pytest.raises(ArtifactCorrupt, match=r"missing\.npy or its checksums"):
-            open_vectors(tmp_path, whole)
-
-
-def test_vectors_of_another_type_are_refused(tmp_path: Path) -> None:
-    write_all(tmp_path, made())
-    with pytest.raises(ArtifactCorrupt, match=r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"):
-        open_exact(tmp_path, manifest(tmp_path, dtype="float16"))
-    with pytest.raises(ArtifactCorrupt, match="says vectors of 'float64'"):
-        open_exact(tmp_path, manifest(tmp_path, dtype="float64"))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +54,17 @@ def test_a_vector_that_cannot_be_stored_is_named_and_nothing_is_written(bad: flo
         file_in(tmp_path).write(range(20, 25), made(10))
     with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
         write_rows(file_in(tmp_path, "float16").map_writable(4), np.array([24, 23, 22]), content[2:5])
+
+
+def test_vectors_that_are_not_as_their_manifest_says_are_refused(tmp_path: Path) -> None:
+    write_all(tmp_path, made())
+    for dtype, n_missing, message in (
+        ("float16", 0, r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"),
+        ("float64", 0, "says vectors of 'float64'"),
+        ("float32", 3, r"has no file missing\.npy"),
+    ):
+        with pytest.raises(ArtifactCorrupt, match=message):
+            open_corpus_vectors(tmp_path, vectors_manifest(tmp_path, (N_ROWS, 4), dtype, n_missing))
 
 
 @pytest.mark.parametrize("factor", [50, 0.98, 0])
@@ -122,14 +91,6 @@ def test_lengths_that_were_rounded_in_16_bits_pass(n_bits: int, tmp_path: Path) 
     content = rounded(content / rounded(np.linalg.norm(content, axis=1, keepdims=True)))
     dataclasses.replace(file_in(tmp_path), is_unit=True).write(range(N_ROWS), content)
     assert np.abs(np.linalg.norm(content, axis=1) - 1).max() > 1e-4
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    with file_limit(500), pytest.raises(OSError, match="File too large") as raised:
-        file_in(tmp_path).write(range(10), made(10))
-    assert raised.value.errno == errno.EFBIG
-    assert [path.name for path in tmp_path.iterdir()] == [INTERMEDIATE]
-    assert file_in(tmp_path).unfinished_ranges() == RANGES
 
 
 @pytest.mark.parametrize("n_at_once", [1, 4, N_ROWS])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,14 +17,20 @@ def unchanged(folder: Path) -> None:
     """Leave a checkpoint as it was written."""
 
 
-def changed(file: str, **values: object) -> Change:
-    """Set values in a JSON file, which may be missing."""
+def edited(file: str, edit: Callable[[Any], object]) -> Change:
+    """Apply a function to the content of a JSON file, which may be missing."""
 
     def apply(folder: Path) -> None:
         stored = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
-        (folder / file).write_text(json.dumps(stored | values))
+        edit(stored)
+        (folder / file).write_text(json.dumps(stored))
 
     return apply
+
+
+def changed(file: str, **values: object) -> Change:
+    """Set values in a JSON file, which may be missing."""
+    return edited(file, lambda stored: stored.update(values))
 
 
 def written(file: str, content: str | bytes) -> Change:

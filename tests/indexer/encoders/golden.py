@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,32 @@ from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import contriever, dpr, gtr, minilm, simlm
-from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 
-MAX_DIFFERENCE = 5e-5
-MAX_ANGLE = 2e-6  # 1 - cosine
+_MAX_DIFFERENCE = 5e-5
+_MAX_ANGLE = 2e-6  # 1 - cosine
 
 SPECS = {spec.name: spec for spec in (contriever.SPEC, dpr.SPEC, gtr.SPEC, simlm.SPEC, minilm.SPEC)}
+
+
+class Variant(NamedTuple):
+    """An encoder with a change of its spec, and the arrays of its vectors of queries and of passages."""
+
+    encoder: str
+    change: Callable[[EncoderSpec], EncoderSpec] = dataclasses.replace
+    arrays: tuple[str, str] = ("query_vectors", "passage_vectors")
+
+
+VARIANTS = {name: Variant(name) for name in SPECS} | {
+    "dpr since 2021": Variant("dpr", dpr.since_2021, ("query_vectors_head", "passage_vectors_head")),
+    "dpr with all apostrophes": Variant(
+        "dpr", lambda spec: dataclasses.replace(spec, query_text=str.strip), ("query_vectors_raw_apostrophe", "passage_vectors")
+    ),
+    "simlm with 144 tokens": Variant(
+        "simlm", lambda spec: dataclasses.replace(spec, max_passage_tokens=144), ("query_vectors", "passage_vectors_144")
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +75,6 @@ def tokens_of(tokenizer: Tokenizer, texts: list[Passage] | list[str]) -> Tokens:
     return tokenizer.passages(passages) if passages else tokenizer.queries([text for text in texts if isinstance(text, str)])
 
 
-def in_batches(model: Model, tokens: Tokens, size: int) -> Vectors:
-    numbers = np.arange(len(tokens.ends))
-    return np.concatenate([model.encode(tokens, numbers[start : start + size]) for start in range(0, len(numbers), size)])
-
-
 def differences(got: Vectors, expected: Vectors) -> Vectors:
     """Return the largest difference of each row."""
     return cast(Vectors, np.abs(got - expected).max(axis=1))
@@ -73,4 +88,4 @@ def angles(got: Vectors, expected: Vectors) -> Vectors:
 
 def is_equal(got: Vectors, expected: Vectors) -> NDArray[np.bool_]:
     """Return which rows agree."""
-    return (differences(got, expected) <= MAX_DIFFERENCE) & (angles(got, expected) <= MAX_ANGLE)
+    return (differences(got, expected) <= _MAX_DIFFERENCE) & (angles(got, expected) <= _MAX_ANGLE)

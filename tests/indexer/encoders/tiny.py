@@ -14,22 +14,7 @@ from safetensors.torch import save_file
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "of", "river", "##er", "nile", "a", '"', ".", ",", "'", ":", "-"]
 VOCABULARY += [*string.ascii_lowercase[1:], *string.digits, *(f"##{letter}" for letter in string.ascii_lowercase + string.digits)]
 
-_T5_PIECES = [
-    "▁the",
-    "▁of",
-    "▁river",
-    "er",
-    "s",
-    "▁nile",
-    "▁",
-    *string.ascii_letters.replace("s", ""),
-    *string.digits,
-    '"',
-    ".",
-    ",",
-    "'",
-    ":",
-]
+_T5_PIECES = [*"▁the ▁of ▁river er s ▁nile ▁".split(), *string.ascii_letters.replace("s", ""), *string.digits, *"\".,':"]
 
 
 def bert_config(**sizes: int) -> transformers.BertConfig:
