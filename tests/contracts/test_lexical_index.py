@@ -264,6 +264,8 @@ def test_a_missing_index_and_one_of_other_passages_say_what_to_run(opened: Opene
     build_store(corpus_of(PASSAGES[:-1]), StoreOptions(replace=True, rebuild=True))
     with pytest.raises(ArtifactMismatch, match=f"was built over other passages .*run '{opened.builds} --force'"):
         open_lexical_index("made", opened.name, open_store("made"))
+    with pytest.raises(InputError if opened.name == "lucene" else ArtifactMismatch):
+        build_index("made", opened.name, open_store("made"))
     shutil.rmtree(index_ref("made", opened.name).path)
     with pytest.raises(ArtifactMissing, match=f"run '{opened.builds}'"):
         open_lexical_index("made", opened.name, open_store("made"))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT, corpus_of
-from tests.indexer.made_vectors import ENCODER, brute_force, clustered, import_flat_index, numbered_passages, put_vectors
+from tests.indexer.made_vectors import ENCODER, assert_same, brute_force, clustered, import_flat_index, numbered_passages, put_vectors
 from wikidx.base.artifacts.manifest import verify_files
 from wikidx.base.errors import InputError
 from wikidx.base.machine.fit import Placement
@@ -81,11 +81,6 @@ def search(index: VectorIndex, queries: Vectors, k: int, params: SearchParams = 
         assert np.array_equal(np.lexsort((rows[: len(there)], -scores[: len(there)])), np.arange(len(there)))
         assert (rows[len(there) :] == -1).all()
     return hits
-
-
-def assert_same(found: Hits, expected: Hits) -> None:
-    np.testing.assert_array_equal(found.rows, expected.rows)
-    np.testing.assert_array_equal(found.scores, expected.scores)
 
 
 @pytest.fixture(scope="module")

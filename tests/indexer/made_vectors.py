@@ -104,3 +104,10 @@ def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[in
     rows = np.where(np.isfinite(scores), rows, -1)
     pad = ((0, 0), (0, k - rows.shape[1]))
     return Hits(np.pad(rows, pad, constant_values=-1), np.pad(scores, pad, constant_values=-np.inf).astype(np.float32))
+
+
+def assert_same(found: Hits, expected: Hits) -> None:
+    """Check that rows and scores are equal to the bit, and of the types that every search returns."""
+    assert (found.rows.dtype, found.scores.dtype) == (np.int64, np.float32)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.scores, expected.scores)

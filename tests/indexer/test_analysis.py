@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -155,19 +154,6 @@ def test_numbers_go_up_as_terms_appear_and_stay() -> None:
     assert (len(numbers), terms_of(numbers)) == (4, ["river", "europ", "citi", "asia"])
 
 
-def test_no_text_has_no_terms() -> None:
-    numbers = TermNumbers()
-    assert numbers_of(numbers, []) == []
-    assert numbers_of(numbers, ["", "the"]) == [[], []]
-    assert (len(numbers), terms_of(numbers)) == (0, [])
-
-
-def test_the_end_of_a_text_ends_a_word() -> None:
-    assert numbers_of(TermNumbers(), ["news", "paper", "'s", "a.", "b", "1,", "0", "👍", "🏽"]) == [
-        *(["new"], ["paper"], ["s"], [], ["b"], ["1"], ["0"], ["👍"], ["🏽"])
-    ]
-
-
 def test_a_table_stays_as_it_is_when_terms_are_added() -> None:
     numbers = TermNumbers()
     numbers.add(["four two three"])
@@ -205,14 +191,6 @@ def test_any_strings_have_the_same_terms_in_any_batches(texts: list[str], choose
     assert terms_of(numbers) == list(dict.fromkeys(term for of_text in batches for term in of_text))
 
 
-def test_threads_with_a_table_each_do_not_disturb_one_another() -> None:
-    texts = [[f"{word}{thread} " * 50 + f"x{word % 977}" for word in range(3000)] for thread in range(4)]
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda of_thread: numbers_of(TermNumbers(), of_thread), texts)) == [
-            numbers_of(TermNumbers(), part) for part in texts
-        ]
-
-
 def test_the_kernels_do_what_their_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [text for text, _ in CASES] + [" ".join(STEMS).replace(":", " "), "𐐨" * 200 + "s", *(f"term{i}" for i in range(300))]
     compiled = TermNumbers()
@@ -231,15 +209,6 @@ from wikidx.indexer.analysis.numbering import number_terms
 assert not number_terms.compiled.signatures and "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
-
-
-def test_every_character_class_has_members_and_no_range_overlaps_another() -> None:
-    lines = (ROOT / "indexer" / "analysis" / "word_breaks.txt").read_text(encoding="ascii").splitlines()
-    ranges = [line.split() for line in lines if line and not line.startswith("#")]
-    assert {name for _, name in ranges} == set(CLASSES) - {"Other"}
-    spans = sorted((int(points.split("..")[0], 16), int(points.split("..")[-1], 16)) for points, _ in ranges)
-    assert all(first <= last for first, last in spans)
-    assert all(last < first for (_, last), (first, _) in pairwise(spans))
 
 
 def test_lower_case_is_that_of_python_but_for_one_letter() -> None:

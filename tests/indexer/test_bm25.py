@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import with_checksum
-from tests.contracts.test_lexical_index import PASSAGES, QUERIES
+from tests.contracts.test_lexical_index import PASSAGES
 from wikidx.base.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
@@ -62,15 +62,6 @@ def test_ties_across_full_blocks_come_by_ascending_row(build: Build, n_rows: int
 
 def test_a_corpus_without_any_term_finds_nothing(build: Build) -> None:
     assert built(build, [Passage("1", "", ""), Passage("2", "the", "of")]).search(["anything"], 3).rows.tolist() == [[-1, -1, -1]]
-
-
-def test_an_index_of_another_store_is_built_by_force_only(build: Build) -> None:
-    built(build, PASSAGES)
-    other = build(PASSAGES[:-1])
-    with pytest.raises(ArtifactMismatch, match=r"was built over other passages .*run 'idx build made --bm25 --force'"):
-        build_index("made", "bm25", other)
-    build_index("made", "bm25", other, force=True)
-    assert open_lexical_index("made", "bm25", other).search(QUERIES, 1).rows.max() < len(other)
 
 
 @pytest.mark.parametrize("name", ["tokens", "rows_with_terms", "k1", "b"])

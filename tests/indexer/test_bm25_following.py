@@ -64,11 +64,6 @@ def files_of_a_second_pass() -> object:
     return build_index("made", "bm25", open_store("made"), force=True).files
 
 
-def test_a_build_reads_the_text_once_and_writes_the_same_bytes(tmp_path: Path) -> None:
-    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", passages(400))))["bm25"]
-    assert files_of_a_second_pass() == found.files
-
-
 def follow(folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, **options: int) -> dict[str, bytes]:
     """Invert passages and return the files of the blocks."""
     follower = FollowingInverter(folder, **options)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.indexer.made_vectors import assert_same, brute_force
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import Rows
 from wikidx.indexer.base import Hits, Vectors
@@ -15,7 +16,6 @@ from wikidx.indexer.indexes.exact import cpu as exact_cpu
 from wikidx.indexer.indexes.exact.index import ExactIndex
 
 ENGINES = {"numba": ("cpu",), "torch": ("cpu:0",), "torch, three devices": ("cpu",) * 3}
-NONE: Rows = np.empty(0, dtype=np.int64)
 
 
 @pytest.fixture(params=ENGINES)
@@ -23,19 +23,6 @@ def devices(request: pytest.FixtureRequest) -> tuple[str, ...]:
     if request.param != "numba":
         pytest.importorskip("torch", reason="needs the extra 'dense'")
     return ENGINES[str(request.param)]
-
-
-def brute_force(vectors: NDArray[Any], queries: Vectors, k: int, missing: Rows = NONE) -> Hits:
-    """Sort all float64 products; missing, -inf and NaN ones are not found; pad to k."""
-    with np.errstate(all="ignore"):
-        products = (queries.astype(np.float64) @ vectors.astype(np.float64).T).astype(np.float32)
-    products[:, missing] = -np.inf
-    products[np.isnan(products)] = -np.inf
-    rows = np.argsort(-products, axis=1, kind="stable")[:, :k]
-    scores = np.take_along_axis(products, rows, axis=1)
-    pad = ((0, 0), (0, k - rows.shape[1]))
-    rows = np.pad(np.where(scores == -np.inf, -1, rows), pad, constant_values=-1)
-    return Hits(rows, np.pad(scores, pad, constant_values=-np.inf))
 
 
 def index_of(vectors: NDArray[Any], devices: tuple[str, ...], *, missing: Rows | None = None) -> ExactIndex:
@@ -49,13 +36,6 @@ def whole(n: int, dim: int, seed: int) -> Vectors:
 
 def made(n: int, dim: int, seed: int) -> Vectors:
     return np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
-
-
-def assert_same(found: Hits, expected: Hits) -> None:
-    assert found.rows.dtype == np.int64
-    assert found.scores.dtype == np.float32
-    np.testing.assert_array_equal(found.rows, expected.rows)
-    np.testing.assert_array_equal(found.scores, expected.scores)
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])

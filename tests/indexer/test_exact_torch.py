@@ -1,10 +1,16 @@
-"""Properties specific to the torch engine, which GPUs run, tested on the CPU."""
+"""The torch engine of exact search, which GPUs run, tested on the CPU.
+
+Scores above a threshold are listed and merged: here by torch, on a GPU by a kernel of Triton.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,32 +18,148 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
+from tests.indexer.made_vectors import brute_force  # noqa: E402
 from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu_best  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
-from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, select_by_torch  # noqa: E402
+from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, find_select, room, select_by_torch  # noqa: E402
 from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
-NONE = np.empty(0, dtype=np.int64)
+DIM = 24
+ROWS = np.random.default_rng(0).normal(size=(300, DIM)).astype(np.float32)
 
 
-def shard_of(stored: str) -> DeviceShard:
-    (shard,) = load_shards(np.random.default_rng(0).normal(size=(300, 24)).astype(stored), NONE, ["cpu"])
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tiles and merges in small data."""
+    monkeypatch.setattr(gpu_best, "_LEAST_ROOM", BLOCK)
+    monkeypatch.setattr(gpu_best, "_LEAST_ROOMS", BLOCK)
+    monkeypatch.setattr(exact_torch, "_TILE_SCORES", 4 * BLOCK)
+
+
+def shard_of(vectors: NDArray[Any], missing: Any = ()) -> DeviceShard:  # noqa: ANN401
+    (shard,) = load_shards(vectors, np.array(missing, dtype=np.int64), ["cpu"])
     return shard
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("stored", ["float16", "float32"])
+@pytest.mark.parametrize("k", [1, 10, 700, 2_996])
+def test_many_tiles_and_merges_find_what_brute_force_finds(stored: str, k: int) -> None:
+    generator = np.random.default_rng(k)
+    vectors = generator.integers(-9, 10, size=(3_000, DIM)).astype(stored)  # whole numbers: sums are exact, and many are equal
+    queries = generator.integers(-9, 10, size=(3, DIM)).astype(np.float32)
+    queries[1] = 0
+    missing = [0, 1, 500, 2_999]
+    found = best_hits(shard_of(vectors, missing).search(queries, k), k)
+    np.testing.assert_array_equal(found.rows, brute_force(vectors, queries, k, missing).rows)
+
+
+@pytest.mark.usefixtures("little_room")
+def test_queries_with_more_rows_than_there_is_room_for_are_ranked_again() -> None:
+    """For two of the three, each row is better than all before it, and is found."""
+    vectors = np.zeros((3_000, DIM), dtype=np.float16)
+    vectors[:, 0] = np.arange(3_000) - 1_000
+    queries = np.zeros((3, DIM), dtype=np.float32)
+    queries[:, 0] = 1, -1, 2
+    shard = shard_of(vectors)
+    terms = shard.split_queries(queries)
+    best = TopK(5, terms.scales, select_by_torch)
+    for start, scores in shard.tiles([terms.first], best):
+        best.offer(scores, start)
+    assert best.keys()[1].tolist() == [0, 2]
+    assert best_hits(shard.search(queries, 5), 5).rows.tolist() == [
+        [2_999 - i for i in range(5)],
+        list(range(5)),
+        [2_999 - i for i in range(5)],
+    ]
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("stored", ["float16", "float32"])
+def test_scores_do_not_depend_on_the_tile(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuBLAS adds up in another order for tiles of another size: on an H100, equal float32 vectors had scores that differed."""
+    compute = DeviceShard.scores
+
+    def compute_otherwise(self: DeviceShard, terms: Any, start: int, stop: int) -> Any:  # noqa: ANN401 - torch may be absent
+        return compute(self, terms, start, stop) * (1 + 1e-7 * (start // BLOCK % 3))
+
+    monkeypatch.setattr(DeviceShard, "scores", compute_otherwise)
+    generator = np.random.default_rng(3)
+    shard = shard_of(np.tile(generator.normal(size=(300, DIM)), (10, 1)).astype(stored))
+    for dtype in (np.float16, np.float32):
+        queries = generator.normal(size=(2, DIM)).astype(dtype).astype(np.float32)
+        hits = TorchEngine([shard]).search(queries, 40)
+        for rows, scores in zip(hits.rows.reshape(8, 10), hits.scores.reshape(8, 10), strict=True):
+            assert rows.tolist() == list(range(rows[0], 3_000, 300))
+            assert len(set(scores.tolist())) == 1
+
+
+def test_tiles_end_where_merges_take_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert room(10, 1_024) == 4_096
+    assert room(1_001, 1_024) == 47 * BLOCK  # 6,006 and more
+    assert room(10, 1) == 1 << 20
+    monkeypatch.setattr(exact_torch, "_TILE_SCORES", 160 * BLOCK * 1_024)
+    shard = shard_of(np.zeros((100_000, 2), dtype=np.float16))
+    terms = torch.zeros((1_024, 2), dtype=torch.float16)
+    starts = []
+    best = TopK(10, torch.ones(1_024), lambda *arguments: None)
+    for start, scores in shard.tiles([terms], best):
+        starts.append(start)
+        best.offer(scores, start)
+    first = 4_096
+    assert starts == [0, first, 4 * first, 4 * first + 20_480, 4 * first + 40_960, 16 * first, 16 * first + 20_480]
+
+
+@pytest.mark.usefixtures("little_room")
+def test_one_tile_of_scores_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute, n_alive, tiles = DeviceShard.scores, list[int](), weakref.WeakSet[Any]()
+
+    def watch(*arguments: Any) -> Any:  # noqa: ANN401 - torch may be absent
+        n_alive.append(len(tiles))
+        scores = compute(*arguments)
+        tiles.add(scores)
+        return scores
+
+    monkeypatch.setattr(DeviceShard, "scores", watch)
+    shard = shard_of(np.ones((3_000, DIM), dtype=np.float16))
+    shard.search(np.ones((2, DIM), dtype=np.float32), 5)
+    assert set(n_alive) == {0}
+    assert len(n_alive) > 10
+
+
+def test_without_a_kernel_that_works_torch_lists_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wikidx.indexer.indexes.exact.gpu_select", None)
+    assert find_select("cpu") is select_by_torch
+    find_select.cache_clear()
+    with pytest.raises(RuntimeError, match="does not find"):
+        gpu_best._try_select(lambda *arguments: None, "cpu", 3 * BLOCK)
+    gpu_best._try_select(select_by_torch, "cpu", 3 * BLOCK)
+    gpu_best._try_select(select_by_torch, "cpu", 3 * BLOCK + 1)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton comes with PyTorch for GPUs")
+def test_the_kernel_finds_what_torch_finds() -> None:
+    """In Triton's interpreter, which works without a GPU."""
+    code = (
+        "from wikidx.indexer.indexes.exact import gpu_best; from wikidx.indexer.indexes.exact.gpu_select import select;"
+        "[gpu_best._try_select(select, 'cpu', n) for n in (384, 385, 5_000)]"
+    )
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1"}, check=True)
 
 
 def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None:
     queries = np.random.default_rng(1).normal(size=(5, 24)).astype(np.float32)
-    shard = shard_of("float16")
+    shard = shard_of(ROWS.astype(np.float16))
     terms = shard.split_queries(queries)
     assert terms.second is not None
     sums = (terms.first.double() + terms.second.double()) * terms.scales.double()[:, None]
     largest = np.abs(queries).max(axis=1, keepdims=True)
     assert (np.abs(sums.numpy() - queries) <= largest * 2.0**-22).all()
     assert shard.split_queries(queries.astype(np.float16).astype(np.float32)).second is None
-    whole = shard_of("float32").split_queries(queries)
+    whole = shard_of(ROWS).split_queries(queries)
     np.testing.assert_array_equal(whole.first.numpy(), queries)
     assert whole.second is None
     assert (whole.scales == 1).all()
@@ -45,7 +167,7 @@ def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None
 
 def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
     vectors = np.arange(700, dtype=np.float16).reshape(100, 7)
-    shards = load_shards(vectors, NONE, ["cpu"] * 3)
+    shards = load_shards(vectors, np.empty(0, dtype=np.int64), ["cpu"] * 3)
     assert [shard.vectors.dtype for shard in shards] == [torch.float16] * 3
     assert [len(shard.vectors) for shard in shards] == [33, 33, 34]
     np.testing.assert_array_equal(np.concatenate([shard.vectors.numpy() for shard in shards]), vectors)
@@ -70,10 +192,7 @@ def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-            r"cuda:1 has too little memory for exact search: end other programs",
-        ),
+        (torch.OutOfMemoryError("CUDA out of memory: 2 GiB"), r"cuda:1 has too little memory for exact search: end other programs"),
         (torch.AcceleratorError("CUDA error: device lost\nmore"), r"cuda:1 failed: CUDA error: device lost; start again"),
         (RuntimeError("Cannot re-initialize CUDA in forked subprocess"), r"cuda:1 failed: Cannot re-initialize CUDA"),
     ],
@@ -102,18 +221,16 @@ def made_case(generator: np.random.Generator) -> tuple[NDArray[np.float16], Vect
     return vectors, queries, int(generator.integers(1, n + 1)), missing
 
 
+@pytest.mark.usefixtures("little_room")
 @pytest.mark.parametrize("n_cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_ranks_by_first_terms_are_those_of_brute_force(monkeypatch: pytest.MonkeyPatch, n_cases: int) -> None:
-    monkeypatch.setattr(gpu_best, "_LEAST_ROOM", BLOCK)
-    monkeypatch.setattr(gpu_best, "_LEAST_ROOMS", BLOCK)
-    monkeypatch.setattr(exact_torch, "_TILE_SCORES", 4 * BLOCK)
     monkeypatch.setattr(exact_torch, "_MAX_RESCORED", 2_000)
     n_exact = n_again = 0
     for seed in range(n_cases):
         generator = np.random.default_rng(seed)
         vectors, queries, k, missing = made_case(generator)
         monkeypatch.setattr(exact_torch, "_SPARE_CANDIDATES", int(generator.integers(0, 9)))
-        (shard,) = load_shards(vectors, missing, ["cpu"])
+        shard = shard_of(vectors, missing)
         terms = shard.split_queries(queries)
         scores = (torch.from_numpy(vectors).float() * terms.scaled[:, None]).sum(dim=2) * terms.scales[:, None]
         scores[:, torch.from_numpy(missing)] = -torch.inf
@@ -140,14 +257,14 @@ def test_a_best_row_that_the_first_terms_rank_behind_all_candidates_is_found(mon
     query = np.array([[1 + unit, 8, 1]], dtype=np.float32)
     first_by_terms, between, best = (-1, 1 / 8, 0), (-1, 1 / 8, -1.4 * unit), (1, -1 / 8, -1.5 * unit)
     vectors = np.array([first_by_terms, *[between] * 5, best], dtype=np.float16)
-    hits = TorchEngine(load_shards(vectors, NONE, ["cpu"])).search(query, 1)
+    hits = TorchEngine([shard_of(vectors)]).search(query, 1)
     assert hits.rows.tolist() == [[6]]
     assert hits.scores[0, 0] == pytest.approx(-0.5 * unit, rel=1e-3)
 
 
 @pytest.mark.parametrize("n_blocks", [1, 2])
 def test_no_product_has_a_matrix_that_cublas_cannot_index(n_blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shard = shard_of("float16")
+    shard = shard_of(ROWS.astype(np.float16))
     monkeypatch.setattr(exact_torch, "_MAX_PRODUCT", 24 * BLOCK * n_blocks + 5)
     terms = shard.split_queries(np.ones((1, 24), dtype=np.float32))
     tiles = list(shard.tiles([terms.first], TopK(1, terms.scales, select_by_torch)))

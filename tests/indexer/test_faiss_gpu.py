@@ -156,14 +156,6 @@ def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpu
         np.testing.assert_array_equal(rows, expected[1])
 
 
-def test_lists_are_merged_by_score_then_place() -> None:
-    one = Hits(np.array([[7, 8, -1]]), np.array([[3.0, 1.0, -np.inf]], dtype=np.float32))
-    two = Hits(np.array([[4, 5, 6]]), np.array([[3.0, 2.0, 0.0]], dtype=np.float32))
-    positions, scores = merge_hits([one, two], 1, 5)
-    assert positions.tolist() == [[4, 7, 5, 8, 6]]
-    assert scores.tolist() == [[3, 3, 2, 1, 0]]
-
-
 @pytest.mark.parametrize(("k", "refine", "asked"), [(LARGEST_K + 1, 0, "k 2,049: FAISS"), (1000, 3, "k 1,000 with refine 3: FAISS")])
 def test_more_results_than_a_gpu_can_give_are_refused(k: int, refine: int, asked: str) -> None:
     recipe = dataclasses.replace(NOTHING.recipe, parameters={"refine": refine})

@@ -9,15 +9,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tests.conftest import ROOT, corpus_of, with_checksum
-from tests.indexer.real_collections import dpr_union
 from tests.lucene.jvm import require_java
-from tests.lucene.oracle import Oracle, index_passages
+from tests.lucene.oracle import index_passages
 from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
@@ -33,16 +31,6 @@ pytestmark = pytest.mark.slow  # Java, and Pyserini's import: a minute
 require_java()
 
 
-class Imported(NamedTuple):
-    """An index over real passages, questions for it, what Lucene itself finds, and its home."""
-
-    passages: list[Passage]
-    questions: list[str]
-    lucene: LuceneIndex
-    oracle: Oracle
-    home: Path
-
-
 def opened(store: PassageStore) -> LuceneIndex:
     index = open_index("made", "lucene", store)
     assert isinstance(index, LuceneIndex)
@@ -50,63 +38,36 @@ def opened(store: PassageStore) -> LuceneIndex:
 
 
 @pytest.fixture(scope="module")
-def union(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Imported:
-    """The first 2,000 passages of dpr_union, every tenth of them a second time under another id."""
-    collection = dpr_union(shared_data)
-    passages = collection.passages[:2000]
-    passages += [passage._replace(id=f"copy of {passage.id}") for passage in passages[::10]]
-    folder = tmp_path_factory.mktemp("union")
+def imported(made_passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with passages and an index over them."""
+    home = tmp_path_factory.mktemp("imported") / "home"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(folder / "home"))
-        build_store(corpus_of(passages, "made"), StoreOptions())
-        import_lucene("made", index_passages(passages, folder / "source", own_ids=True), open_store("made"))
-        oracle = Oracle(index_passages(passages, folder / "oracle"))
-        return Imported(passages, [*collection.queries.values()], opened(open_store("made")), oracle, folder / "home")
+        patch.setenv("IDX_HOME", str(home))
+        build_store(corpus_of(made_passages, "made"), StoreOptions())
+        import_lucene("made", index_passages(made_passages, home / "source", own_ids=True), open_store("made"))
+    return home
 
 
 @pytest.fixture
-def copied(union: Imported, home: Path) -> PassageStore:
-    """The corpus and index of ``union`` in the home of this test."""
-    shutil.copytree(union.home, home)
+def copied(imported: Path, home: Path) -> PassageStore:
+    """The corpus and the index in the home of this test."""
+    shutil.copytree(imported, home)
     return open_store("made")
 
 
-@pytest.mark.parametrize("k", [1, 10, 100, 3000])
-def test_results_are_lucenes_up_to_the_rounding_of_pyserini(union: Imported, k: int) -> None:
-    queries = [
-        *union.questions[::60],
-        "river river of the rivers",
-        "the",
-        "",
-        "film",
-        "\ud800",
-        "river\0bank",
-        " ".join(union.questions * 2),
-    ]
-    found, expected = union.lucene.search(queries, k), union.oracle.search(queries, k)
-    assert ((found.rows < 0) == (expected.rows < 0)).all()
-    known = expected.rows >= 0
-    np.testing.assert_allclose(found.scores[known], expected.scores[known], rtol=1e-6, atol=1e-4 + 1e-6 * k)
-    assert (np.diff(found.scores[np.isfinite(found.scores).all(axis=1)], axis=1) <= 0).all()
-    for line, mine in enumerate(found.rows):
-        inside = {row for row, score in zip(expected.rows[line], expected.scores[line], strict=True) if score > expected.scores[line, -1]}
-        assert inside <= set(mine.tolist())
-        assert len({row for row in mine.tolist() if row >= 0}) == (mine >= 0).sum()
-
-
-def test_none_is_built(union: Imported, copied: PassageStore) -> None:
+def test_none_is_built(copied: PassageStore) -> None:
     for force in (False, True):
         with pytest.raises(InputError, match="idx builds no Lucene index: 'idx import lucene PATH --corpus NAME' imports one"):
             build_index("made", "lucene", copied, force=force)
-    assert len(opened(copied)) == len(union.passages)
+    assert len(opened(copied)) == len(copied)
 
 
-def test_files_that_lucene_cannot_read_are_corruption(copied: PassageStore, union: Imported) -> None:
+def test_files_that_lucene_cannot_read_are_corruption(copied: PassageStore) -> None:
     (file,) = (index_ref("made", "lucene").path / "index").glob("*.tim")
     whole = file.read_bytes()
     file.write_bytes(whole[:200] + b"\xff" * (len(whole) - 400) + whole[-200:])
     with pytest.raises(ArtifactCorrupt, match="Lucene cannot read .*'idx check' says which files are corrupt"):
-        opened(copied).search(union.questions[:100], 10)
+        opened(copied).search([str(number) for number in range(2_900)], 10)
     file.write_bytes(whole[:-5])
     with pytest.raises(ArtifactCorrupt, match=r"has [\d,]+ bytes instead of"):
         opened(copied)
@@ -121,7 +82,7 @@ def test_memory_that_runs_out_is_not_called_corruption(tmp_path: Path) -> None:
 def test_rows_and_counts_that_are_not_the_corpuss_are_corruption(copied: PassageStore) -> None:
     folder = index_ref("made", "lucene").path
     rows = np.fromfile(folder / "rows.i32", dtype="<i4")
-    for wrong in (-2, 2200):
+    for wrong in (-2, len(copied)):
         np.where(np.arange(len(rows)) == 7, wrong, rows).astype("<i4").tofile(folder / "rows.i32")
         with pytest.raises(ArtifactCorrupt, match="has rows outside the corpus"):
             opened(copied)
@@ -130,21 +91,19 @@ def test_rows_and_counts_that_are_not_the_corpuss_are_corruption(copied: Passage
     del manifest["sha256"]
     manifest["counts"]["documents"] -= 1
     (folder / "manifest.json").write_text(with_checksum(manifest))
-    with pytest.raises(ArtifactCorrupt, match="holds 2200 documents and 2200 rows"):
+    with pytest.raises(ArtifactCorrupt, match="holds 3000 documents and 3000 rows"):
         opened(copied)
 
 
-def test_an_index_that_is_no_longer_used_lets_go_of_its_files(union: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDX_HOME", str(union.home))
-
+def test_an_index_that_is_no_longer_used_lets_go_of_its_files(copied: PassageStore, home: Path) -> None:
     def n_maps() -> int:
         call_in_java(lambda _: None)  # after whatever is being closed
-        return sum(str(union.home) in line for line in Path("/proc/self/maps").read_text().splitlines())
+        return sum(str(home) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
-    store, counts = open_store("made"), list[int]()
+    counts = list[int]()
     for _ in range(6):
-        index = opened(store)
-        assert index.search(["france"], 5).rows.tolist() == union.lucene.search(["france"], 5).rows.tolist()
+        index = opened(copied)
+        assert (index.search(["passage"], 5).rows >= 0).all()
         del index
         gc.collect()
         counts.append(n_maps())

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.indexer.made_vectors import vectors_manifest
+from tests.indexer.made_vectors import clustered, vectors_manifest
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError
 from wikidx.indexer.base import Stored, Vectors
@@ -166,3 +166,21 @@ def test_processes_write_at_once(tmp_path: Path) -> None:
         process.join()
     assert file.unfinished_ranges() == []
     np.testing.assert_array_equal(np.load(file.path)[:, 0], np.arange(2000) // 10 * 10)
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_scores_are_the_products_with_the_rows_named(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    VectorFile(tmp_path, 1000, stored).write(range(1000), clustered(1000, 8, 0))
+    queries = clustered(20, 8, 1)
+    rows = np.random.default_rng(0).integers(-1, 1000, size=(20, 30))
+    vectors = open_corpus_vectors(tmp_path, vectors_manifest(tmp_path, (1000, 8), stored))
+    vectors = dataclasses.replace(vectors, missing=np.unique(rows[rows >= 0])[:5])
+    stored = vectors.array[:]
+    expected = np.where(
+        (rows < 0) | np.isin(rows, vectors.missing),
+        -np.inf,
+        np.einsum("qd,qcd->qc", queries.astype(np.float64), stored[rows].astype(np.float64)),
+    )
+    np.testing.assert_allclose(vectors.scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr("wikidx.indexer.vectors.corpus_vectors._CANDIDATES_AT_ONCE", 70)  # two queries at a time
+    np.testing.assert_allclose(vectors.scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
