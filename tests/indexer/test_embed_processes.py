@@ -23,7 +23,7 @@ from wikidx.base.progress import silent
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.build import build_vectors, check_query_weights
+from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding import pipeline
 from wikidx.indexer.embedding.embed import EmbedProgress, embed
@@ -138,17 +138,6 @@ def test_a_device_that_cannot_be_used_costs_no_finished_vector(
     with pytest.raises(InputError, match="the device 'cuda:9' cannot be used"):
         build_vectors("made", tiny, store, ON_CPU)
     assert finished.items() <= finished_vectors().items()
-
-
-def test_questions_are_not_encoded_with_other_weights_than_the_passages(tiny: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
-    build_vectors("made", tiny, store, ON_CPU)
-    check_query_weights("made", tiny)
-    assert isinstance(tiny.passage_checkpoint, Path)
-    folder = shutil.copytree(tiny.passage_checkpoint, tmp_path / "other")
-    weights = next(file for file in folder.iterdir() if file.name in ("model.safetensors", "pytorch_model.bin"))
-    weights.write_bytes(weights.read_bytes() + b" ")
-    with pytest.raises(ArtifactMismatch, match=rf"another checkpoint than {folder} \(passage {weights.name}\): restore that"):
-        check_query_weights("made", with_checkpoint(tiny, folder))
 
 
 EMBED = """

@@ -28,9 +28,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
 def test_an_array_of_numpy_takes_its_ids_from_a_file(dtype: str, tmp_path: Path) -> None:
-    write(tmp_path, {"v.npy": npy(VECTORS.astype(dtype)), "ids.txt": LINES})
+    write(tmp_path, {"v.npy": npy(VECTORS.astype(dtype)), "ids.txt": LINES, "ids.txt.gz": gzip.compress(LINES)})
     ids, vectors = read(tmp_path / "v.npy", tmp_path / "ids.txt")
-    assert ids == IDS
+    assert ids == read(tmp_path / "v.npy", tmp_path / "ids.txt.gz")[0] == IDS
     assert vectors.dtype == ("float16" if dtype == "float16" else "float32")
     np.testing.assert_array_equal(vectors, VECTORS.astype(dtype))
 
@@ -100,11 +100,6 @@ def test_usual_names_of_ids_are_known(name: str, tmp_path: Path) -> None:
     assert read(write(tmp_path, {"v.parquet": parquet({name: IDS, "vector": list(VECTORS)})}) / "v.parquet")[0] == IDS
 
 
-def test_ids_are_compressed(tmp_path: Path) -> None:
-    write(tmp_path, {"v.npy": npy(VECTORS), "ids.txt.gz": gzip.compress(LINES)})
-    assert read(tmp_path / "v.npy", tmp_path / "ids.txt.gz")[0] == IDS
-
-
 def test_parquet_needs_a_column_of_ids(tmp_path: Path) -> None:
     columns = {"text": ["some"] * N, "_id": IDS, "vector": list(VECTORS)}
     message = "has the columns text, _id, vector: needed are one of ids, other "
@@ -119,32 +114,23 @@ def archive(array: NDArray[Any]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "ids", "message"),
+    ("ids", "message"),
     [
-        (lambda: npy(VECTORS), {"ids.txt": LINES[:-1].rpartition(b"\n")[0]}, "has more vectors than .*ids.txt has ids, 1,199"),
-        (
-            lambda: npy(VECTORS),
-            {"ids.txt": LINES + b"another\n"},
-            "ids.txt has more ids than .* has vectors, 1,200: is the first, '.*', a header",
-        ),
-        (
-            lambda: npy(VECTORS),
-            {"ids.npy": npy(np.array(IDS, dtype=object))},
-            r"ids.npy holds Python objects: save ids by ids.astype\(str\)",
-        ),
-        (lambda: npy(VECTORS), {"ids.npy": archive(np.array(IDS))}, "ids.npy is cut off, or no array of numbers: the magic string is not"),
-        (
-            lambda: npy(VECTORS),
-            {"ids.npy": npy(VECTORS)},
-            r"ids.npy holds float32 of shape \(1200, 8\): ids are one dimension of integers or",
-        ),
-        (lambda: npy(VECTORS), {"ids.txt.gz": gzip.compress(LINES)[:-9]}, r"ids.txt.gz is corrupt: .*: fetch or compress it again"),
-        (lambda: npy(VECTORS), {"ids.txt": LINES.decode().encode("utf-16")}, "line 1 is no id in UTF-8, but perhaps in UTF-16: convert it"),
-        (lambda: flat("IDMap,Flat"), {"ids.txt": LINES}, "has ids of its own: leave out --ids"),
+        ({"ids.txt": LINES[:-1].rpartition(b"\n")[0]}, "has more vectors than .*ids.txt has ids, 1,199"),
+        ({"ids.txt": LINES + b"another\n"}, "ids.txt has more ids than .* has vectors, 1,200: is the first, '.*', a header"),
+        ({"ids.npy": npy(np.array(IDS, dtype=object))}, r"ids.npy holds Python objects: save ids by ids.astype\(str\)"),
+        ({"ids.npy": archive(np.array(IDS))}, "ids.npy is cut off, or no array of numbers: the magic string is not"),
+        ({"ids.npy": npy(VECTORS)}, r"ids.npy holds float32 of shape \(1200, 8\): ids are one dimension of integers or"),
+        ({"ids.txt.gz": gzip.compress(LINES)[:-9]}, r"ids.txt.gz is corrupt: .*: fetch or compress it again"),
+        ({"ids.txt": LINES.decode().encode("utf-16")}, "line 1 is no id in UTF-8, but perhaps in UTF-16: convert it"),
     ],
 )
-def test_ids_that_do_not_fit_are_refused(vectors: Callable[[], bytes], ids: Files, message: str, tmp_path: Path) -> None:
-    check_refused(tmp_path, {"vectors": vectors(), **ids}, message, *ids)
+def test_ids_that_do_not_fit_are_refused(ids: Files, message: str, tmp_path: Path) -> None:
+    check_refused(tmp_path, {"vectors": npy(VECTORS), **ids}, message, *ids)
+
+
+def test_an_index_with_ids_takes_no_others(tmp_path: Path) -> None:
+    check_refused(tmp_path, {"vectors": flat("IDMap,Flat"), "ids.txt": LINES}, "has ids of its own: leave out --ids", "ids.txt")
 
 
 def tensors(header: object, content: bytes = b"") -> bytes:

@@ -45,10 +45,7 @@ NO_VECTORS = "holds float(16|32) of shape .*: vectors are floats of two dimensio
         (pickled((["1", "2"], ZEROS[:, 0])), NO_VECTORS),
         (pickled(ZEROS[:, 0]), NO_VECTORS),
         (pickled(np.zeros((1 << 40, 0), dtype=np.float32)), NO_VECTORS),
-        (
-            pickled([("1", ZEROS[0]), ("2", np.zeros(9, dtype=np.float16))]),
-            "has vectors of several shapes or types: float16 .8,., float16 .9",
-        ),
+        (pickled([("1", ZEROS[0]), ("2", np.zeros(9, dtype=np.float16))]), "of several shapes or types: float16 .8,., float16 .9"),
         (pickled([("1", ZEROS)]), NO_PAIR),
         (pickled([("1", ZEROS[0, :0])]), NO_PAIR),
         (pickled([("1",)]), NO_PAIR),
@@ -59,14 +56,8 @@ NO_VECTORS = "holds float(16|32) of shape .*: vectors are floats of two dimensio
         (lambda: {"text": b"hello"}, "text begins with b'hell', which is none of the formats contriever, dpr"),
         (lambda: {"empty": b""}, "empty begins with b''"),
         (lambda: {"passages.gz": gzip.compress(pickle.dumps(ZEROS))}, "is compressed, but no tar: .* none of the formats"),
-        (
-            lambda: {"x.fvecs": fvecs(384)},
-            r"x\.fvecs looks like fvecs: numpy\.fromfile\(FILE, 'f4'\)\.reshape\(-1, 385\)\[:, 1:\] reads them",
-        ),
-        (
-            lambda: {"index": flat("HNSW16")},
-            "of type 'IHNf', and only flat ones are read: if it has .* as 'IHNf' and 'IwFl' do, .*reconstruct_n",
-        ),
+        (lambda: {"x.fvecs": fvecs(384)}, r"x\.fvecs looks like fvecs: numpy\..*'f4'\)\.reshape\(-1, 385\)\[:, 1:\] reads them"),
+        (lambda: {"index": flat("HNSW16")}, "of type 'IHNf', and only flat .*: if it has .* as 'IHNf' and 'IwFl' do, .*reconstruct_n"),
         (lambda: {"index": flat(metric="METRIC_L1")}, "compares by FAISS's metric 2 .*an index for inner products is needed"),
         (lambda: {"index": flat(metric="METRIC_Lp")}, "compares by FAISS's metric 4 .*an index for inner products is needed"),
         (lambda: {"index": flat("IDMap,Flat")[:-8]}, "is cut off: it does not end with 1,200 ids"),

@@ -16,12 +16,20 @@ from wikidx.indexer.indexes.exact import cpu as exact_cpu
 from wikidx.indexer.indexes.exact.index import ExactIndex
 
 ENGINES = {"numba": ("cpu",), "torch": ("cpu:0",), "torch, three devices": ("cpu",) * 3}
+ENGINES["torch, little room"] = ("cpu:0",)  # several tiles, merges and batches in small data
+
+
+LITTLE_ROOM = {"gpu._MAX_KEYS": 1000, "gpu._TILE_SCORES": 512, "gpu_best._MOST_EXAMINED": 200}
+LITTLE_ROOM |= {"gpu_best._LEAST_ROOM": 128, "gpu_best._LEAST_ROOMS": 128}
 
 
 @pytest.fixture(params=ENGINES)
-def devices(request: pytest.FixtureRequest) -> tuple[str, ...]:
+def devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     if request.param != "numba":
         pytest.importorskip("torch", reason="needs the extra 'dense'")
+    if request.param == "torch, little room":
+        for name, value in LITTLE_ROOM.items():
+            monkeypatch.setattr(f"wikidx.indexer.indexes.exact.{name}", value)
     return ENGINES[str(request.param)]
 
 
@@ -86,9 +94,11 @@ def test_rows_that_get_better_or_worse_all_the_time_or_are_equal(growth: int, de
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
 
-def test_where_no_row_has_a_vector_nothing_is_found(devices: tuple[str, ...]) -> None:
-    vectors, missing = whole(400, 6, 0), np.arange(400)
-    assert_same(index_of(vectors, devices, missing=missing).search(vectors[:3], 5), brute_force(vectors, vectors[:3], 5, missing))
+@pytest.mark.parametrize("missing", [np.arange(400), np.arange(0, 400, 3)])
+def test_rows_without_a_vector_are_not_found(missing: Rows, devices: tuple[str, ...]) -> None:
+    vectors = whole(400, 6, 0)
+    for k in (5, 390):
+        assert_same(index_of(vectors, devices, missing=missing).search(vectors[:3], k), brute_force(vectors, vectors[:3], k, missing))
 
 
 def test_products_beyond_float32(devices: tuple[str, ...]) -> None:
@@ -111,10 +121,6 @@ def test_vectors_and_queries_may_lie_anyhow(devices: tuple[str, ...]) -> None:
 def test_more_queries_and_results_than_are_held_at_once(devices: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, queries = whole(1000, 6, 0), whole(30, 6, 1)
     monkeypatch.setattr(exact_cpu, "_CANDIDATE_BYTES", 20_000)
-    if devices != ("cpu",):
-        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._MAX_KEYS", 1000)
-        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu._TILE_SCORES", 3000)
-        monkeypatch.setattr("wikidx.indexer.indexes.exact.gpu_best._MOST_EXAMINED", 200)
     for k in (3, 400):
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 

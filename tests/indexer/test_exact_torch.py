@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra 'dense'")
 
-from tests.indexer.made_vectors import brute_force  # noqa: E402
 from wikidx.base.errors import IdxError  # noqa: E402
 from wikidx.indexer.base import NO_ROW, Vectors  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu_best  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, find_select, room, select_by_torch  # noqa: E402
-from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
 DIM = 24
 ROWS = np.random.default_rng(0).normal(size=(300, DIM)).astype(np.float32)
@@ -42,39 +40,6 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def shard_of(vectors: NDArray[Any], missing: Any = ()) -> DeviceShard:  # noqa: ANN401
     (shard,) = load_shards(vectors, np.array(missing, dtype=np.int64), ["cpu"])
     return shard
-
-
-@pytest.mark.usefixtures("little_room")
-@pytest.mark.parametrize("stored", ["float16", "float32"])
-@pytest.mark.parametrize("k", [1, 10, 700, 2_996])
-def test_many_tiles_and_merges_find_what_brute_force_finds(stored: str, k: int) -> None:
-    generator = np.random.default_rng(k)
-    vectors = generator.integers(-9, 10, size=(3_000, DIM)).astype(stored)  # whole numbers: sums are exact, and many are equal
-    queries = generator.integers(-9, 10, size=(3, DIM)).astype(np.float32)
-    queries[1] = 0
-    missing = [0, 1, 500, 2_999]
-    found = best_hits(shard_of(vectors, missing).search(queries, k), k)
-    np.testing.assert_array_equal(found.rows, brute_force(vectors, queries, k, missing).rows)
-
-
-@pytest.mark.usefixtures("little_room")
-def test_queries_with_more_rows_than_there_is_room_for_are_ranked_again() -> None:
-    """For two of the three, each row is better than all before it, and is found."""
-    vectors = np.zeros((3_000, DIM), dtype=np.float16)
-    vectors[:, 0] = np.arange(3_000) - 1_000
-    queries = np.zeros((3, DIM), dtype=np.float32)
-    queries[:, 0] = 1, -1, 2
-    shard = shard_of(vectors)
-    terms = shard.split_queries(queries)
-    best = TopK(5, terms.scales, select_by_torch)
-    for start, scores in shard.tiles([terms.first], best):
-        best.offer(scores, start)
-    assert best.keys()[1].tolist() == [0, 2]
-    assert best_hits(shard.search(queries, 5), 5).rows.tolist() == [
-        [2_999 - i for i in range(5)],
-        list(range(5)),
-        [2_999 - i for i in range(5)],
-    ]
 
 
 @pytest.mark.usefixtures("little_room")
@@ -171,22 +136,6 @@ def test_vectors_are_as_on_disk_and_shared_out_evenly() -> None:
     assert [shard.vectors.dtype for shard in shards] == [torch.float16] * 3
     assert [len(shard.vectors) for shard in shards] == [33, 33, 34]
     np.testing.assert_array_equal(np.concatenate([shard.vectors.numpy() for shard in shards]), vectors)
-
-
-@pytest.mark.parametrize("k", [1, 5, 200])
-def test_best_of_tiles_is_the_sorted_prefix(k: int) -> None:
-    scores = torch.randint(-50, 50, (3, 8 * BLOCK), generator=torch.Generator().manual_seed(0)).float()
-    scores[0, 5], scores[1, 7], scores[2] = torch.nan, -torch.inf, 0.0
-    scores[2, ::2] = -0.0
-    scales = torch.tensor([1.0, 0.5, 2.0])
-    best = TopK(k, scales, select_by_torch)
-    for start in range(0, 8 * BLOCK, 2 * BLOCK):
-        best.offer(scores[:, start : start + 2 * BLOCK], start)
-    hits = best_hits(best.keys()[0].numpy(), k)
-    scaled = np.nan_to_num((scores * scales[:, None]).numpy(), nan=-np.inf, neginf=-np.inf)
-    rows = np.argsort(-scaled, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(hits.rows, rows)
-    np.testing.assert_array_equal(hits.scores, np.take_along_axis(scaled, rows, axis=1))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from wikidx.base.artifacts.home import downloads_path
-from wikidx.base.errors import StorageError, UnknownNameError
+from wikidx.base.errors import StorageError
 from wikidx.base.net.download import SourceFile
 from wikidx.base.progress import Progress
 from wikidx.corpora.build import StoreOptions
@@ -97,11 +97,6 @@ def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pyt
     with pytest.raises(StorageError, match=r"kB are needed under .*, 1\.0 kB are free: set IDX_HOME to a larger disk"):
         build(BuildSpec(resolve("sample")))
     assert not home.exists()
-
-
-def test_an_index_that_there_cannot_be_is_refused_with_near_names() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'minilm-ivf'"):
-        BuildSpec(resolve("sample"), ("minilm-ifv",))
 
 
 def test_a_build_for_which_memory_is_too_small_says_so_and_where_it_is_far_too_small_begins_nothing(
