@@ -8,7 +8,8 @@ import random
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,18 +39,10 @@ class Pair(NamedTuple):
     home: Path
 
 
-def dpr_union(data: Path) -> Collection:
-    """33,888 Wikipedia passages of 100 words, and 2,655 questions of Natural Questions."""
-    folder = data / "dpr_union"
-    queries = {record["qid"]: record["question"] for record in _records(folder / "queries.nq_oracle.jsonl.gz")}
-    return Collection([_passage(record) for record in _records(folder / "passages.jsonl.gz")], queries)
-
-
-def wiki_intro(data: Path) -> Collection:
-    """178,775 first paragraphs of Wikipedia articles, and 3,466 questions of HybridQA."""
-    folder = data / "wiki_intro"
-    queries = {record["qid"]: record["question"] for record in _records(folder / "queries.hybridqa_dev.jsonl.gz")}
-    return Collection([_passage(record) for record in _records(folder / "passages.jsonl.gz")], queries)
+def wikipedia(folder: str, questions: str, data: Path) -> Collection:
+    """Return passages of a folder in their order, and the questions of a file in it."""
+    passages = [Passage(record["id"], record["title"], record["text"]) for record in _records(data / folder / "passages.jsonl.gz")]
+    return Collection(passages, {record["qid"]: record["question"] for record in _records(data / folder / questions)})
 
 
 def cacm(data: Path) -> Collection:
@@ -74,7 +67,14 @@ def nfcorpus(data: Path) -> Collection:
     return Collection(passages, {record["_id"]: record["text"] for record in queries})
 
 
-COLLECTIONS = {"dpr_union": dpr_union, "wiki_intro": wiki_intro, "cacm": cacm, "nfcorpus": nfcorpus}
+COLLECTIONS: dict[str, Callable[[Path], Collection]] = {
+    # 33,888 Wikipedia passages of 100 words, and 2,655 questions of Natural Questions
+    "dpr_union": partial(wikipedia, "dpr_union", "queries.nq_oracle.jsonl.gz"),
+    # 178,775 first paragraphs of Wikipedia articles, and 3,466 questions of HybridQA
+    "wiki_intro": partial(wikipedia, "wiki_intro", "queries.hybridqa_dev.jsonl.gz"),
+    "cacm": cacm,
+    "nfcorpus": nfcorpus,
+}
 
 
 def sampled(passages: Sequence[Passage], n: int) -> list[Passage]:
@@ -98,7 +98,3 @@ def index_both(passages: Sequence[Passage], home: Path) -> Pair:
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         yield from map(json.loads, file)
-
-
-def _passage(record: dict[str, Any]) -> Passage:
-    return Passage(record["id"], record["title"], record["text"])

@@ -34,7 +34,7 @@ def built(build: Build, passages: Sequence[Passage]) -> LexicalIndex:
     return open_lexical_index("made", "bm25", store)
 
 
-def test_an_index_is_refused_under_the_name_of_another_k1_and_b(build: Build) -> None:
+def test_an_index_is_refused_under_another_k1_and_b(build: Build) -> None:
     store = build(PASSAGES)
     build_index("made", "bm25", store)
     build_index("made", "bm25-1.2-0.75", store)
@@ -108,7 +108,7 @@ def test_long_passages_are_analysed_a_few_at_a_time(build: Build, monkeypatch: p
         (1 << 40, 2, 100_000, 2),
     ],
 )
-def test_blocks_of_long_passages_are_inverted_one_after_the_other_where_memory_is_short(
+def test_blocks_are_inverted_in_turn_where_memory_is_short(
     available: int, n_threads: int, passage_bytes: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inversion, "available_bytes", lambda: available)

@@ -145,7 +145,7 @@ def test_passages_with_repeated_ids_are_left_out_of_the_index_too(repeating: Bui
     assert files_of_a_second_pass() == found["bm25"].files
 
 
-def test_blocks_of_a_pass_with_repeated_ids_are_not_those_of_the_store(repeating: BuildSpec) -> None:
+def test_blocks_of_a_pass_with_repeated_ids_are_no_store_s(repeating: BuildSpec) -> None:
     """The blocks are left by a first pass; the store is finished by a command that prepares no such index."""
     interrupt_build(repeating)
     assert (staging_path(index_ref("made", "bm25").path) / "intermediate" / "00000.rows.npz").exists()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.indexer.real_collections import COLLECTIONS, Pair, dpr_union, index_both, sampled
+from tests.indexer.real_collections import COLLECTIONS, Pair, index_both, sampled
 from tests.lucene.jvm import require_java
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
@@ -55,7 +55,7 @@ def query_set(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factor
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.exhaustive)], ids=lambda n: f"{n} blocks")
 def scraps(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> QuerySet:
     """Ten words each, so that most tie with others; and foxes at the borders of blocks. The last block is not full."""
-    collection = dpr_union(shared_data)
+    collection = COLLECTIONS["dpr_union"](shared_data)
     words = itertools.chain.from_iterable(passage.text.split() for passage in collection.passages)
     texts = [" ".join(itertools.islice(words, 10)) for _ in range((request.param - 1) * BLOCK_ROWS + 3_000)]
     for row in FOXES:
@@ -119,7 +119,7 @@ def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, 1000])
-def test_own_queries_and_mixtures_of_common_rare_and_repeated_words(query_set: QuerySet, k: int) -> None:
+def test_own_queries_and_mixtures_of_words(query_set: QuerySet, k: int) -> None:
     queries, words = query_set.queries, query_set.words
     repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in queries[::50]]
     assert n_found(assert_equal(query_set.pair, queries, k)) > 0.2 * k * len(queries)
@@ -135,7 +135,7 @@ def test_whole_passages_as_queries(query_set: QuerySet, n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 5, 10, 100, 1000, 5000])
-def test_terms_that_weigh_next_to_nothing_beside_others(query_set: QuerySet, k: int) -> None:
+def test_terms_that_weigh_next_to_nothing(query_set: QuerySet, k: int) -> None:
     """However often a term is repeated, rows with only the other terms follow, in their own order, those that have it."""
     for trio in ((40, 400, -1), (60, 90, -7), (70, 1500, 3000)):
         queries = [
@@ -160,7 +160,7 @@ def test_a_query_of_a_megabyte(query_set: QuerySet) -> None:
         assert n_found(assert_equal(query_set.pair, [query], k)) == k
 
 
-def test_unknown_terms_and_control_characters_find_and_change_nothing(query_set: QuerySet) -> None:
+def test_unknown_terms_and_controls_change_nothing(query_set: QuerySet) -> None:
     nothing = ["", " \t\n", "the of and", "\0", "\0\0 \0", "!?", "qqxzzq", "qqxzzq zqzqz", "\ud800", "😀\u200d"]
     assert n_found(assert_equal(query_set.pair, nothing, 10)) == 0
     for query in query_set.queries[::100]:

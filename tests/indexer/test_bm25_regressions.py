@@ -14,9 +14,8 @@ import pytest
 from ir_measures import AP, P, R, nDCG
 
 from tests.conftest import corpus_of
-from tests.indexer.real_collections import COLLECTIONS, Collection
+from tests.indexer.real_collections import COLLECTIONS
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index
 
 Qrels = dict[str, dict[str, int]]  # query -> passage -> grade
@@ -40,16 +39,6 @@ PUBLISHED = {
 QRELS = {"cacm": "qrels.cacm.txt", "nfcorpus": "test.qrels"}
 
 
-class Judged(NamedTuple):
-    """A collection with judgements, and the index over it."""
-
-    collection: Collection
-    qrels: Qrels
-    bm25: LexicalIndex
-    indexed: Mapping[str, int]
-    published: Published
-
-
 def read_qrels(path: Path) -> Qrels:
     qrels: Qrels = {}
     for line in path.read_text(encoding="ascii").splitlines():
@@ -58,37 +47,22 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-@pytest.fixture(scope="module", params=PUBLISHED)
-def judged(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    name = request.param
-    collection = COLLECTIONS[name](shared_data)
-    qrels = read_qrels(shared_data / name / QRELS[name])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp(name)))
-        build_store(corpus_of(collection.passages, "made"), StoreOptions())
-        store = open_store("made")
-        manifest = build_index("made", "bm25", store)
-        return Judged(collection, qrels, open_lexical_index("made", "bm25", store), manifest.counts, PUBLISHED[name])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_figures_are_reached(name: str, shared_data: Path, home: Path) -> None:
+    """trec_eval looks at scores, not at ranks, and orders equal ones by descending id.
 
-
-def run_of(judged: Judged, hits: Hits) -> dict[str, dict[str, float]]:
-    """Return the rankings as trec_eval takes them.
-
-    trec_eval looks at scores, not at ranks, and orders equal ones by descending id. Anserini orders them by ascending id and writes scores
-    from which trec_eval must read its ranks. The passages here are in the order of their ids, so that our order of equal scores, ascending
-    rows, is Anserini's; ranks for scores keep it. (By descending ids nDCG@10 on NFCorpus would be .3206, MAP on CACM .3124.)
+    Anserini orders them by ascending id and writes scores from which trec_eval must read its ranks. The passages here are in the order of
+    their ids, so that our order of equal scores, ascending rows, is Anserini's; ranks for scores keep it. (By descending ids nDCG@10 on
+    NFCorpus would be .3206, MAP on CACM .3124.)
     """
-    ids = [passage.id for passage in judged.collection.passages]
-    return {
-        query: {ids[row]: -rank for rank, row in enumerate(rows) if row >= 0} for query, rows in zip(judged.qrels, hits.rows, strict=True)
+    collection, qrels, published = COLLECTIONS[name](shared_data), read_qrels(shared_data / name / QRELS[name]), PUBLISHED[name]
+    build_store(corpus_of(collection.passages), StoreOptions())
+    counts = build_index("made", "bm25", open_store("made")).counts
+    assert {name: counts[name] for name in published.counts} == published.counts
+    hits = open_lexical_index("made", "bm25", open_store("made")).search([collection.queries[query] for query in qrels], DEPTH)
+    run = {
+        query: {collection.passages[row].id: -rank for rank, row in enumerate(rows) if row >= 0}
+        for query, rows in zip(qrels, hits.rows.tolist(), strict=True)
     }
-
-
-def test_the_published_figures_are_reached(judged: Judged) -> None:
-    hits = judged.bm25.search([judged.collection.queries[query] for query in judged.qrels], DEPTH)
-    measured = ir_measures.calc_aggregate(judged.published.figures, judged.qrels, run_of(judged, hits))
-    assert {measure: round(value, 4) for measure, value in measured.items()} == judged.published.figures
-
-
-def test_as_many_terms_are_indexed_as_published(judged: Judged) -> None:
-    assert {name: judged.indexed[name] for name in judged.published.counts} == judged.published.counts
+    measured = ir_measures.calc_aggregate(published.figures, qrels, run)
+    assert {measure: round(value, 4) for measure, value in measured.items()} == published.figures

@@ -129,7 +129,7 @@ def test_the_file_holds_every_rows_vector(made_passages: list[Passage], tmp_path
     assert max(FakeModel.batches) <= 1000
 
 
-def test_no_batch_crosses_ranges_so_that_a_resumed_run_makes_the_same(tmp_path: Path) -> None:
+def test_a_resumed_run_makes_the_same_batches(tmp_path: Path) -> None:
     run(job(tmp_path / "whole"))
     batches = list(FakeModel.batches)
 
@@ -162,7 +162,7 @@ def test_vectors_of_another_shape_stop_the_build_with_the_row(
     assert finished(tmp_path) == []
 
 
-def test_no_range_starts_before_the_one_before_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_range_starts_before_the_last_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an interruption costs one range, however slow the disk is."""
     write, seen = VectorFile.write, []
 
@@ -232,7 +232,7 @@ TOO_SMALL = "cpu has too little memory for batches of 1,000 tokens: use a smalle
         ("float32", fails(RuntimeError()), "cpu failed: RuntimeError; the finished vectors are kept"),
     ],
 )
-def test_a_vector_or_a_device_that_fails_is_named_and_stops_the_build(
+def test_a_vector_or_device_that_fails_stops_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: Stored, spoil: Callable[[Vectors], object], message: str
 ) -> None:
     def spoil_one(texts: list[bytes], made: Vectors) -> Vectors:

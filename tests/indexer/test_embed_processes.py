@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.base.artifacts.building import staging_path
 from wikidx.base.errors import ArtifactMismatch, IdxError, InputError
-from wikidx.base.progress import silent
+from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -109,7 +109,7 @@ def test_what_is_built_is_what_the_encoder_gives(
     assert build_vectors("made", tiny, store, EmbedOptions(device="cpu", batch_tokens=77)) == manifest  # it is there
 
 
-def test_finished_vectors_are_not_thrown_away_unasked(tiny: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
+def test_finished_vectors_are_kept_unless_asked(tiny: EncoderSpec, store: PassageStore, tmp_path: Path) -> None:
     half, whole = (EmbedOptions(device="cpu", dtype=dtype) for dtype in ("float16", "float32"))
     finished = build_in_part(tiny, store, half)
     message = r"has left [\d,]+ vectors with dtype float16: .* it resumes; --force starts again with dtype float32"
@@ -129,9 +129,7 @@ def test_finished_vectors_are_not_thrown_away_unasked(tiny: EncoderSpec, store: 
     assert build_vectors("made", tiny, store, whole, force=True).recipe.parameters["dtype"] == "float32"
 
 
-def test_a_device_that_cannot_be_used_costs_no_finished_vector(
-    tiny: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_device_costs_no_finished_vector(tiny: EncoderSpec, store: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     finished = build_in_part(tiny, store)
     assert finished
     monkeypatch.setattr("wikidx.indexer.embedding.embed._devices", lambda device: ("cpu", "cuda:9"))
@@ -211,29 +209,18 @@ def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("devices", "error", "progress"),
-    [(("cpu", "cuda:99"), InputError, silent), (("cpu", "cpu"), KeyboardInterrupt, interrupt)],
-    ids=["failure", "interrupt"],
-)
+@pytest.mark.parametrize(("second", "error", "progress"), [("cuda:99", InputError, silent), ("cpu", KeyboardInterrupt, interrupt)])
 def test_all_devices_stop_within_their_range(
-    tiny: EncoderSpec,
-    build: Callable[..., PassageStore],
-    tmp_path: Path,
-    devices: tuple[str, ...],
-    error: type[BaseException],
-    progress: Callable[[int, int | None], None],
+    tiny: EncoderSpec, build: Callable[..., PassageStore], tmp_path: Path, second: str, error: type[BaseException], progress: Progress
 ) -> None:
     build([Passage(str(n), "", f"Passage {n}") for n in range(20_000)])
     file = VectorFile(tmp_path / "vectors", 20_000, "float32", 10_000)
     with pytest.raises(error):
-        embed(job(tiny, file, devices, batch_tokens=1), file, EmbedProgress(progress, silent))
+        embed(job(tiny, file, ("cpu", second), batch_tokens=1), file, EmbedProgress(progress, silent))
     assert finished_ranges(file.folder) == []  # 10,000 batches would have taken far longer
 
 
-def test_a_device_takes_few_ranges_ahead_and_leaves_the_rest_to_others(
-    tiny: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_takes_few_ranges_ahead(tiny: EncoderSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "CHUNK_ROWS", 50)
     monkeypatch.setattr(pipeline, "_CHUNKS_AHEAD", 6)
     file, n_taken, n_done, excess = VectorFile(tmp_path / "vectors", 3000, "float32", 100), 0, 0, []

@@ -25,7 +25,7 @@ floats = st.floats(width=32, allow_nan=False, allow_infinity=True) | st.sampled_
 
 @pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 384])
 @pytest.mark.parametrize("n_queries", [1, SMALL_PANEL, SMALL_PANEL + 1, PANEL])
-def test_score_rows_is_the_product_and_says_what_reaches_the_thresholds(n_queries: int, dim: int) -> None:
+def test_score_rows_gives_products_and_what_reaches_thresholds(n_queries: int, dim: int) -> None:
     generator = np.random.default_rng(dim)
     rows, queries = (generator.integers(-9, 10, (n, dim)).astype(np.float32) for n in (ROWS + 3, n_queries))
     (panel,) = pack_panels(queries)

@@ -95,7 +95,7 @@ def test_one_tile_of_scores_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert len(n_alive) > 10
 
 
-def test_without_a_kernel_that_works_torch_lists_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_kernel_torch_lists_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wikidx.indexer.indexes.exact.gpu_select", None)
     assert find_select("cpu") is select_by_torch
     find_select.cache_clear()
@@ -115,7 +115,7 @@ def test_the_kernel_finds_what_torch_finds() -> None:
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1"}, check=True)
 
 
-def test_queries_of_float16_are_not_split_and_others_add_up_to_22_bits() -> None:
+def test_queries_are_split_to_22_bits() -> None:
     queries = np.random.default_rng(1).normal(size=(5, 24)).astype(np.float32)
     shard = shard_of(ROWS.astype(np.float16))
     terms = shard.split_queries(queries)
@@ -200,7 +200,7 @@ def test_ranks_by_first_terms_are_those_of_brute_force(monkeypatch: pytest.Monke
     assert n_again > n_cases // 8
 
 
-def test_a_best_row_that_the_first_terms_rank_behind_all_candidates_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_best_row_behind_all_candidates_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact_torch, "_SPARE_CANDIDATES", 2)
     unit = 2.0**-12  # lost in the first term of the query
     query = np.array([[1 + unit, 8, 1]], dtype=np.float32)
@@ -220,7 +220,7 @@ def test_no_product_has_a_matrix_that_cublas_cannot_index(n_blocks: int, monkeyp
     assert [start for start, _ in tiles] == list(range(0, 300, n_blocks * BLOCK))
 
 
-def test_loading_switches_tf32_off_where_a_container_has_switched_it_on() -> None:
+def test_loading_switches_tf32_off() -> None:
     code = (
         "import numpy, torch; from wikidx.indexer.indexes.exact.gpu import load_shards;"
         "before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cuda.cudnn_sdp_enabled();"

@@ -128,9 +128,7 @@ def with_a_row_that_is_not_there(content: bytes) -> bytes:
         (with_a_row_that_is_not_there, r"has rows outside of the [\d,]+ there are"),
     ],
 )
-def test_a_file_that_faiss_reads_and_that_is_not_as_its_manifest_says_is_corrupt(
-    change: Callable[[bytes], bytes], message: str, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_as_its_manifest_says_is_corrupt(change: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
     manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     path = tmp_path / "index" / INDEX_FILE
     path.write_bytes(change(path.read_bytes()))
@@ -154,7 +152,7 @@ def test_an_index_that_was_written_in_part_is_reported(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_size == 100
 
 
-def test_a_shard_has_its_entries_by_list_and_is_known_where_it_was_cut(tmp_path: Path) -> None:
+def test_a_shard_has_its_entries_by_list_and_is_known_if_cut(tmp_path: Path) -> None:
     shard = ListShard(tmp_path / "shard", 3, 2)
     shard.write(np.array([2, 0, 2, 0]), np.array([10, 11, 12, 13]), np.arange(8, dtype=np.uint8).reshape(4, 2))
     ends = shard.ends()
@@ -168,7 +166,7 @@ def test_a_shard_has_its_entries_by_list_and_is_known_where_it_was_cut(tmp_path:
             shard.ends()
 
 
-def test_the_number_of_lists_goes_by_the_square_root_and_subquantizers_divide_the_dimension() -> None:
+def test_lists_go_by_the_square_root_and_subquantizers_divide_the_dimension() -> None:
     assert [n_lists(n) for n in (1, 77, 78, 784, 100_000, 284_295, 21_015_324)] == [1, 1, 2, 16, 1024, 2048, 16_384]
     assert [n_subquantizers(dim) for dim in (768, 384, 10, 7, 3, 1)] == [192, 96, 2, 1, 1, 1]
 
@@ -208,7 +206,7 @@ def test_parameters_are_whole_numbers_in_their_range(params: dict[str, Any], mes
         SearchParams(**params)
 
 
-def test_ties_are_searched_for_query_by_query_as_far_as_they_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_are_searched_for_query_by_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = clustered(N, DIM, 0).astype(np.float16).astype(np.float32)  # as the index has them
     values[100:1400] = values[100]
     vectors = corpus_vectors(tmp_path / "vectors", values)
@@ -234,7 +232,7 @@ def test_ties_are_searched_for_query_by_query_as_far_as_they_are_worth_it(tmp_pa
     assert [k for _, k in asked] == [6, 24, 96, 300, 300, 401]
 
 
-def test_candidates_are_rescored_some_queries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_are_rescored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0))
     index = opened("ivfpq", tmp_path / "index", write("ivfpq", vectors, tmp_path / "index"), vectors)
     queries, params = clustered(40, DIM, 1), SearchParams(nprobe=32, refine=20)

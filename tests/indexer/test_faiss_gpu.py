@@ -6,6 +6,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,18 +66,6 @@ WIKI_BYTES = 21_015_324 * (768 * 2 + 4)
         ("cuda:1", [80, 80], (1,)),
         ("cuda:1,0,1", [24, 24], (1, 0)),
         ("all", [20, 20, 20], (0, 1, 2)),
-    ],
-)
-def test_an_index_is_placed_on_gpus_with_room(
-    device: str, free: list[int], expected: tuple[int, ...], have_gpus: Callable[..., None]
-) -> None:
-    have_gpus(*free)
-    assert _choose_gpus(OpenOptions(name="contriever-ivf", device=device), WIKI_BYTES)[0] == expected
-
-
-@pytest.mark.parametrize(
-    ("device", "free", "message"),
-    [
         ("cuda", [], "--device cuda: there is no GPU that this FAISS can use: with the extra 'gpu'"),
         ("all", [], "exact search, named by the encoder alone, runs on a GPU without FAISS"),
         ("cuda:4", [80] * 4, "FAISS sees 4 GPU(s), numbered from 0"),
@@ -91,17 +80,15 @@ def test_an_index_is_placed_on_gpus_with_room(
         ),
     ],
 )
-def test_gpus_that_are_not_there_or_too_small_are_refused(
-    device: str, free: list[int], message: str, have_gpus: Callable[..., None]
+def test_an_index_is_placed_on_gpus_with_room(
+    device: str, free: list[int], expected: tuple[int, ...] | str, have_gpus: Callable[..., None]
 ) -> None:
     have_gpus(*free)
-    with pytest.raises(InputError, match=re.escape(message)):
-        _choose_gpus(OpenOptions(name="contriever-ivf", device=device), WIKI_BYTES)
+    with nullcontext() if isinstance(expected, tuple) else pytest.raises(InputError, match=re.escape(expected)):
+        assert _choose_gpus(OpenOptions(name="contriever-ivf", device=device), WIKI_BYTES)[0] == expected
 
 
-def test_an_inverted_file_says_where_it_is_and_is_placed_by_the_memory_of_its_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, have_gpus: Callable[..., None]
-) -> None:
+def test_an_inverted_file_says_where_it_is_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, have_gpus: Callable[..., None]) -> None:
     manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
 
     def placement(device: str) -> Placement:
@@ -128,7 +115,7 @@ def test_memory_of_lists_is_that_of_the_pages_which_the_driver_gives() -> None:
     assert list_bytes([0, 1], 32) == 32 * 40
 
 
-def test_a_faiss_that_lacks_a_library_of_cuda_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faiss_without_a_library_of_cuda_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "faiss.py").write_text("raise RuntimeError('faiss-gpu installed but nvidia-cuda-runtime-cu12 is missing')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "faiss")
@@ -138,7 +125,7 @@ def test_a_faiss_that_lacks_a_library_of_cuda_says_so(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("name", ["ivf", "ivfpq"])
 @pytest.mark.parametrize("n_gpus", [1, 2, 3, 40])
-def test_shares_of_the_lists_together_find_what_the_whole_finds(name: str, n_gpus: int, tmp_path: Path) -> None:
+def test_shares_of_the_lists_find_what_the_whole_finds(name: str, n_gpus: int, tmp_path: Path) -> None:
     write(name, corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
     whole = faiss.read_index(str(tmp_path / "index" / INDEX_FILE), faiss.IO_FLAG_MMAP)
     shares = _divide_lists(whole, n_gpus)

@@ -95,7 +95,7 @@ def test_rows_and_counts_that_are_not_the_corpuss_are_corruption(copied: Passage
         opened(copied)
 
 
-def test_an_index_that_is_no_longer_used_lets_go_of_its_files(copied: PassageStore, home: Path) -> None:
+def test_an_unused_index_lets_go_of_its_files(copied: PassageStore, home: Path) -> None:
     def n_maps() -> int:
         call_in_java(lambda _: None)  # after whatever is being closed
         return sum(str(home) in line for line in Path("/proc/self/maps").read_text().splitlines())
@@ -136,7 +136,7 @@ except IdxError as error:
         ("echo Module jdk.incubator.vector not found; exit 1", "/java says: Module jdk.incubator.vector not found: install one"),
     ],
 )
-def test_a_java_that_pyserini_cannot_use_is_told_in_one_line(java: str | None, message: str, tmp_path: Path) -> None:
+def test_an_unusable_java_is_told_in_one_line(java: str | None, message: str, tmp_path: Path) -> None:
     if java is not None:
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\n{java}\n")

@@ -40,7 +40,7 @@ def product(terms: Sequence[Any], rows: Any) -> Any:  # noqa: ANN401 - tensors o
 
 
 @pytest.mark.parametrize(("n_queries", "k"), [(4, 2016), (64, 96)])
-def test_exact_search_takes_no_more_than_the_placement_expects(n_queries: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_search_takes_the_memory_that_is_expected(n_queries: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is better than those before it: no score can be skipped, and the merges are as large as they can be."""
     monkeypatch.setattr(gpu, "_product", product)
     monkeypatch.setattr(gpu, "_TILE_SCORES", gpu._TILE_SCORES // _REDUCED)

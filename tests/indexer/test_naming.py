@@ -61,7 +61,7 @@ def test_other_names_are_unknown(name: str) -> None:
         ("bm25-0.90000000001-0.40", "bm25"),
     ],
 )
-def test_numbers_in_another_spelling_are_refused_with_the_canonical_name(name: str, canonical: str) -> None:
+def test_another_spelling_is_refused_with_the_canonical_name(name: str, canonical: str) -> None:
     with pytest.raises(UnknownNameError, match=f": it is named '{canonical}'$"):
         parse_index_name(name)
     assert str(parse_index_name(canonical)) == canonical
@@ -70,7 +70,7 @@ def test_numbers_in_another_spelling_are_refused_with_the_canonical_name(name: s
 @pytest.mark.parametrize(
     "numbers", ["", "1.2", "1.2-", "1.2-0.75-1", "-1-0.5", "1001-0.5", "1.2-1.01", "nan-0.5", "inf-0.5", "b-k1", "9" * 9999]
 )
-def test_numbers_that_cannot_be_are_refused_with_those_that_can(numbers: str) -> None:
+def test_numbers_that_cannot_be_are_refused(numbers: str) -> None:
     with pytest.raises(UnknownNameError, match="known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1$") as caught:
         parse_index_name(f"bm25-{numbers}")
     assert len(str(caught.value)) < 300

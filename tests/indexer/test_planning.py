@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
 from wikidx.base.artifacts.home import downloads_path
 from wikidx.base.errors import StorageError
 from wikidx.base.net.download import SourceFile
@@ -29,24 +26,6 @@ from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.planning import Build, build, plan
 from wikidx.indexer.published.addresses import PUBLISHED, PublishedVectors
 
-BUILD = """
-import re, sys
-from wikidx.corpora.resolving import resolve
-from wikidx.indexer.build_spec import BuildSpec
-from wikidx.indexer.planning import build
-found = build(BuildSpec(resolve("sample@100"), ("bm25", "minilm-ivf", "minilm-int8"))).manifests
-print(*found, {part: manifest.count("rows") for part, manifest in found.items()}["minilm-ivf"])
-print([name for name in sys.modules if re.match(r"wikidx\\.(runtimes|retrievers)|typer|rich", name)])
-"""
-
-
-@pytest.mark.slow  # half a minute in a process of its own
-def test_python_builds_all_that_the_command_line_does_without_the_packages_above() -> None:
-    ran = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, check=True, cwd=ROOT)
-    names, modules = ran.stdout.splitlines()
-    assert names == "passages bm25 minilm minilm-ivf minilm-int8 100"
-    assert modules == "[]"
-
 
 def spec_of(folder: Path, *records: Mapping[str, object], indexes: tuple[str, ...] = ("bm25",), **choices: Any) -> BuildSpec:  # noqa: ANN401
     """Return what builds indexes over a file of records; ``choices`` are those of ``resolve``."""
@@ -57,7 +36,7 @@ def spec_of(folder: Path, *records: Mapping[str, object], indexes: tuple[str, ..
 CAPITAL = {"id": "1", "text": "Thimphu"}
 
 
-def test_each_step_reports_its_progress_and_a_finished_build_needs_nothing(tmp_path: Path) -> None:
+def test_each_step_reports_and_a_finished_build_needs_nothing(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, CAPITAL, name="mine", options=StoreOptions(limit=1), reading=ReadOptions(split="none"))
     steps = dict[str, tuple[int, int | None]]()
 
@@ -78,7 +57,7 @@ def test_a_plan_names_the_fields_that_are_not_kept(tmp_path: Path) -> None:
     assert plan(spec).notes == []  # once
 
 
-def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_them(tmp_path: Path) -> None:
+def test_a_plan_counts_the_passages_that_an_encoder_cuts(tmp_path: Path) -> None:
     long = tmp_path / "long.jsonl"
     long.write_text("".join(json.dumps({"id": str(n), "text": "nile " * n}) + "\n" for n in (10, 300, 5_000, 20)))
     cut = "passages longer than the 256 tokens that minilm reads: about 2 (50.0 %), whose rest is not searched by it"
@@ -92,16 +71,14 @@ def test_a_plan_counts_the_passages_that_an_encoder_cuts_and_says_how_to_split_t
     assert note.endswith("; fewer --words splits them")
 
 
-def test_a_build_for_which_the_disk_is_too_small_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_build_too_large_for_the_disk_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setattr(planning, "free_disk_bytes", lambda: 1000)
     with pytest.raises(StorageError, match=r"kB are needed under .*, 1\.0 kB are free: set IDX_HOME to a larger disk"):
         build(BuildSpec(resolve("sample")))
     assert not home.exists()
 
 
-def test_a_build_for_which_memory_is_too_small_says_so_and_where_it_is_far_too_small_begins_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_a_build_too_large_for_the_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     spec = spec_of(tmp_path, CAPITAL)
     monkeypatch.setattr("wikidx.indexer.planning.available_bytes", lambda: 220_000_000)
     assert plan(spec).notes == ["passages takes about 250.0 MB of memory, 220.0 MB are available"]
@@ -111,7 +88,7 @@ def test_a_build_for_which_memory_is_too_small_says_so_and_where_it_is_far_too_s
     assert not home.exists()
 
 
-def test_the_index_that_is_prepared_with_the_passages_takes_memory_meanwhile(tmp_path: Path) -> None:
+def test_an_index_prepared_with_the_passages_takes_memory(tmp_path: Path) -> None:
     """Passages in Python are not followed."""
     records = [{**CAPITAL, "id": str(n)} for n in range(1000)]
     together, alone = (plan(spec_of(tmp_path, *records, indexes=each)).estimates[0].memory_bytes or 0 for each in (("bm25",), ()))
@@ -126,7 +103,7 @@ def corpus_of(n_passages: int, sample: list[Passage]) -> CorpusEstimate:
     return CorpusEstimate(n_passages, 500, 0, sample)
 
 
-def test_vectors_take_their_components_and_memory_for_their_network(home: Path) -> None:
+def test_vectors_take_memory_for_their_network(home: Path) -> None:
     """By hand: 22.6 million float32 weights, 1,024 tokens of 11 times 384 components and a mask, two ranges, and a process's own."""
     spec = BuildSpec(resolve("sample"), ("minilm",), EmbedOptions(device="cpu"))
     estimate = planning._estimate_vectors(spec, encoder_spec("minilm"), corpus_of(1_000_000, []))
@@ -135,7 +112,7 @@ def test_vectors_take_their_components_and_memory_for_their_network(home: Path) 
     assert estimate.memory_bytes == pytest.approx(0.8e9 + network + 2 * 4_096 * 384 * 4, rel=0.01)
 
 
-def test_passages_beyond_the_limit_of_an_encoder_are_counted_with_their_titles() -> None:
+def test_passages_beyond_the_limit_are_counted() -> None:
     passages = [Passage(str(n), "", "nile " * n) for n in (1, 254, 255, 300, 100_000)] + [Passage("t", "nile " * 200, "nile " * 60)]
     passages += [Passage("half a character", "\ud800", "")]
     spec = BuildSpec(resolve("sample"), ("minilm",), EmbedOptions(device="cpu"))

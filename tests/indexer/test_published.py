@@ -116,7 +116,7 @@ def times(factors: Mapping[int, float], content: Content = array) -> Content:
 ALL, BACKWARDS = of_rows(range(N)), of_rows(range(N - 1, -1, -1))
 
 
-def test_vectors_of_several_files_are_stored_in_another_precision(published: Published) -> None:
+def test_vectors_of_several_files_in_another_precision(published: Published) -> None:
     published.path.mkdir()
     for number, rows in enumerate(np.split(np.random.default_rng(1).permutation(N), [700, 1900])):
         content = of_rows(rows.tolist())(published.vectors.astype(np.float16))
@@ -133,7 +133,7 @@ def test_vectors_of_several_files_are_stored_in_another_precision(published: Pub
 @pytest.mark.usefixtures("subsets")
 @pytest.mark.parametrize(("corpus", "n_rows"), [("made", N), ("made@500", 500)])
 @pytest.mark.parametrize("content", [array, pairs, BACKWARDS])
-def test_a_corpus_or_a_subset_takes_its_rows_by_order_or_id(published: Published, content: Content, corpus: str, n_rows: int) -> None:
+def test_a_corpus_takes_its_rows_by_order_or_id(published: Published, content: Content, corpus: str, n_rows: int) -> None:
     manifest = published.run(content, corpus)
     assert manifest.recipe.parameters["dtype"] == "float32"
     np.testing.assert_array_equal(stored(corpus, n_rows), published.vectors[:n_rows])
@@ -178,7 +178,7 @@ LENGTH = "row 1234 has length 50, the encoder's have length 1: correct it, or sc
         (array, {"dtype": "bfloat16"}, "--dtype bfloat16: imported vectors are stored as one of float32, float16"),
     ],
 )
-def test_what_may_not_be_the_vectors_is_refused_and_leaves_nothing(
+def test_what_may_not_be_the_vectors_is_refused(
     published: Published, home: Path, content: Content, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -194,7 +194,7 @@ def test_vectors_of_zeros_are_missing_ones(published: Published, content: Conten
     assert run(published.path).counts == manifest.counts  # it is there
 
 
-def test_a_file_called_passages_is_not_taken_for_the_passages(build: Callable[..., PassageStore], published: Published) -> None:
+def test_a_file_called_passages_is_not_the_passages(build: Callable[..., PassageStore], published: Published) -> None:
     path = published.write(ALL).rename(published.path.with_name("passages"))
     with pytest.raises(KeyboardInterrupt):
         run(path, progress=interrupt)
@@ -221,9 +221,7 @@ def test_a_length_that_an_encoder_does_not_give_can_be_scaled(published: Publish
         ("IndexFlatIP", 1.5, "none", False),
     ],
 )
-def test_an_index_for_distances_has_vectors_of_one_length(
-    index: str, longest: float, encoder: str, is_refused: bool, published: Published
-) -> None:
+def test_an_index_for_distances_has_one_length(index: str, longest: float, encoder: str, is_refused: bool, published: Published) -> None:
     """Otherwise it ranks as no inner product does; the vectors of an encoder that idx knows are for that, whatever index holds them."""
     faiss = pytest.importorskip("faiss", reason="needs the extra 'dense'")
     flat = getattr(faiss, index)(DIM)

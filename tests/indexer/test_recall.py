@@ -13,7 +13,7 @@ def hits(rows: list[list[int]]) -> Hits:
 
 
 @pytest.mark.parametrize(("k", "expected"), [(1, 0.5), (2, 0.75), (3, 0.8)])
-def test_recall_is_the_share_of_what_exact_search_has_at_the_first_places(k: int, expected: float) -> None:
+def test_recall_is_the_share_of_the_exact_rows(k: int, expected: float) -> None:
     exact = hits([[1, 2, 3], [4, 5, -1]])
     assert recall(hits([[1, 3, 2], [5, 4, -1]]), exact, k) == pytest.approx({1: 0.5, 2: 0.75, 3: 1.0}[k])
     assert recall(hits([[1, 3, 9], [5, 4, 7]]), exact, k) == pytest.approx(expected)
@@ -28,7 +28,7 @@ def test_recall_is_the_share_of_what_exact_search_has_at_the_first_places(k: int
         ({"refine": SearchParam(2, 1000)}, [SearchParams(refine=n) for n in (0, 1, 2, 4, 8, 16)]),
     ],
 )
-def test_the_parameter_is_swept_by_powers_of_two_and_its_default(parameters: dict[str, SearchParam], expected: list[SearchParams]) -> None:
+def test_the_parameter_is_swept_by_powers_of_two(parameters: dict[str, SearchParam], expected: list[SearchParams]) -> None:
     assert list(settings(parameters)) == expected
 
 

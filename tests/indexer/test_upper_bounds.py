@@ -113,7 +113,7 @@ MADE: dict[str, Callable[[], tuple[Postings, Terms]]] = {
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=list(MADE))
-def test_the_best_of_many_blocks_are_those_of_all_scores(make: Callable[[], tuple[Postings, Terms]]) -> None:
+def test_the_best_of_many_blocks_are_the_best_of_all(make: Callable[[], tuple[Postings, Terms]]) -> None:
     postings, terms = make()
     rows, scores = best(postings, terms, 1000, 0)
     for k in (1, 10, K, 100, 1000):
@@ -121,7 +121,7 @@ def test_the_best_of_many_blocks_are_those_of_all_scores(make: Callable[[], tupl
 
 
 @pytest.mark.parametrize(("seed", "k", "most", "last"), [(1, 10, 2, 2), (6, 100, 1, 0)])
-def test_common_terms_are_looked_up_while_this_saves_time(seed: int, k: int, most: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_common_terms_are_looked_up_for_a_time(seed: int, k: int, most: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
     postings, terms = random_index(seed)
     n_looked_up, look_up_terms = [], selection._look_up_terms
 
@@ -163,7 +163,7 @@ def compiled_lowest_bit(bits: np.uint64) -> np.int64:
 @given(
     st.lists(st.sampled_from([0, 1, 2, 32_767, 32_768, 65_535]), min_size=CHUNK, max_size=CHUNK), st.integers(0, 5), st.integers(0, 65_535)
 )
-def test_comparisons_of_chunks_are_those_of_their_values(numbers: list[int], start: int, limit: int) -> None:
+def test_comparisons_of_chunks_are_of_their_values(numbers: list[int], start: int, limit: int) -> None:
     values = np.array([7] * start + numbers + [7] * 3, np.uint16)
     bits = sum(1 << i for i, number in enumerate(numbers) if number >= limit)
     for reached in (np.uint64(function(values, start, np.uint16(limit))) for function in (compiled_reach, reach)):

@@ -61,7 +61,7 @@ def save_dense(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("architecture", [*tiny.ARCHITECTURES, "bert", "t5"])
-def test_a_bare_checkpoint_is_read_as_sentence_transformers_does(architecture: str, tmp_path: Path) -> None:
+def test_a_bare_checkpoint_is_read_as_the_library_does(architecture: str, tmp_path: Path) -> None:
     savers = {"bert": tiny.save_bert, "t5": tiny.save_t5}
     folder = savers[architecture](tmp_path) if architecture in savers else tiny.save_other(tmp_path, architecture)
     compare(folder)
@@ -69,7 +69,7 @@ def test_a_bare_checkpoint_is_read_as_sentence_transformers_does(architecture: s
 
 @pytest.mark.parametrize("architecture", ["qwen3", "mistral"])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_language_models_last_token_is_taken_whatever_the_padding(architecture: str, side: str, tmp_path: Path) -> None:
+def test_the_last_token_is_taken_whatever_the_padding(architecture: str, side: str, tmp_path: Path) -> None:
     folder = tiny.save_other(tmp_path, architecture, with_head=True)
     changed("tokenizer_config.json", padding_side=side)(folder)
     assert spec_of(folder).pooling == "lasttoken"
@@ -245,7 +245,7 @@ def test_a_name_that_cannot_be_given_is_refused(
         name_encoder(source.format(tiny.save_bert(tmp_path)), RecipeOptions(**options))
 
 
-def test_a_name_is_given_to_another_encoder_only_by_force(tmp_path: Path, home: Path) -> None:
+def test_a_name_is_given_to_another_only_by_force(tmp_path: Path, home: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert")
     name_encoder(f"mine={folder}")
     name_encoder(f"mine={folder}", RecipeOptions(pooling="cls"))  # there are no vectors of the first
@@ -278,7 +278,7 @@ def test_a_name_is_given_to_another_encoder_only_by_force(tmp_path: Path, home: 
         ({"checkpoint": 3, "url": "http://127.0.0.1/v1", "names_sides": True}, ""),
     ],
 )
-def test_a_stored_recipe_with_values_of_another_kind_is_corrupt(change: dict[str, Any], message: str, tmp_path: Path, home: Path) -> None:
+def test_a_recipe_with_values_of_another_kind_is_corrupt(change: dict[str, Any], message: str, tmp_path: Path, home: Path) -> None:
     name_encoder(f"mine={tiny.save_bert(tmp_path / 'bert')}")
     file = home / "encoders" / "mine.json"
     stored = json.loads(file.read_text()) | change

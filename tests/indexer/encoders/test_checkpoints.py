@@ -49,7 +49,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("spec", "save"), [(contriever.SPEC, tiny.save_bert), (gtr.SPEC, save_gtr), (dpr.SPEC, tiny.save_dpr)])
-def test_a_checkpoint_is_downloaded_once_and_then_used_offline(
+def test_a_checkpoint_is_downloaded_and_used_offline(
     spec: EncoderSpec, save: Callable[[Path], Path], hub: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = with_checkpoint(spec, save(tmp_path / "local"))
@@ -67,7 +67,7 @@ def test_a_checkpoint_is_downloaded_once_and_then_used_offline(
     assert len(weight_checksums(spec)) == {"contriever": 3, "gtr": 5, "dpr": 6}[spec.name]
 
 
-def test_all_shards_are_downloaded_also_those_that_an_interrupted_download_lacks(hub: Path) -> None:
+def test_all_shards_are_downloaded_also_later(hub: Path) -> None:
     in_shards(tiny.save_bert(hub / REPOSITORY))
     folder = contriever.SPEC.folder("query")
     shards = {path.name for path in folder.glob("model-*.safetensors")}
@@ -103,7 +103,7 @@ def test_what_another_process_is_downloading_is_not_downloaded_twice(hub: Path) 
         contriever.SPEC.folder("passage")
 
 
-def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_libraries_have_downloaded_is_used(no_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
     repository = no_cache / "models--facebook--contriever-msmarco"
     tiny.save_bert(repository / "snapshots" / COMMIT)
@@ -122,7 +122,7 @@ def test_what_hugging_faces_libraries_have_downloaded_is_used(no_cache: Path, mo
         (dpr.SPEC, "there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"),
     ],
 )
-def test_a_directory_of_the_users_must_have_all_files(spec: EncoderSpec, words: str, tmp_path: Path) -> None:
+def test_a_directory_must_have_all_files(spec: EncoderSpec, words: str, tmp_path: Path) -> None:
     (tiny.save_bert(tmp_path / "mine") / "model.safetensors").unlink()
     with pytest.raises(InputError, match=words):
         with_checkpoint(spec, tmp_path / "mine").folder("query")

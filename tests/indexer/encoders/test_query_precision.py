@@ -46,7 +46,7 @@ def test_large_encoders_take_16_bits_on_a_gpu(
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_queries_at_half_precision_are_those_of_the_network_at_that_precision(dtype: str, tmp_path: Path) -> None:
+def test_queries_at_half_precision_are_the_networks(dtype: str, tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path)
     spec = with_checkpoint(contriever.SPEC, folder)
     encoder = TransformerEncoder(spec, dtype=dtype)  # type: ignore[arg-type]
@@ -58,12 +58,7 @@ def test_queries_at_half_precision_are_those_of_the_network_at_that_precision(dt
             hidden = network(**read(query, return_tensors="pt")).last_hidden_state
         assert hidden.dtype == getattr(torch, dtype)
         np.testing.assert_allclose(encoder.encode_queries([query])[0], hidden[0].float().mean(dim=0).numpy(), rtol=0, atol=1e-6)
-    full = TransformerEncoder(spec)
-    assert full.dtype == "float32"
-    exact, rounded = full.encode_queries(QUERIES), encoder.encode_queries(QUERIES)
-    cosines = (exact * rounded).sum(axis=1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(rounded, axis=1)
-    assert cosines.min() > 0.999
-    assert np.abs(exact - rounded).max() > 1e-5
+    assert TransformerEncoder(spec).dtype == "float32"
 
 
 @pytest.mark.parametrize(("budget", "n_batches"), [(16_384, 1), (64, None)])

@@ -81,7 +81,7 @@ def test_several_requests_are_under_way_at_once() -> None:
     assert fake.most_busy == 8
 
 
-def test_a_refused_batch_is_halved_and_later_batches_are_as_small() -> None:
+def test_a_refused_batch_is_halved_for_good() -> None:
     fake = FakeEmbeddings(max_texts=8)
     with encoding(fake) as encoder:
         encoder.encode_queries([f"query {n:02}" for n in range(32)])
@@ -91,7 +91,7 @@ def test_a_refused_batch_is_halved_and_later_batches_are_as_small() -> None:
         assert [len(batch) for batch in fake.batches] == [8, 8, 8, 8]
 
 
-def test_prompts_dimension_and_side_are_sent_and_vectors_taken_at_their_length() -> None:
+def test_prompts_dimension_and_side_are_sent() -> None:
     fake = FakeEmbeddings(embed=lambda texts: 2 * hashed_vectors(texts))
     settings: dict[str, Any] = {"query_prompt": "query: ", "passage_prompt": "passage: ", "truncate_dim": 4, "dim": 4, "names_sides": True}
     with encoding(fake, **settings) as encoder:
@@ -169,7 +169,7 @@ def test_a_reply_that_does_not_fit_is_refused_at_once(behaviour: dict[str, Any],
     assert len(fake.bodies) == 1
 
 
-def test_the_recipe_has_the_dimension_and_no_more_of_the_address_than_its_place() -> None:
+def test_the_recipe_has_the_dimension_and_no_address() -> None:
     with fake_serving(FakeEmbeddings()) as url:
         recipe = recipe_of(f"openai:{MODEL}@{url}", RecipeOptions(query_prompt="q: ", dim=6))
     assert recipe == {

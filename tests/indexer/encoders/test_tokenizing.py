@@ -18,7 +18,7 @@ from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, truncate_pair
 from wikidx.indexer.naming import encoder_spec
 
-CLS, SEP, UNKNOWN = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[UNK]"))
+CLS, SEP = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]"))
 FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, popular.E5, popular.BGE, gtr.SPEC)
 
 
@@ -42,7 +42,7 @@ def fast_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int
 
 
 @pytest.mark.parametrize("budget", [7, 10])
-def test_two_texts_are_cut_as_by_removing_tokens_one_by_one(budget: int) -> None:
+def test_two_texts_are_cut_as_one_token_at_a_time(budget: int) -> None:
     for n_first, n_second in itertools.product(range(25), range(25)):
         assert truncate_pair(n_first, n_second, budget, favor_first=True) == slow_cut([0] * n_first, [0] * n_second, budget)
         assert truncate_pair(n_first, n_second, budget, favor_first=False) == fast_cut([0] * n_first, [0] * n_second, budget)
@@ -72,9 +72,7 @@ def test_long_texts_are_cut_to_the_very_maximum(spec: EncoderSpec) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 1 << 20), (7, 1 << 20), (256, 1), (256, 50)], ids=str)
-def test_the_tokens_do_not_depend_on_how_many_texts_are_split_at_a_time(
-    spec: EncoderSpec, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_do_not_depend_on_slices(spec: EncoderSpec, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["the", "nile", "", "river.", "naïve", "\ud800", "7 7", "of " * 600]
     generator = np.random.default_rng(6)
     passages = [Passage(str(n), *(" ".join(generator.choice(words, size=size)) for size in generator.integers(0, 9, 2))) for n in range(60)]
@@ -96,18 +94,6 @@ def test_long_texts_are_split_a_few_at_a_time() -> None:
     assert sum(map(len, batches)) == 250
     assert max(sum(map(len, batch)) for batch in batches) < (1 << 20) + 50_000
     assert [len(batch) for batch in tokenizing._batch_texts(["nile"] * 600)] == [256, 256, 88]
-
-
-def test_dpr_leaves_out_an_empty_title_and_simlm_does_not(folders: dict[str, Path]) -> None:
-    passages = [Passage("1", "the nile", "a river"), Passage("2", "", "a river")]
-    the, nile, a, river = (tiny.VOCABULARY.index(token) for token in ("the", "nile", "a", "river"))
-    tokens = Tokenizer(with_checkpoint(dpr.SPEC, folders["dpr"]), "passage").passages(passages)
-    assert rows(tokens) == [[CLS, the, nile, SEP, a, river, SEP], [CLS, a, river, SEP]]
-    assert tokens.types is None
-    tokens = Tokenizer(with_checkpoint(simlm.SPEC, folders["simlm"]), "passage").passages(passages)
-    assert rows(tokens) == [[CLS, the, nile, SEP, a, river, SEP], [CLS, SEP, a, river, SEP]]
-    assert tokens.types is not None
-    assert tokens.types.tolist() == [0, 0, 0, 0, 1, 1, 1] + [0, 0, 1, 1, 1]
 
 
 def test_dprs_later_code_adds_a_separator_to_short_texts_only(folders: dict[str, Path]) -> None:
