@@ -6,14 +6,16 @@ import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import build_checked, write_sums
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore
+from wikidx.corpora.store import PassageStore, Rows
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec
@@ -95,7 +97,7 @@ def import_flat_index(store: PassageStore, vectors: Vectors, missing: Sequence[i
         return import_vectors("made", encoder_spec("none"), store, find_embeddings(Path(folder)), options)
 
 
-def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[int] = ()) -> Hits:
+def brute_force(vectors: NDArray[Any], queries: Vectors, k: int, missing: Sequence[int] | Rows = ()) -> Hits:
     """Sort all float64 products, the missing rows' left out; equal ones by row; pad to k."""
     products = queries.astype(np.float64) @ vectors.astype(np.float64).T
     products[:, list(missing)] = -np.inf
@@ -108,6 +110,7 @@ def brute_force(vectors: Vectors, queries: Vectors, k: int, missing: Sequence[in
 
 def assert_same(found: Hits, expected: Hits) -> None:
     """Check that rows and scores are equal to the bit, and of the types that every search returns."""
-    assert (found.rows.dtype, found.scores.dtype) == (np.int64, np.float32)
+    assert found.rows.dtype == np.int64
+    assert found.scores.dtype == np.float32
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)

@@ -171,11 +171,11 @@ def test_scores_are_the_products_with_the_rows_named(stored: Stored, tmp_path: P
     rows = np.random.default_rng(0).integers(-1, 1000, size=(20, 30))
     vectors = open_corpus_vectors(tmp_path, vectors_manifest(tmp_path, (1000, 8), stored))
     vectors = dataclasses.replace(vectors, missing=np.unique(rows[rows >= 0])[:5])
-    stored = vectors.array[:]
+    content = vectors.array[:]
     expected = np.where(
         (rows < 0) | np.isin(rows, vectors.missing),
         -np.inf,
-        np.einsum("qd,qcd->qc", queries.astype(np.float64), stored[rows].astype(np.float64)),
+        np.einsum("qd,qcd->qc", queries.astype(np.float64), content[rows].astype(np.float64)),
     )
     np.testing.assert_allclose(vectors.scores(queries, rows), expected, rtol=1e-5, atol=1e-5)
     monkeypatch.setattr("wikidx.indexer.vectors.corpus_vectors._CANDIDATES_AT_ONCE", 70)  # two queries at a time
