@@ -130,7 +130,7 @@ def test_common_terms_are_looked_up_for_a_time(seed: int, k: int, most: int, las
         return look_up_terms(query, maxima, lookups, *rest)
 
     monkeypatch.setattr(selection, "_look_up_terms", counted)
-    candidates, _ = selection._scan.py_func(postings, terms, k, 1, 1, np.zeros(BLOCK_ROWS, np.uint16))
+    candidates, _ = selection._scan.py_func(postings, terms, k, 1, 1, NO_WORDS, np.zeros(BLOCK_ROWS, np.uint16))
     assert (n_looked_up[0], max(n_looked_up), n_looked_up[-1]) == (0, most, last)
     assert set(best(postings, terms, k, 0)[0]) <= set(candidates.rows.tolist())
     assert len(candidates.rows) < k + k // 4 + 16
