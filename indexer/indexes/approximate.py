@@ -93,9 +93,9 @@ class ApproximateIndex:
         n_results = min(k, n_allowed)
         if not len(queries) or not n_results:
             return empty_hits(len(queries), k)
-        if allowed is not None:
+        if params.scope is not None and allowed is not None:
             source = self._options.vectors
-            if n_allowed * _FEW_ROWS < self._n_vectors and source is not None:
+            if len(params.scope) * _FEW_ROWS < len(self) and source is not None:  # in the parts of an index as in the whole
                 return search_few(source.array, positions_to_rows(allowed.rows(), self._missing), queries, k)
             if "ef_search" in settings:
                 settings["ef_search"] = min(-(-settings["ef_search"] * self._n_vectors // n_allowed), _LARGEST_EF_SEARCH)

@@ -27,6 +27,7 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, SearchParams
 from wikidx.indexer.build import build_index, open_vector_index, open_vectors
 from wikidx.indexer.indexes.keys import merge_hits
+from wikidx.indexer.scope import Scope
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.cluster.shard import Index, OpenRange, ShardRange, check_identity, index_identity
@@ -149,7 +150,11 @@ def test_vectors_are_the_whole_index_to_the_bit(
     asked = questions(vectors, *asked_for)
     assert len(sharded) == len(whole) == N
     assert sharded.parameters == whole.parameters
-    for params in (SearchParams(refine=0), SearchParams(refine=0, nprobe=1) if "nprobe" in whole.parameters else SearchParams(refine=0)):
+    within = [Scope.of(rows, N) for rows in (range(3, N, 4), [7, 8], [])]
+    given = (
+        [SearchParams(refine=0, nprobe=1)] if "nprobe" in whole.parameters else [SearchParams(refine=0, scope=scope) for scope in within]
+    )
+    for params in (SearchParams(refine=0), *given):
         for found, expected in zip(sharded.search(asked, k, params), whole.search(asked, k, params), strict=True):
             np.testing.assert_array_equal(found, expected)
 
