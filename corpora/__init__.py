@@ -18,6 +18,6 @@ __all__ = ["CORPORA", "IdxError", "Passage", "text_key"]
 
 CORPORA = {
     "sample": "wikidx.corpora.known.sample:CORPUS",
-    "wiki2018": "wikidx.corpora.known.wiki2018:CORPUS",
-    "wiki2020": "wikidx.corpora.known.wiki2020:CORPUS",
+    "wiki2018": "wikidx.corpora.known.wikipedias:WIKI2018",
+    "wiki2020": "wikidx.corpora.known.wikipedias:WIKI2020",
 }

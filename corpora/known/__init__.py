@@ -1,6 +1,5 @@
-"""Known corpora, each with one file here and one line in ``corpora/__init__.py``, and corpora that users provide.
+"""Known corpora, each with one line in ``corpora/__init__.py``, and corpora that users provide.
 
-wiki2018  the Wikipedia of DPR      sample/  784 passages that ship with idx
-wiki2020  the Wikipedia of Atlas    custom   the corpus in a user's own file
-python_values  passages given as Python values
+wikipedias     the Wikipedias of DPR and of Atlas     sample/  784 passages that ship with idx
+python_values  passages given as Python values        custom   the corpus in a user's own file
 """

@@ -14,7 +14,7 @@ from tests.loopback import serving
 from wikidx.base.errors import DownloadError, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, store_manifest
 from wikidx.corpora.corpus import Corpus
-from wikidx.corpora.known import wiki2018, wiki2020
+from wikidx.corpora.known import wikipedias
 from wikidx.corpora.passage import Passage
 
 
@@ -38,7 +38,7 @@ def mirror_2018(shared_data: Path, tmp_path: Path) -> Path:
 
 def test_wiki2018_builds_whole_from_a_mirror(mirror_2018: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = mirror_2018 / "dpr/wikipedia_split/psgs_w100.tsv.gz"
-    corpus = smaller(wiki2018.CORPUS, 4486, file)
+    corpus = smaller(wikipedias.WIKI2018, 4486, file)
     with serving(mirror_2018) as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         build_store(corpus, StoreOptions())
@@ -54,15 +54,15 @@ def test_wiki2018_builds_whole_from_a_mirror(mirror_2018: Path, monkeypatch: pyt
 def test_wiki2018_from_a_local_copy_is_verified(mirror_2018: Path) -> None:
     file = mirror_2018 / "dpr/wikipedia_split/psgs_w100.tsv.gz"
     with pytest.raises(DownloadError, match=r"is not psgs_w100\.tsv\.gz: expected 4694541059 bytes"):
-        build_store(wiki2018.CORPUS, StoreOptions(source=file))
+        build_store(wikipedias.WIKI2018, StoreOptions(source=file))
     with pytest.raises(InputError, match="4,486 passages were read, not 4,485"):
-        build_store(smaller(wiki2018.CORPUS, 4485, file), StoreOptions(source=file))
-    build_store(smaller(wiki2018.CORPUS, 4486, file), StoreOptions(source=file))
+        build_store(smaller(wikipedias.WIKI2018, 4485, file), StoreOptions(source=file))
+    build_store(smaller(wikipedias.WIKI2018, 4486, file), StoreOptions(source=file))
     assert len(open_store("wiki2018")) == 4486
 
 
 def test_a_subset_of_a_local_copy_is_not_verified(mirror_2018: Path) -> None:
-    build_store(wiki2018.CORPUS, StoreOptions(source=mirror_2018 / "dpr/wikipedia_split/psgs_w100.tsv.gz", limit=100))
+    build_store(wikipedias.WIKI2018, StoreOptions(source=mirror_2018 / "dpr/wikipedia_split/psgs_w100.tsv.gz", limit=100))
     assert len(open_store("wiki2018@100")) == 100
 
 
@@ -73,7 +73,7 @@ def test_wiki2020_builds_whole_from_a_mirror(tmp_path: Path, monkeypatch: pytest
     infobox = [{"id": "0", "title": "Ada", "text": "born: 1815; died: 1852"}]
     for name, records in (("text-list-100-sec.jsonl", text), ("infobox.jsonl", infobox)):
         (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
-    corpus = smaller(wiki2020.CORPUS, None, folder / "text-list-100-sec.jsonl", folder / "infobox.jsonl")
+    corpus = smaller(wikipedias.WIKI2020, None, folder / "text-list-100-sec.jsonl", folder / "infobox.jsonl")
     with serving(tmp_path / "mirror") as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         build_store(corpus, StoreOptions())
@@ -86,6 +86,6 @@ def test_wiki2020_builds_whole_from_a_mirror(tmp_path: Path, monkeypatch: pytest
 
 
 def test_published_facts() -> None:
-    (psgs,) = wiki2018.CORPUS.files
-    assert (psgs.n_bytes, psgs.md5, wiki2018.CORPUS.n_passages) == (4_694_541_059, "612fe66e0b6b41ee28f806140226c563", 21_015_324)
-    assert [source.n_bytes for source in wiki2020.CORPUS.files] == [19_833_317_807, 2_186_510_109]
+    (psgs,) = wikipedias.WIKI2018.files
+    assert (psgs.n_bytes, psgs.md5, wikipedias.WIKI2018.n_passages) == (4_694_541_059, "612fe66e0b6b41ee28f806140226c563", 21_015_324)
+    assert [source.n_bytes for source in wikipedias.WIKI2020.files] == [19_833_317_807, 2_186_510_109]

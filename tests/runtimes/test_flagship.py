@@ -14,7 +14,7 @@ import pytest
 
 from tests.loopback import serving
 from wikidx.base.artifacts.home import home
-from wikidx.corpora.known import wiki2018
+from wikidx.corpora.known import wikipedias
 from wikidx.runtimes.cli import main
 
 
@@ -33,9 +33,11 @@ def test_idx_build_wiki2018_against_a_mirror(
     folder.mkdir(parents=True)
     rows = folder / "psgs_w100.tsv.gz"
     shutil.copy(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz", rows)
-    (published,) = wiki2018.CORPUS.files
+    (published,) = wikipedias.WIKI2018.files
     served = dataclasses.replace(published, n_bytes=rows.stat().st_size, md5=hashlib.md5(rows.read_bytes()).hexdigest())
-    monkeypatch.setattr(wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=4486, estimate=(4486, 640)))
+    monkeypatch.setattr(
+        wikipedias, "WIKI2018", dataclasses.replace(wikipedias.WIKI2018, files=(served,), n_passages=4486, estimate=(4486, 640))
+    )
     with serving(tmp_path / "mirror") as address:
         monkeypatch.setenv("IDX_MIRROR", address)
         idx(monkeypatch, "build", "wiki2018", "--dry-run")
