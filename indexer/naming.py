@@ -2,7 +2,7 @@
 
 A key of ``INDEXES`` names a lexical index. ``<kind>-<number>-<number>`` names a lexical index with other parameters than the defaults
 of its kind; see ``IndexKind.numbers``. An encoder's name means exact search over its vectors. ``<encoder>-<kind>`` names an index built
-from these vectors. Encoders are built-in (a key of ``ENCODERS``) or named by the user (``name_encoder``).
+from these vectors. Encoders are built-in (an entry of ``encoders.toml``) or named by the user (``name_encoder``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from wikidx.base.artifacts.home import home
 from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.base.registry import load, unknown_name_error
 
-from . import ENCODERS, INDEXES, VECTOR_INDEXES
+from . import INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe
+from .encoders.families import ENCODERS
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
 from .networks.checkpoints import ServedModel, parse_checkpoint
@@ -30,14 +31,12 @@ def encoder_spec(name: str) -> EncoderSpec:
     Raises:
         UnknownNameError: the encoder is unknown.
     """
-    recipe = None if name in ENCODERS else registered(name)
-    if recipe is not None:
-        return spec_from_recipe(name, recipe)
-    if name not in ENCODERS:
+    if name in ENCODERS:
+        return ENCODERS[name]
+    if (recipe := registered(name)) is None:
         error = unknown_name_error("encoder", name, encoder_names())
         raise UnknownNameError(f"{error}; or name a checkpoint by its folder, or by OWNER/NAME on Hugging Face's hub")
-    spec: EncoderSpec = load("encoder", name, ENCODERS)
-    return spec
+    return spec_from_recipe(name, recipe)
 
 
 def encoder_names() -> list[str]:

@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.loopback import serving
 from tests.readme_blocks import PAGES, Block, blocks
-from wikidx.indexer import ENCODERS
+from wikidx.indexer.encoders.families import ENCODERS
 
 Idx = Callable[..., str]
 
@@ -35,15 +35,18 @@ EXAMPLES = [block for page in PAGES for block in blocks(page) if block.file]
 
 
 def write(block: Block, root: Path) -> None:
-    """Write an example's file, or put its line behind the first one of the table."""
+    """Write an example's file, or put its line behind the first one of the table, or at the end of a file of tables."""
     path = root / block.file
     if not block.table:
         assert not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
         return
-    assert block.text.count("\n") == 1
     source = path.read_text(encoding="utf-8")
+    if block.table == "entry":
+        path.write_text(f"{source}\n{block.text}", encoding="utf-8")
+        return
+    assert block.text.count("\n") == 1
     opening = re.search(rf"^{block.table}\b.*[{{(].*\n", source, flags=re.MULTILINE)
     assert opening, f"{block.file} has no table {block.table}"
     path.write_text(source[: opening.end()] + block.text + source[opening.end() :], encoding="utf-8")
@@ -93,6 +96,7 @@ def test_each_kind_of_example_is_there() -> None:
     assert {block.file for block in EXAMPLES if block.table} == {
         "corpora/__init__.py",
         "indexer/__init__.py",
+        "indexer/encoders/encoders.toml",
         "runtimes/methods/__init__.py",
         "runtimes/questions/protocols.py",
     }

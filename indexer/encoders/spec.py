@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage, title_and_text
-from wikidx.indexer.networks.checkpoints import Checkpoint, HubCheckpoint, RequiredFiles, ServedModel, checksums, locate, required_files
+from wikidx.indexer.networks.checkpoints import Checkpoint, RequiredFiles, ServedModel, checksums, locate, required_files
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.networks.pooling import split_modes
 
@@ -142,10 +142,6 @@ class EncoderSpec:
         """Return the maximum length of one side's texts."""
         return self.max_query_tokens if side == "query" else self.max_passage_tokens
 
-    def model_class(self, side: Side) -> str | None:
-        """Return the transformers class that loads one side's network."""
-        return self.query_class if side == "query" else self.passage_class
-
     def prompt(self, side: Side) -> str:
         """Return the text before each of one side's texts."""
         return self.query_prompt if side == "query" else self.passage_prompt
@@ -155,21 +151,6 @@ class EncoderSpec:
         texts = {"query": self.query_text("{query}"), "passage": self.passage_text(Passage("", "{title}", "{text}"))}
         others = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in _NOT_IN_RECIPE}
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in {**texts, **others}.items()}
-
-
-def hub_encoder(name: str, repository: str, *, max_tokens: int, **settings: Any) -> EncoderSpec:  # noqa: ANN401 - EncoderSpec's
-    """Return the encoder of one repository, with the same maximum length of queries and passages.
-
-    Args:
-        name: the encoder's name in idx.
-        repository: ``owner/name`` or ``owner/name@revision``.
-        max_tokens: maximum length.
-        settings: those of ``EncoderSpec``; unlike there, vectors are normalised, and the tokenizer is transformers', by default.
-    """
-    repository, _, revision = repository.partition("@")
-    checkpoint = HubCheckpoint(repository, revision or "main")
-    settings = {"normalize": True, "by_transformers": True, "max_query_tokens": max_tokens, "max_passage_tokens": max_tokens} | settings
-    return EncoderSpec(name=name, query_checkpoint=checkpoint, passage_checkpoint=checkpoint, **settings)
 
 
 _NOT_IN_RECIPE = {"name", "query_checkpoint", "passage_checkpoint", "query_class", "passage_class", "dim"}

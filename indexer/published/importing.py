@@ -29,9 +29,9 @@ from wikidx.corpora import CORPORA
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.resolving import known_corpus
 from wikidx.corpora.store import PassageStore, Rows
-from wikidx.indexer import ENCODERS
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder, open_encoder

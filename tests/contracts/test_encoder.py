@@ -23,7 +23,7 @@ from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.encoders.golden import VARIANTS, Golden, Variant, angles, differences, is_equal
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders import gtr, popular
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.served import ServedEncoder, spec_of_served
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -97,18 +97,18 @@ def architecture_spec(architecture: str, folder: Path) -> EncoderSpec:
 
     network = tiny.save_other(folder / "network", architecture)
     saved = save(network, folder / "saved", Pooling(24, "mean"), Normalize(), length=64)
-    return with_checkpoint(dataclasses.replace(popular.E5, name=architecture, max_query_tokens=64, max_passage_tokens=64), saved)
+    return with_checkpoint(dataclasses.replace(ENCODERS["e5"], name=architecture, max_query_tokens=64, max_passage_tokens=64), saved)
 
 
 def family_spec(spec: EncoderSpec, folder: Path) -> EncoderSpec:
-    network = tiny.save_t5(folder / "made") if spec is gtr.SPEC else tiny.save_bert(folder / "made")
+    network = tiny.save_t5(folder / "made") if spec is ENCODERS["gtr"] else tiny.save_bert(folder / "made")
     return with_checkpoint(spec, tiny.add_modules(network, spec.pooling, dim=10 if spec.dense else None))
 
 
 CASES: dict[str, Callable[[Path, Callable[[], Path]], Case]] = {
     **{f"{name} of its authors": partial(by_authors, variant) for name, variant in VARIANTS.items()},
     "minilm by its folder": partial(by_authors, Variant("minilm", lambda spec: spec_of(spec.folder("query")))),
-    **{spec.name: partial(by_sentence_transformers, partial(family_spec, spec)) for spec in (popular.E5, popular.BGE, gtr.SPEC)},
+    **{name: partial(by_sentence_transformers, partial(family_spec, ENCODERS[name])) for name in ("e5", "bge", "gtr")},
     **{name: partial(by_sentence_transformers, partial(popular_spec, name)) for name in POPULAR},
     **{
         f"E5 as {name}": partial(by_sentence_transformers, partial(architecture_spec, name))
@@ -207,7 +207,7 @@ def test_each_checkpoint_is_loaded_once(case: Case) -> None:
 
 
 def test_e5_bge_and_embeddinggemma_write_texts_as_their_model_cards_say() -> None:
-    assert (popular.E5.recipe()["query_prompt"], popular.E5.recipe()["passage_prompt"]) == ("query: ", "passage: ")
-    assert popular.E5.recipe()["passage"] == popular.BGE.recipe()["passage"] == '"{title}"\n{text}'
-    assert popular.BGE.query_prompt == "Represent this sentence for searching relevant passages: "
+    assert (ENCODERS["e5"].recipe()["query_prompt"], ENCODERS["e5"].recipe()["passage_prompt"]) == ("query: ", "passage: ")
+    assert ENCODERS["e5"].recipe()["passage"] == ENCODERS["bge"].recipe()["passage"] == '"{title}"\n{text}'
+    assert ENCODERS["bge"].query_prompt == "Represent this sentence for searching relevant passages: "
     assert encoder_spec("embeddinggemma").recipe()["passage"] == "title: {title} | text: {text}"

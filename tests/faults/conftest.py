@@ -17,7 +17,7 @@ from tests.retrievers.retrieving import at_home
 from wikidx.base.artifacts.manifest import MANIFEST, manifest_from_json
 from wikidx.corpora.build import store_path
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.encoders.contriever import SPEC
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.networks.checkpoints import HubCheckpoint
 
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -45,7 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def empty_home(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with only a tiny checkpoint."""
-    home, checkpoint = tmp_path_factory.mktemp("checkpoint"), SPEC.passage_checkpoint
+    home, checkpoint = tmp_path_factory.mktemp("checkpoint"), ENCODERS["contriever"].passage_checkpoint
     assert isinstance(checkpoint, HubCheckpoint)
     golden = shared_data / "golden_encoders" / "contriever" / "checkpoint"
     shutil.copytree(golden, home / "checkpoints" / checkpoint.repository / checkpoint.revision)

@@ -16,12 +16,12 @@ import torch  # noqa: F401
 
 import wikidx.corpora.store.writer
 import wikidx.indexer.build
-import wikidx.indexer.encoders.contriever
 import wikidx.indexer.encoders.transformer
 import wikidx.indexer.indexes.bm25
 import wikidx.indexer.indexes.faiss.ivf
 import wikidx.indexer.planning  # noqa: F401
 import wikidx.indexer.vectors.corpus_vectors
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.runtimes.cli import main
 
 
@@ -48,5 +48,4 @@ setattr(wikidx.indexer.build, "RANGE_ROWS", 150)  # noqa: B010 - it has it from 
 for module in (wikidx.indexer.vectors.corpus_vectors, wikidx.indexer.indexes.faiss.ivf):
     setattr(module, "BATCH_ROWS", 150)  # noqa: B010
 wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES = 1
-contriever = wikidx.indexer.encoders.contriever
-setattr(contriever, "SPEC", dataclasses.replace(contriever.SPEC, dim=32))  # noqa: B010 - the golden checkpoint stands for it
+ENCODERS["contriever"] = dataclasses.replace(ENCODERS["contriever"], dim=32)  # the golden checkpoint stands for it

@@ -5,8 +5,9 @@ import pickle
 import pytest
 
 from wikidx.base.errors import UnknownNameError
-from wikidx.indexer import ENCODERS, INDEXES, VECTOR_INDEXES
+from wikidx.indexer import INDEXES, VECTOR_INDEXES
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.naming import encoder_spec, index_names, parse_index_name
 
 

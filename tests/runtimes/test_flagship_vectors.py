@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
-import importlib
 import io
 import itertools
 import json
@@ -22,10 +21,10 @@ import pytest
 from tests.loopback import serving
 from tests.runtimes.command_line import Command
 from wikidx.corpora.build import open_store
-from wikidx.corpora.known import wiki2018
-from wikidx.indexer import ENCODERS
+from wikidx.corpora.known import wikipedias
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.catalog import index_ref
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.published import addresses as published_addresses
@@ -61,15 +60,14 @@ def mirror(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     rows.parent.mkdir(parents=True)
     with gzip.open(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz", "rt", encoding="utf-8", newline="") as lines:
         rows.write_bytes(gzip.compress("".join(itertools.islice(lines, N_ROWS + 1)).encode()))
-    (published,) = wiki2018.CORPUS.files
+    (published,) = wikipedias.WIKI2018.files
     served = dataclasses.replace(published, n_bytes=rows.stat().st_size, md5=hashlib.md5(rows.read_bytes()).hexdigest())
     monkeypatch.setattr(
-        wiki2018, "CORPUS", dataclasses.replace(wiki2018.CORPUS, files=(served,), n_passages=N_ROWS, estimate=(N_ROWS, 640))
+        wikipedias, "WIKI2018", dataclasses.replace(wikipedias.WIKI2018, files=(served,), n_passages=N_ROWS, estimate=(N_ROWS, 640))
     )
     for encoder, checkpoint in TINY.items():
         serve_checkpoint(encoder, shared_data / "golden_encoders" / checkpoint, folder)
-        module, attribute = ENCODERS[encoder].split(":")
-        monkeypatch.setattr(importlib.import_module(module), attribute, dataclasses.replace(encoder_spec(encoder), dim=DIM))
+        monkeypatch.setitem(ENCODERS, encoder, dataclasses.replace(ENCODERS[encoder], dim=DIM))
     for key, published_vectors in published_addresses.PUBLISHED.items():
         files = tuple(dataclasses.replace(file, n_bytes=None, md5=None) for file in published_vectors.files)
         monkeypatch.setitem(published_addresses.PUBLISHED, key, dataclasses.replace(published_vectors, files=files, download_bytes=100_000))

@@ -14,8 +14,9 @@ from tests.idx_line import parse
 from tests.runtimes.command_line import Command
 from wikidx.corpora import CORPORA
 from wikidx.corpora.passage import Passage
-from wikidx.indexer import ENCODERS, VECTOR_INDEXES
+from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.build import build_index
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.training import find_builder

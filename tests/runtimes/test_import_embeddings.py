@@ -24,7 +24,7 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.embedding.options import EmbedOptions
-from wikidx.indexer.encoders import contriever
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.vectors.file import VECTORS
@@ -46,9 +46,9 @@ def ids(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Build a corpus of real rows, with a tiny checkpoint where a user would put one; return the ids."""
     rows = read_tsv(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz")
     build_store(corpus_of([located.passage for located in itertools.islice(rows, N_ROWS)]), StoreOptions())
-    monkeypatch.setattr(contriever, "SPEC", dataclasses.replace(contriever.SPEC, dim=32))
-    assert isinstance(contriever.SPEC.passage_checkpoint, HubCheckpoint)
-    shutil.copytree(shared_data / "golden_encoders" / "contriever" / "checkpoint", contriever.SPEC.passage_checkpoint.folder)
+    monkeypatch.setitem(ENCODERS, "contriever", dataclasses.replace(ENCODERS["contriever"], dim=32))
+    assert isinstance(ENCODERS["contriever"].passage_checkpoint, HubCheckpoint)
+    shutil.copytree(shared_data / "golden_encoders" / "contriever" / "checkpoint", ENCODERS["contriever"].passage_checkpoint.folder)
     return [passage.id for passage in open_store("made").read()]
 
 
@@ -169,8 +169,8 @@ def test_names_are_checked(idx: Command, ids: list[str], tmp_path: Path) -> None
 def test_without_a_checkpoint_nothing_can_be_verified(
     idx: Command, ids: list[str], made: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(contriever.SPEC.passage_checkpoint, HubCheckpoint)
-    shutil.rmtree(contriever.SPEC.passage_checkpoint.folder)
+    assert isinstance(ENCODERS["contriever"].passage_checkpoint, HubCheckpoint)
+    shutil.rmtree(ENCODERS["contriever"].passage_checkpoint.folder)
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:9")  # nobody listens
     path = tmp_path / "made.pkl"
     path.write_bytes(pickle.dumps(made))

@@ -15,14 +15,19 @@ from numpy.typing import NDArray
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders import contriever, dpr, gtr, minilm, simlm
+from wikidx.indexer.encoders.families import ENCODERS, pair_unquoted
 from wikidx.indexer.encoders.spec import EncoderSpec, Side, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer
 
 _MAX_DIFFERENCE = 5e-5
 _MAX_ANGLE = 2e-6  # 1 - cosine
 
-SPECS = {spec.name: spec for spec in (contriever.SPEC, dpr.SPEC, gtr.SPEC, simlm.SPEC, minilm.SPEC)}
+SPECS = {name: ENCODERS[name] for name in ("contriever", "dpr", "gtr", "simlm", "minilm")}
+
+
+def since_2021(spec: EncoderSpec) -> EncoderSpec:
+    """Return an encoder with the settings of DPR's later code."""
+    return dataclasses.replace(spec, passage_text=pair_unquoted, extra_sep_position=spec.max_passage_tokens - 1)
 
 
 class Variant(NamedTuple):
@@ -34,7 +39,7 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {name: Variant(name) for name in SPECS} | {
-    "dpr since 2021": Variant("dpr", dpr.since_2021, ("query_vectors_head", "passage_vectors_head")),
+    "dpr since 2021": Variant("dpr", since_2021, ("query_vectors_head", "passage_vectors_head")),
     "dpr with all apostrophes": Variant(
         "dpr", lambda spec: dataclasses.replace(spec, query_text=str.strip), ("query_vectors_raw_apostrophe", "passage_vectors")
     ),
@@ -52,7 +57,7 @@ class Golden:
 
     def spec(self) -> EncoderSpec:
         spec = SPECS[self.folder.name]
-        return spec if spec is minilm.SPEC else with_checkpoint(spec, self.folder / "checkpoint")
+        return spec if spec is ENCODERS["minilm"] else with_checkpoint(spec, self.folder / "checkpoint")
 
     def texts(self, side: Side) -> list[Passage] | list[str]:
         lines = (self.folder / "work" / "inputs.jsonl").read_text(encoding="utf-8").splitlines()

@@ -19,7 +19,7 @@ from tests.loopback import serving
 from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.durable import file_sha256
 from wikidx.base.errors import DownloadError, InputError, LockedError
-from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.spec import EncoderSpec, Side, changed_weights, weight_checksums
 from wikidx.indexer.encoders.transformer import TransformerEncoder
 from wikidx.indexer.networks import checkpoints
@@ -48,12 +48,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "hub"
 
 
-@pytest.mark.parametrize(("spec", "save"), [(contriever.SPEC, tiny.save_bert), (gtr.SPEC, save_gtr), (dpr.SPEC, tiny.save_dpr)])
+@pytest.mark.parametrize(
+    ("spec", "save"), [(ENCODERS["contriever"], tiny.save_bert), (ENCODERS["gtr"], save_gtr), (ENCODERS["dpr"], tiny.save_dpr)]
+)
 def test_a_checkpoint_is_downloaded_and_used_offline(
     spec: EncoderSpec, save: Callable[[Path], Path], hub: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = with_checkpoint(spec, save(tmp_path / "local"))
-    if spec is contriever.SPEC:
+    if spec is ENCODERS["contriever"]:
         (tmp_path / "local" / "tokenizer.json").unlink()  # of alternative files, the one that is there is downloaded
     sides: tuple[Side, ...] = ("query", "passage")
     for side in sides:
@@ -69,23 +71,23 @@ def test_a_checkpoint_is_downloaded_and_used_offline(
 
 def test_all_shards_are_downloaded_also_later(hub: Path) -> None:
     in_shards(tiny.save_bert(hub / REPOSITORY))
-    folder = contriever.SPEC.folder("query")
+    folder = ENCODERS["contriever"].folder("query")
     shards = {path.name for path in folder.glob("model-*.safetensors")}
     assert len(shards) == 3
     (folder / "model-1-of-3.safetensors").unlink()
-    assert contriever.SPEC.folder("query") == folder
+    assert ENCODERS["contriever"].folder("query") == folder
     assert {path.name for path in folder.glob("model-*.safetensors")} == shards
-    assert TransformerEncoder(contriever.SPEC).dim == 24
+    assert TransformerEncoder(ENCODERS["contriever"]).dim == 24
 
 
 def test_what_cannot_be_downloaded_is_listed_with_the_place_for_it(hub: Path, home: Path) -> None:
     folder = home / "checkpoints" / "facebook" / "contriever-msmarco" / COMMIT
     wanted = r"put config\.json, tokenizer\.json \(or vocab\.txt\), model\.safetensors \(or pytorch_model\.bin\) of https://.*\.co/"
     with pytest.raises(DownloadError, match=f"'contriever' is not on this machine .*404.*{wanted}.* into {folder}$") as caught:
-        TransformerEncoder(contriever.SPEC)
+        TransformerEncoder(ENCODERS["contriever"])
     assert "\n" not in str(caught.value)
     shutil.copytree(tiny.save_bert(hub / "elsewhere"), folder, dirs_exist_ok=True)
-    assert TransformerEncoder(contriever.SPEC).dim == 24
+    assert TransformerEncoder(ENCODERS["contriever"]).dim == 24
 
 
 def test_no_network_is_reported_as_well(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,32 +96,32 @@ def test_no_network_is_reported_as_well(hub: Path, monkeypatch: pytest.MonkeyPat
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("IDX_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
         with pytest.raises(DownloadError, match=r"not on this machine and cannot be downloaded \(.*refused.*put config\.json"):
-            contriever.SPEC.folder("passage")
+            ENCODERS["contriever"].folder("passage")
 
 
 def test_what_another_process_is_downloading_is_not_downloaded_twice(hub: Path) -> None:
-    assert isinstance(contriever.SPEC.query_checkpoint, HubCheckpoint)
-    with lock(contriever.SPEC.query_checkpoint.folder), pytest.raises(LockedError, match="is being worked on"):
-        contriever.SPEC.folder("passage")
+    assert isinstance(ENCODERS["contriever"].query_checkpoint, HubCheckpoint)
+    with lock(ENCODERS["contriever"].query_checkpoint.folder), pytest.raises(LockedError, match="is being worked on"):
+        ENCODERS["contriever"].folder("passage")
 
 
 def test_what_the_libraries_have_downloaded_is_used(no_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:1")
     repository = no_cache / "models--facebook--contriever-msmarco"
     tiny.save_bert(repository / "snapshots" / COMMIT)
-    assert contriever.SPEC.folder("query").is_relative_to(repository)
+    assert ENCODERS["contriever"].folder("query").is_relative_to(repository)
     main = no_cache / "models--intfloat--simlm-base-msmarco-finetuned"
     tiny.save_bert(main / "snapshots" / "1234")
     (main / "refs").mkdir()
     (main / "refs" / "main").write_text("1234")
-    assert simlm.SPEC.folder("query") == main / "snapshots" / "1234"
+    assert ENCODERS["simlm"].folder("query") == main / "snapshots" / "1234"
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (contriever.SPEC, r"mine is no checkpoint for 'contriever': there is no model\.safetensors \(or pytorch_model\.bin\)"),
-        (dpr.SPEC, "there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"),
+        (ENCODERS["contriever"], r"mine is no checkpoint for 'contriever': there is no model\.safetensors \(or pytorch_model\.bin\)"),
+        (ENCODERS["dpr"], "there is no directory .*mine/question_encoder with a checkpoint for 'dpr'"),
     ],
 )
 def test_a_directory_must_have_all_files(spec: EncoderSpec, words: str, tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_directory_must_have_all_files(spec: EncoderSpec, words: str, tmp_path
 
 def test_every_file_of_the_weights_is_hashed(tmp_path: Path) -> None:
     in_shards(tiny.save_bert(tmp_path))
-    spec, names = with_checkpoint(contriever.SPEC, tmp_path), [f"model-{number}-of-3.safetensors" for number in range(3)]
+    spec, names = with_checkpoint(ENCODERS["contriever"], tmp_path), [f"model-{number}-of-3.safetensors" for number in range(3)]
     recorded = weight_checksums(spec)
     files = ("config.json", "tokenizer.json", "model.safetensors.index.json", *names)
     assert recorded == {f"passage {name}": file_sha256(tmp_path / name) for name in files}
@@ -147,7 +149,7 @@ def _age(folder: Path) -> None:
 
 def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny.save_bert(tmp_path / "one")
-    spec, hashed = with_checkpoint(contriever.SPEC, folder), list[str]()
+    spec, hashed = with_checkpoint(ENCODERS["contriever"], folder), list[str]()
 
     def noted(path: Path) -> str:
         hashed.append(path.name)
@@ -174,4 +176,4 @@ def test_a_home_that_cannot_be_written_to_hinders_no_check(home: Path, tmp_path:
     _age(folder)
     home.mkdir(parents=True, exist_ok=True)
     (home / "checkpoints").write_text("no folder")
-    assert len(weight_checksums(with_checkpoint(contriever.SPEC, folder))) == 3
+    assert len(weight_checksums(with_checkpoint(ENCODERS["contriever"], folder))) == 3

@@ -20,7 +20,7 @@ from tests.indexer.encoders import tiny
 from tests.indexer.encoders.changes import Change, all_of, changed, edited, removed, weights, written
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.base.errors import ArtifactCorrupt, ArtifactError, ArtifactMismatch, IdxError, InputError
-from wikidx.indexer.encoders import contriever, dpr, gtr, simlm
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -102,7 +102,7 @@ class Refusal(NamedTuple):
     change: Change
     words: str
     error: type[IdxError] = ArtifactMismatch
-    spec: EncoderSpec = contriever.SPEC
+    spec: EncoderSpec = ENCODERS["contriever"]
     save: Callable[[Path], Path] = tiny.save_bert
 
 
@@ -115,8 +115,8 @@ UNSEPARATED = vocabulary(lambda tokens: ["none" if token == "[SEP]" else token f
 BEYOND = tokenizer(lambda stored: stored["model"]["vocab"].update(river=5000))  # as many tokens as before
 save_roberta = partial(tiny.save_other, architecture="xlm-roberta")  # whose first positions are never used
 of_config = partial(changed, "config.json")
-GTR: dict[str, Any] = {"spec": gtr.SPEC, "save": save_gtr}
-DPR: dict[str, Any] = {"spec": dpr.SPEC, "save": tiny.save_dpr}
+GTR: dict[str, Any] = {"spec": ENCODERS["gtr"], "save": save_gtr}
+DPR: dict[str, Any] = {"spec": ENCODERS["dpr"], "save": tiny.save_dpr}
 REFUSED: dict[str, Refusal] = {
     "missing weights": Refusal(weights(lambda stored: stored.pop(KEY)), f"model.safetensors .* missing {KEY}, unknown none"),
     "unknown weights": Refusal(weights(lambda stored: stored.update(ADAPTERS)), r"unknown encoder\.adapter\.0, .*\.1, .*\.2 and 2 more"),
@@ -134,7 +134,7 @@ REFUSED: dict[str, Refusal] = {
     "token beyond the network's": Refusal(BEYOND, "knows 5001 tokens, its network"),
     "positions behind padding": Refusal(of_config(max_position_embeddings=513), "511 tokens, but 'contriever' needs", save=save_roberta),
     "fewer positions": Refusal(of_config(max_position_embeddings=100), "takes 100 tokens, but 'contriever' needs 512"),
-    "one token type": Refusal(of_config(type_vocab_size=1), "has 1 token type, but 'simlm' needs 2", spec=simlm.SPEC),
+    "one token type": Refusal(of_config(type_vocab_size=1), "has 1 token type, but 'simlm' needs 2", spec=ENCODERS["simlm"]),
     "missing shard": Refusal(shards({"weight_map": {"a": "x.safetensors"}}), "'contriever': there is no x.safetensors in it", InputError),
     "projection of whole numbers": Refusal(projection(10, 24, dtype=torch.int8), r"safetensors holds linear\.weight .*int8", **GTR),
     "no projection": Refusal(removed(DENSE), rf"there is no {DENSE} \(or 2_Dense/pytorch_model\.bin\) in it", InputError, **GTR),
@@ -211,7 +211,7 @@ def test_pickled_weights_run_no_code(form: str, bert: Path, tmp_path: Path) -> N
     else:
         torch.save(payload, path, _use_new_zipfile_serialization=form == "archive")
     with pytest.raises(ArtifactCorrupt, match=r"pytorch_model\.bin cannot be read"):
-        load(contriever.SPEC, bert)
+        load(ENCODERS["contriever"], bert)
     assert not (tmp_path / "it ran").exists()
 
 
@@ -250,18 +250,18 @@ FORMS: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", FORMS.values(), ids=list(FORMS))
 def test_weights_are_read_in_all_forms_without_a_word(change: Change, bert: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    expected = load(contriever.SPEC, bert).encode_queries(QUERIES)
+    expected = load(ENCODERS["contriever"], bert).encode_queries(QUERIES)
     change(bert)
     transformers.utils.logging.set_verbosity_warning()
     capfd.readouterr()
-    np.testing.assert_array_equal(load(contriever.SPEC, bert).encode_queries(QUERIES), expected)
+    np.testing.assert_array_equal(load(ENCODERS["contriever"], bert).encode_queries(QUERIES), expected)
     assert capfd.readouterr() == ("", "")
 
 
 def test_t5s_second_copy_of_its_token_vectors_is_allowed(tmp_path: Path) -> None:
     folder = save_gtr(tmp_path)
     weights(lambda stored: stored.update({"encoder.embed_tokens.weight": stored["shared.weight"].clone()}))(folder)
-    assert load(gtr.SPEC, folder).dim == 10
+    assert load(ENCODERS["gtr"], folder).dim == 10
 
 
 def test_a_device_without_room_for_texts_is_named(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_a_device_without_room_for_texts_is_named(bert: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Model, "forward", fail)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    encoder = TransformerEncoder(with_checkpoint(contriever.SPEC, bert), "auto")
+    encoder = TransformerEncoder(with_checkpoint(ENCODERS["contriever"], bert), "auto")
     message = "^cpu has too little memory for 2 texts for the encoder 'contriever': end what else uses it, or name another one"
     with pytest.raises(IdxError, match=message):
         encoder.encode_queries(["a", "b"])

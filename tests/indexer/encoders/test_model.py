@@ -11,12 +11,13 @@ import torch
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
-from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm
+from tests.indexer.encoders.golden import since_2021
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Side, Tokens
 from wikidx.indexer.networks.network import Batch
 
-FAMILIES = (contriever.SPEC, simlm.SPEC, popular.BGE, gtr.SPEC, dpr.since_2021(contriever.SPEC))
+FAMILIES = (ENCODERS["contriever"], ENCODERS["simlm"], ENCODERS["bge"], ENCODERS["gtr"], since_2021(ENCODERS["contriever"]))
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda spec: spec.name)
@@ -39,7 +40,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Model:
 )
 @pytest.mark.parametrize("side", ["query", "passage"])
 def test_a_mask_on_a_gpu_is_aligned(side: Side, device: str, lengths: tuple[int, ...], width: int, tmp_path: Path) -> None:
-    spec = dataclasses.replace(simlm.SPEC, max_passage_tokens=191)
+    spec = dataclasses.replace(ENCODERS["simlm"], max_passage_tokens=191)
     model = Model(with_checkpoint(spec, tiny.save_bert(tmp_path)), side)
     model.device = torch.device(device)
     assert model._width(np.array(lengths)) == width

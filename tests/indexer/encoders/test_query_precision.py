@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.indexer.base import Vectors
-from wikidx.indexer.encoders import contriever, transformer
+from wikidx.indexer.encoders import transformer
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.model import Model, default_dtype
 from wikidx.indexer.encoders.spec import Tokens
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -48,7 +49,7 @@ def test_large_encoders_take_16_bits_on_a_gpu(
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_queries_at_half_precision_are_the_networks(dtype: str, tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path)
-    spec = with_checkpoint(contriever.SPEC, folder)
+    spec = with_checkpoint(ENCODERS["contriever"], folder)
     encoder = TransformerEncoder(spec, dtype=dtype)  # type: ignore[arg-type]
     assert encoder.dtype == dtype
     network = transformers.AutoModel.from_pretrained(folder, dtype=dtype).eval()
@@ -65,7 +66,7 @@ def test_queries_at_half_precision_are_the_networks(dtype: str, tmp_path: Path) 
 def test_a_gpu_encodes_queries_in_one_batch_by_tokens(
     budget: int, n_batches: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = with_checkpoint(contriever.SPEC, tiny.save_bert(tmp_path))
+    spec = with_checkpoint(ENCODERS["contriever"], tiny.save_bert(tmp_path))
     expected, encoder = TransformerEncoder(spec).encode_queries(QUERIES), TransformerEncoder(spec)
     model, encode, padded = encoder._model("query"), Model.encode, list[int]()
 

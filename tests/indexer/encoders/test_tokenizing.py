@@ -11,15 +11,16 @@ import pytest
 
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
+from tests.indexer.encoders.golden import since_2021
 from wikidx.corpora.passage import Passage
-from wikidx.indexer import ENCODERS
-from wikidx.indexer.encoders import contriever, dpr, gtr, popular, simlm, tokenizing
+from wikidx.indexer.encoders import tokenizing
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens
 from wikidx.indexer.encoders.tokenizing import Tokenizer, truncate_pair
 from wikidx.indexer.naming import encoder_spec
 
 CLS, SEP = (tiny.VOCABULARY.index(token) for token in ("[CLS]", "[SEP]"))
-FAMILIES = (contriever.SPEC, dpr.SPEC, simlm.SPEC, popular.E5, popular.BGE, gtr.SPEC)
+FAMILIES = (ENCODERS["contriever"], ENCODERS["dpr"], ENCODERS["simlm"], ENCODERS["e5"], ENCODERS["bge"], ENCODERS["gtr"])
 
 
 def slow_cut(first: list[int], second: list[int], budget: int) -> tuple[int, int]:
@@ -97,7 +98,7 @@ def test_long_texts_are_split_a_few_at_a_time() -> None:
 
 
 def test_dprs_later_code_adds_a_separator_to_short_texts_only(folders: dict[str, Path]) -> None:
-    spec = dpr.since_2021(with_checkpoint(dpr.SPEC, folders["dpr"]))
+    spec = since_2021(with_checkpoint(ENCODERS["dpr"], folders["dpr"]))
     short, almost, full, long = rows(Tokenizer(spec, "query").queries(["a", "a " * 253, "a " * 254, "a " * 255]))
     assert short == [CLS, tiny.VOCABULARY.index("a"), SEP, SEP]
     assert [len(ids) for ids in (almost, full, long)] == [256, 256, 256]
@@ -108,7 +109,7 @@ def test_a_list_of_word_pieces_is_enough(folders: dict[str, Path], tmp_path: Pat
     tiny.save_bert(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     texts = ["The Nile's RIVERS, naïve", "[SEP] 12 — zz"]
-    old, new = (Tokenizer(with_checkpoint(contriever.SPEC, folder), "query") for folder in (tmp_path, folders["contriever"]))
+    old, new = (Tokenizer(with_checkpoint(ENCODERS["contriever"], folder), "query") for folder in (tmp_path, folders["contriever"]))
     assert rows(old.queries(texts)) == rows(new.queries(texts))
 
 

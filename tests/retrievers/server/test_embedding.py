@@ -22,7 +22,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_vectors, open_vectors
 from wikidx.indexer.embedding.options import EmbedOptions
-from wikidx.indexer.encoders import contriever, popular
+from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.encoders.transformer import TransformerEncoder
@@ -42,11 +42,11 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformerEnc
 
     with at_home(tmp_path_factory.mktemp("embedded")), pytest.MonkeyPatch.context() as patch:
         folder = tiny.save_bert(tmp_path_factory.mktemp("tiny"))
-        patch.setattr(popular, "E5", with_checkpoint(popular.E5, folder))
-        matryoshka = dataclasses.replace(contriever.SPEC, normalize=True, truncate_dim=20)
-        patch.setattr(contriever, "SPEC", with_checkpoint(matryoshka, folder))
+        patch.setitem(ENCODERS, "e5", with_checkpoint(ENCODERS["e5"], folder))
+        matryoshka = dataclasses.replace(ENCODERS["contriever"], normalize=True, truncate_dim=20)
+        patch.setitem(ENCODERS, "contriever", with_checkpoint(matryoshka, folder))
         build_corpus("embedded", some_passages(20), "e5", "contriever", "bm25")
-        yield TransformerEncoder(popular.E5)
+        yield TransformerEncoder(ENCODERS["e5"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,7 +114,7 @@ def test_the_list_of_models_has_the_open_encoders(url: str) -> None:
 
 
 def test_fewer_dimensions_of_a_matryoshka_encoder(url: str, encoder: TransformerEncoder) -> None:
-    whole = TransformerEncoder(contriever.SPEC).encode_passages(as_passages(TEXTS))
+    whole = TransformerEncoder(ENCODERS["contriever"]).encode_passages(as_passages(TEXTS))
     truncated = vectors_of(embed(url, TEXTS, model="contriever", dimensions=8))
     np.testing.assert_allclose(truncated, whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True), atol=1e-6)
     assert ask(url, PATH, {"input": TEXTS, "model": "contriever", "dimensions": 21}).status == 400
@@ -157,7 +157,7 @@ def served(name: str, url: str) -> EncoderSpec:
 def test_a_build_from_this_server_has_the_vectors_of_a_local_build(url: str) -> None:
     """To the bit, as all texts are encoded in one batch by both."""
     store, vectors = open_store("embedded"), []
-    for spec in (contriever.SPEC, served("contriever", url)):
+    for spec in (ENCODERS["contriever"], served("contriever", url)):
         build_vectors("embedded", spec, store, EmbedOptions(device="cpu", batch_tokens=10_000), force=True)
         opened = open_vectors("embedded", spec.name, store)
         assert opened is not None
