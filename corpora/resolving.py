@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.base.artifacts.home import corpus_names, split_name
-from wikidx.base.artifacts.manifest import Parameters, is_finished, load_manifest
+from wikidx.base.artifacts.manifest import is_finished, load_manifest
 from wikidx.base.errors import ArtifactMissing, IdxError, InputError
 from wikidx.base.registry import load, unknown_name_error
 
@@ -147,7 +147,8 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
         manifest = load_manifest(store_path(name))
         parameters = manifest.recipe.parameters
         if parameters["format"] == FORMAT:
-            return _resolve_given(base, parameters, dataclasses.replace(options, limit=limit))
+            described = described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split")})
+            return ResolvedCorpus(described, dataclasses.replace(options, limit=limit), keep_store=True)
         reading = ReadOptions(
             file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
         )
@@ -159,12 +160,6 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
         raise InputError(f"'{name}' was built without --on-error skip: {rebuild_advice(base)}")
     options = dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
     return ResolvedCorpus(custom_corpus(Path(source), base, reading), options, keep_store=True)
-
-
-def _resolve_given(name: str, parameters: Parameters, options: StoreOptions) -> ResolvedCorpus:
-    """Return a built corpus of passages given in Python."""
-    reading = {key: str(parameters[key]) for key in ("sha256", "split")}
-    return ResolvedCorpus(described_corpus(name, reading), options, keep_store=True)
 
 
 def rebuild_advice(corpus: str) -> str:

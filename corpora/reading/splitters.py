@@ -20,9 +20,7 @@ _MAX_HEADING_WORDS = 8
 
 def split_words(article: Passage, n_words: int = 100) -> Iterator[Passage]:
     """Yield consecutive blocks of ``n_words`` words; the last block may be shorter."""
-    words = article.text.split()
-    for n, start in enumerate(range(0, len(words), n_words)):
-        yield Passage(f"{article.id}#{n}", article.title, " ".join(words[start : start + n_words]))
+    return _blocks(article, article.text.split(), n_words)
 
 
 def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
@@ -32,13 +30,13 @@ def split_dpr(article: Passage, n_words: int = 100) -> Iterator[Passage]:
     because repeated text would only inflate its term counts.
     """
     words = article.text.split()
-    if len(words) < n_words:
-        yield from split_words(article, n_words)
-        return
+    padding = words[: -len(words) % n_words] if len(words) >= n_words else []
+    return _blocks(article, words + padding, n_words)
+
+
+def _blocks(article: Passage, words: list[str], n_words: int) -> Iterator[Passage]:
     for n, start in enumerate(range(0, len(words), n_words)):
-        block = words[start : start + n_words]
-        block += words[: n_words - len(block)]
-        yield Passage(f"{article.id}#{n}", article.title, " ".join(block))
+        yield Passage(f"{article.id}#{n}", article.title, " ".join(words[start : start + n_words]))
 
 
 def split_sections(article: Passage, n_words: int = 100) -> Iterator[Passage]:

@@ -110,17 +110,17 @@ def _to_length(value: int) -> bytes:
 
 
 class Vocabulary:
-    """The phrases of a store; safe for threads.
+    """The phrases of a store; safe for threads. Without phrases, passages are stored as they are.
 
     Args:
-        saved: what ``save`` returned; without phrases, passages are stored as they are.
+        saved: the number of phrases (u32, little-endian), the length of each (u8), and all their bytes; also an attribute.
 
     Raises:
         ValueError: ``saved`` is corrupt.
     """
 
     def __init__(self, saved: bytes) -> None:
-        self._saved = saved
+        self.saved = saved
         self._n_phrases = n = int.from_bytes(saved[:4], "little")
         lengths, phrases = np.frombuffer(saved[4 : 4 + n], np.uint8), np.frombuffer(saved[4 + n :], np.uint8)
         within = np.arange(16) < lengths[:, None]
@@ -131,10 +131,6 @@ class Vocabulary:
         self._words.view(np.uint8)[:n][within] = phrases
         self._phrases: object = None
         self._local = threading.local()
-
-    def save(self) -> bytes:
-        """Return the vocabulary as bytes: the number of phrases (u32, little-endian), the length of each (u8), and all their bytes."""
-        return self._saved
 
     def encode(self, streams: Sequence[bytes]) -> list[bytes]:
         """Return the frames of streams."""

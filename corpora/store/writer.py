@@ -14,6 +14,7 @@ import numpy as np
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.durable import write_durably
 from wikidx.base.artifacts.pages import map_bytes
+from wikidx.base.batches import in_batches
 from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key
 
@@ -108,7 +109,7 @@ class StoreWriter:
             OSError: the disk is full or fails.
         """
         compressed: Future[_Batch] | None = None
-        for batch in _batch_records(records):
+        for batch in in_batches(records, lambda record: len(record.passage.text), _BATCH_PASSAGES, _BATCH_CHARACTERS):
             self.n_read += len(batch)
             if self._n_passages + len(batch) > _MOST_PASSAGES:
                 raise InputError(
@@ -202,7 +203,7 @@ class StoreWriter:
         """
         if batch.records:
             if self._database.n_passages == 0 and self._vocabulary is not None:
-                write_durably(self._folder / VOCABULARY, self._vocabulary.save())
+                write_durably(self._folder / VOCABULARY, self._vocabulary.saved)
             self._text_keys.write(np.array([record.text_key for record in batch.records], dtype="<u8").tobytes())
             self._text_keys.flush()
             os.fsync(self._text_keys.fileno())
@@ -222,20 +223,6 @@ def _open_text_keys(path: Path, n_durable: int) -> IO[bytes]:
     file = path.open("ab")
     file.truncate(n_durable * 8)
     return file
-
-
-def _batch_records(records: Iterable[LocatedPassage]) -> Iterator[list[LocatedPassage]]:
-    """Yield the records in lists of limited length and size; the division depends only on the records."""
-    batch: list[LocatedPassage] = []
-    n_characters = 0
-    for record in records:
-        batch.append(record)
-        n_characters += len(record.passage.text)
-        if len(batch) == _BATCH_PASSAGES or n_characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, n_characters = [], 0
-    if batch:
-        yield batch
 
 
 def _encode(passage: Passage) -> tuple[bytes, bytes, bytes]:

@@ -7,7 +7,8 @@ those that the latest character can have matched (Glushkov, The abstract theory 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class _Subpattern(NamedTuple):
     optional: bool
 
 
+_TOKEN = re.compile(r"(\[[^]]*\]|.)([*+?]*)")  # a code, several in brackets, or one of ( ) |, and signs of repetition
 _NOTHING = _Subpattern(frozenset(), frozenset(), True)
 
 
@@ -38,57 +40,46 @@ class _Pattern:
     """A parsed pattern. ``codes[p]`` are the codes of position p; ``after[p]`` are the positions that can follow position p."""
 
     def __init__(self, pattern: str) -> None:
-        self._rest = list(reversed(pattern))
         self.codes: list[str] = []
         self.after: list[set[int]] = []
-        self.whole = self._parse_choice()
-        if self._rest:
+        tokens = (match.groups() for match in _TOKEN.finditer(pattern))
+        self.whole, _ = self._parse(tokens)
+        if next(tokens, None) or pattern.count(")") > pattern.count("("):
             raise ValueError(f"a bracket too many in {pattern!r}")
 
-    def _next_is(self, characters: str) -> bool:
-        return bool(self._rest) and self._rest[-1] in characters
+    def _parse(self, tokens: Iterator[tuple[str, str]]) -> tuple[_Subpattern, str]:
+        """Return the subpattern up to the bracket that closes it, and the signs of repetition behind that."""
+        choices, signs = [_NOTHING], ""
+        for token, signs in tokens:
+            if token == ")":
+                break
+            if token == "|":
+                choices.append(_NOTHING)
+            else:
+                part, part_signs = self._parse(tokens) if token == "(" else (self._add(token), signs)
+                choices[-1] = self._join(choices[-1], self._repeat(part, part_signs))
+        firsts, lasts, optional = zip(*choices, strict=True)
+        return _Subpattern(frozenset().union(*firsts), frozenset().union(*lasts), any(optional)), signs
 
-    def _parse_choice(self) -> _Subpattern:
-        subpattern = self._parse_sequence()
-        while self._next_is("|"):
-            self._rest.pop()
-            other = self._parse_sequence()
-            subpattern = _Subpattern(subpattern.first | other.first, subpattern.last | other.last, subpattern.optional or other.optional)
-        return subpattern
-
-    def _parse_sequence(self) -> _Subpattern:
-        subpattern = _NOTHING
-        while self._rest and not self._next_is("|)"):
-            following = self._parse_repetition()
-            self._follow(subpattern.last, following.first)
-            subpattern = _Subpattern(
-                subpattern.first | following.first if subpattern.optional else subpattern.first,
-                subpattern.last | following.last if following.optional else following.last,
-                subpattern.optional and following.optional,
-            )
-        return subpattern
-
-    def _parse_repetition(self) -> _Subpattern:
-        subpattern = self._parse_atom()
-        while self._next_is("*+?"):
-            sign = self._rest.pop()
-            if sign in "*+":
-                self._follow(subpattern.last, subpattern.first)
-            subpattern = subpattern._replace(optional=subpattern.optional or sign in "*?")
-        return subpattern
-
-    def _parse_atom(self) -> _Subpattern:
-        code = self._rest.pop()
-        if code == "(":
-            subpattern = self._parse_choice()
-            self._rest.pop()
-            return subpattern
-        if code == "[":
-            code = "".join(iter(self._rest.pop, "]"))
-        position = len(self.codes)
-        self.codes.append(code)
+    def _add(self, codes: str) -> _Subpattern:
+        """Return the subpattern of a new position with a code, or with one of several in brackets."""
+        position = frozenset([len(self.codes)])
+        self.codes.append(codes.strip("[]"))
         self.after.append(set())
-        return _Subpattern(frozenset([position]), frozenset([position]), False)
+        return _Subpattern(position, position, False)
+
+    def _repeat(self, part: _Subpattern, signs: str) -> _Subpattern:
+        if set(signs) & {"*", "+"}:
+            self._follow(part.last, part.first)
+        return part._replace(optional=part.optional or bool(set(signs) & {"*", "?"}))
+
+    def _join(self, before: _Subpattern, part: _Subpattern) -> _Subpattern:
+        self._follow(before.last, part.first)
+        return _Subpattern(
+            before.first | part.first if before.optional else before.first,
+            before.last | part.last if part.optional else part.last,
+            before.optional and part.optional,
+        )
 
     def _follow(self, first: Iterable[int], following: Iterable[int]) -> None:
         for position in first:

@@ -9,33 +9,9 @@ from numpy.typing import NDArray
 
 N_CODE_POINTS = 0x110000
 
-# Codes of the classes of word_breaks.txt in the grammar's patterns. The number of a class is its position in this dictionary.
-CLASSES = {
-    "Other": " ",
-    "ALetter": "a",
-    "Hebrew_Letter": "h",
-    "Numeric": "n",
-    "Katakana": "k",
-    "ExtendNumLet": "_",
-    "MidLetter": ":",
-    "MidNum": ",",
-    "MidNumLet": ".",
-    "Single_Quote": "'",
-    "Double_Quote": '"',
-    "Extend": "x",
-    "ZWJ": "z",
-    "Regional_Indicator": "r",
-    "Ideograph": "i",
-    "Complex_Context": "c",
-    "Complex_Extend": "d",
-    "Pictographic": "p",
-    "Pictographic_Letter": "l",
-    "Emoji_Modifier": "m",
-    "Text_Style": "t",
-    "Emoji_Style": "s",
-    "Keycap": "o",
-    "Keycap_Base": "#",
-}
+_LINES = (files(__package__) / "word_breaks.txt").read_text(encoding="ascii").splitlines()
+# Codes of the classes in the grammar's patterns. The number of a class is its position in this dictionary.
+CLASSES = {line[4:]: line[2] for line in _LINES if line.startswith("@")}
 OTHER, LETTER, PICTOGRAPHIC_LETTER = (list(CLASSES).index(name) for name in ("Other", "ALetter", "Pictographic_Letter"))
 
 _HANGUL = range(0xAC00, 0xD7A4)
@@ -46,11 +22,9 @@ def class_table() -> NDArray[np.uint8]:
     """Return the class number of every code point, shape (N_CODE_POINTS,)."""
     numbers = {name: number for number, name in enumerate(CLASSES)}
     table = np.full(N_CODE_POINTS, OTHER, dtype=np.uint8)
-    for line in (files(__package__) / "word_breaks.txt").read_text(encoding="ascii").splitlines():
-        if line and not line.startswith("#"):
-            code_points, name = line.split()
-            first, _, last = code_points.partition("..")
-            table[int(first, 16) : int(last or first, 16) + 1] = numbers[name]
+    for code_points, name in (line.split() for line in _LINES if line and line[0] not in "#@"):
+        first, _, last = code_points.partition("..")
+        table[int(first, 16) : int(last or first, 16) + 1] = numbers[name]
     return table
 
 

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from wikidx.base.compiled import kernel
 from wikidx.indexer.analysis.dictionary import SLOTS_PER_TERM, HashedTerms, number_last, pool_end
 from wikidx.indexer.analysis.porter import Units
-from wikidx.indexer.analysis.terms import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Rules, write_term
+from wikidx.indexer.analysis.terms import FIRST_NOT_ASCII, FIRST_OF_TWO_UNITS, HIGH_SURROGATES, LOW_SURROGATES, Rules, pack, write_term
 from wikidx.indexer.analysis.tokens import MAX_TOKEN_UNITS, next_token
 
 MAX_TERM_BYTES = 3 * MAX_TOKEN_UNITS
 _STOPPED = -1
 
 _N_RECENT = 1 << 15
-_LONGEST_RECENT = 8
 
 _AFTER_SURROGATES = 0xE000
 _FIRST_OF_THREE_BYTES = 0x800
@@ -65,7 +64,7 @@ def number_terms(texts: Texts, rules: Rules, terms: HashedTerms, n_terms: int, r
     while text < len(texts.ends):
         while position < texts.bounds[text] and _has_room(terms, n_terms):
             begin, position = next_token(texts.points, position, texts.bounds[text], rules.token)
-            packed = _pack(texts.points, begin, position)
+            packed = pack(texts.points, begin, position)
             slot = _hash(packed) & (_N_RECENT - 1)
             if packed > 0 and recent.tokens[slot] == packed:
                 number = np.int64(recent.numbers[slot])
@@ -93,19 +92,6 @@ def number_terms(texts: Texts, rules: Rules, terms: HashedTerms, n_terms: int, r
 def _has_room(terms: HashedTerms, n_terms: int) -> bool:
     has_bytes = pool_end(terms, n_terms) + MAX_TERM_BYTES <= len(terms.pool)
     return bool(has_bytes and n_terms < len(terms.ends) and SLOTS_PER_TERM * (n_terms + 1) <= len(terms.slots))
-
-
-@kernel
-def _pack(points: NDArray[np.uint32], begin: int, end: int) -> np.int64:
-    """Return a token of up to 8 ASCII characters as an integer; 0 for any other token."""
-    packed = np.int64(0)
-    if end - begin > _LONGEST_RECENT:
-        return packed
-    for i in range(begin, end):
-        if points[i] >= FIRST_NOT_ASCII:
-            return np.int64(0)
-        packed = packed << 8 | np.int64(points[i])
-    return packed
 
 
 @kernel

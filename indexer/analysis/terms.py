@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such "
     "that the their then there these they this to was will with".split()
 )
-_LONGEST_STOP_WORD = 5
+_LONGEST_PACKED = 8
 
 FIRST_NOT_ASCII = 0x80
 FIRST_OF_TWO_UNITS = 0x10000  # in UTF-16
@@ -33,23 +32,14 @@ class Rules(NamedTuple):
 
     token: TokenRules
     lower: NDArray[np.uint32]  # by code point; later code points are unchanged
-    stop_words: NDArray[np.int64]  # words packed into integers; word w is at w modulo the table's length; free slots are -1
+    stop_words: NDArray[np.int64]  # see ``pack``; ascending
 
 
 def read_rules() -> Rules:
     """Load and compile the tables of the analysis, in about ten milliseconds."""
     token = token_rules()
-    return Rules(token, characters.lower_case_table(token.classes), _stop_word_table())
-
-
-def _stop_word_table() -> NDArray[np.int64]:
-    """Return the smallest collision-free table of stop words."""
-    packed = [int.from_bytes(word.encode("ascii")) for word in STOP_WORDS]
-    length = next(length for length in itertools.count(len(packed)) if len({word % length for word in packed}) == len(packed))
-    table = np.full(length, -1, dtype=np.int64)
-    for word in packed:
-        table[word % length] = word
-    return table
+    stop_words = np.array(sorted(int.from_bytes(word.encode("ascii")) for word in STOP_WORDS))
+    return Rules(token, characters.lower_case_table(token.classes), stop_words)
 
 
 @kernel
@@ -87,11 +77,19 @@ def _write_lower(points: NDArray[np.uint32], begin: int, end: int, lower: NDArra
 
 @kernel
 def _is_stop_word(units: Units, n: int, stop_words: NDArray[np.int64]) -> bool:
-    if n > _LONGEST_STOP_WORD:
-        return False
+    packed = pack(units, 0, n)
+    position = np.searchsorted(stop_words, packed)
+    return bool(position < len(stop_words) and stop_words[position] == packed)
+
+
+@kernel
+def pack(characters: NDArray[np.uint16] | NDArray[np.uint32], begin: int, end: int) -> np.int64:
+    """Return up to 8 ASCII characters as an integer; 0 for any others."""
     packed = np.int64(0)
-    for i in range(n):
-        if units[i] >= FIRST_NOT_ASCII:
-            return False
-        packed = packed << 8 | np.int64(units[i])
-    return bool(stop_words[packed % len(stop_words)] == packed)
+    if end - begin > _LONGEST_PACKED:
+        return packed
+    for i in range(begin, end):
+        if characters[i] >= FIRST_NOT_ASCII:
+            return np.int64(0)
+        packed = packed << 8 | np.int64(characters[i])
+    return packed

@@ -73,17 +73,25 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
     If one of several devices fails, the others stop as well. Each device then loses its current range, as in an interruption.
     """
     ranges = file.unfinished_ranges()
-    meter = _Meter(file.n_rows, file.n_rows - sum(map(len, ranges)), progress)
+    n_done, n_tokens = file.n_rows - sum(map(len, ranges)), 0
+
+    def report(n_more_passages: int, n_more_tokens: int) -> None:
+        nonlocal n_done, n_tokens
+        n_done, n_tokens = n_done + n_more_passages, n_tokens + n_more_tokens
+        progress.passages(n_done, file.n_rows)
+        progress.tokens(n_tokens, None)
+
+    report(0, 0)
     if job.resources.ray is not None:
         from .cluster import embed_on_ray
 
-        embed_on_ray(job, ranges, meter.report, progress.node)
+        embed_on_ray(job, ranges, report, progress.node)
     elif job.spec.is_served:
-        _embed_by_server(job, ranges, meter.report)
+        _embed_by_server(job, ranges, report)
     elif len(job.resources.devices) == 1:
-        embed_ranges(job, job.resources.devices[0], iter(ranges), meter.report)
+        embed_ranges(job, job.resources.devices[0], iter(ranges), report)
     elif ranges:
-        _embed_on_several(job, ranges, meter.report)
+        _embed_on_several(job, ranges, report)
 
 
 def _embed_by_server(job: Job, ranges: Iterable[range], report: Report) -> None:
@@ -98,21 +106,6 @@ def _embed_by_server(job: Job, ranges: Iterable[range], report: Report) -> None:
         for rows, vectors in map_ahead(encode, ranges, 1):
             job.write(rows, vectors)
             report(len(rows), 0)
-
-
-class _Meter:
-    """Sum of the progress of all devices."""
-
-    def __init__(self, n_rows: int, n_done: int, progress: EmbedProgress) -> None:
-        self._n_rows, self._n_done, self._n_tokens = n_rows, n_done, 0
-        self._progress = progress
-        self.report(0, 0)
-
-    def report(self, n_passages: int, n_tokens: int) -> None:
-        self._n_done += n_passages
-        self._n_tokens += n_tokens
-        self._progress.passages(self._n_done, self._n_rows)
-        self._progress.tokens(self._n_tokens, None)
 
 
 class _StoppedError(Exception):

@@ -15,7 +15,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -121,28 +121,22 @@ def explain_device_errors(device: str, resources: Resources, *, aftermath: str =
 def _tokenize_ahead(job: Job, chunks: Iterator[tuple[range, range]]) -> Iterator[Iterator[TokenizedRows]]:
     """Yield the tokens of each chunk of the ranges, in order."""
     if not job.resources.n_tokenizing:
-        yield map(_TokenizingWorker(Tokenizer(job.spec, "passage"), job.reopen), chunks)
+        yield map(_tokenizing(Tokenizer(job.spec, "passage"), job.reopen), chunks)
         return
     tokenizer, n_processes = Tokenizer(job.spec, "passage"), job.resources.n_tokenizing
     with worker_processes(n_processes, "tokenises", _start_tokenizing, tokenizer, job.reopen) as tokenise:
         yield map_ahead(tokenise, chunks, min(n_processes + 1, _CHUNKS_AHEAD))
 
 
-class _TokenizingWorker:
-    """Reader and tokeniser of the store's passages."""
-
-    def __init__(self, tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> None:
-        self._store = reopen()
-        self._tokenizer = tokenizer
-
-    def __call__(self, chunk: tuple[range, range]) -> TokenizedRows:
-        target, rows = chunk
-        return TokenizedRows(target, rows, self._tokenizer.passages(self._store.read(rows.start, rows.stop)))
+def _tokenizing(tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> Callable[[tuple[range, range]], TokenizedRows]:
+    """Return the function that reads and tokenises a chunk of a range."""
+    store = reopen()
+    return lambda chunk: TokenizedRows(*chunk, tokenizer.passages(store.read(chunk[1].start, chunk[1].stop)))
 
 
-def _start_tokenizing(tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> _TokenizingWorker:
+def _start_tokenizing(tokenizer: Tokenizer, reopen: Callable[[], PassageStore]) -> Callable[[tuple[range, range]], TokenizedRows]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are already as many processes as CPUs
-    return _TokenizingWorker(tokenizer, reopen)
+    return _tokenizing(tokenizer, reopen)
 
 
 def _join_chunks(tokenized_chunks: Iterable[TokenizedRows]) -> Iterator[TokenizedRows]:
@@ -161,31 +155,24 @@ def _pad(model: Model, batch: tuple[TokenizedRows, Rows]) -> PaddedBatch:
 
 def _encode_batches(model: Model, padded: Iterable[PaddedBatch]) -> Iterator[tuple[PaddedBatch, Vectors]]:
     """Yield each batch with its vectors, while the device computes the next batch."""
-    previous: tuple[PaddedBatch, _PendingCopy] | None = None
-    for item in padded:
-        current = (item, _PendingCopy(model.forward(item.batch)))
-        if previous:
-            yield previous[0], previous[1].wait()
-        previous = current
-    if previous:
-        yield previous[0], previous[1].wait()
+    computed: Iterator[Any] = ((item, _start_copy(model.forward(item.batch))) for item in padded)
+    for (item, wait), _ in itertools.pairwise(itertools.chain(computed, [None])):
+        yield item, wait()
 
 
-class _PendingCopy:
-    """Vectors in transfer from the device to pinned memory."""
+def _start_copy(vectors: torch.Tensor) -> Callable[[], Vectors]:
+    """Start the transfer of vectors from the device to pinned memory; return the function that waits for them."""
+    import torch
 
-    def __init__(self, vectors: torch.Tensor) -> None:
-        import torch
+    copied = vectors.to("cpu", non_blocking=vectors.is_cuda)
+    arrival = torch.cuda.current_stream(vectors.device).record_event() if vectors.is_cuda else None
 
-        self._vectors = vectors.to("cpu", non_blocking=vectors.is_cuda)
-        self._arrival = torch.cuda.Event() if vectors.is_cuda else None  # type: ignore[no-untyped-call]
-        if self._arrival:
-            self._arrival.record(torch.cuda.current_stream(vectors.device))
+    def wait() -> Vectors:
+        if arrival:
+            arrival.synchronize()
+        return copied.numpy()
 
-    def wait(self) -> Vectors:
-        if self._arrival:
-            self._arrival.synchronize()
-        return self._vectors.numpy()
+    return wait
 
 
 def _collect_ranges(encoded: Iterable[tuple[PaddedBatch, Vectors]], dim: int, report: Report) -> Iterator[tuple[range, Vectors]]:

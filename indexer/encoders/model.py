@@ -57,7 +57,8 @@ class Model(Network):
         device, folder = resolve_device(device), spec.folder(side)
         _check_checksum(spec, folder)
         self.dtype: Dtype = dtype or default_dtype(folder, spec.name, on_gpu=device.startswith("cuda"))
-        model_class = spec.model_class(side) or encoder_class(read_json_object(folder / CONFIG, spec.name))
+        named = spec.query_class if side == "query" else spec.passage_class
+        model_class = named or encoder_class(read_json_object(folder / CONFIG, spec.name))
         module = strip_heads(load_network(model_class, folder, spec.name, self.dtype, trusts_code=spec.trusts_code), folder)
         hidden = int(module.config.hidden_size)
         layers, dim = load_dense([folder / name for name in spec.dense], hidden * len(split_modes(spec.pooling)), spec.name)
@@ -91,21 +92,12 @@ class Model(Network):
             if self._spec.extra_sep_position is not None:
                 positions = torch.where(column == last, self._spec.extra_sep_position, column)
                 inputs["position_ids"] = positions.expand(batch.ids.shape)
-            hidden = self._hidden_states(inputs)  # (n, tokens, hidden)
+            hidden: torch.Tensor = self.module(**inputs).last_hidden_state  # (n, tokens, hidden)
             if batch.n_unpooled:
                 is_after = column >= last.clamp(max=batch.n_unpooled)
                 mask = is_after.expand(batch.ids.shape) if mask is None else is_after & mask
-            vectors = apply_dense(self._layers, self._pool(hidden, mask))[:, : self.dim]
+            vectors = apply_dense(self._layers, pool(hidden, mask, self._spec.pooling))[:, : self.dim]
             return functional.normalize(vectors, dim=1) if self._spec.normalize else vectors
-
-    def _hidden_states(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return the last hidden states."""
-        hidden: torch.Tensor = self.module(**inputs).last_hidden_state
-        return hidden
-
-    def _pool(self, hidden: torch.Tensor, is_pooled: torch.Tensor | None) -> torch.Tensor:
-        """Return one float32 vector per text; see ``pool``."""
-        return pool(hidden, is_pooled, self._spec.pooling)
 
 
 def default_dtype(folder: Path, name: str, *, on_gpu: bool) -> Dtype:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.batches import in_batches
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, require_packages
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.networks.checkpoints import CONFIG, read_json_object
@@ -142,15 +143,7 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 def _batch_texts(texts: Iterable[str | Pair]) -> Iterator[list[str | Pair]]:
     """Yield slices of the texts: many short texts, or a few long ones."""
-    batch, n_characters = list[str | Pair](), 0
-    for text in texts:
-        batch.append(text)
-        n_characters += len(text) if isinstance(text, str) else sum(map(len, text))
-        if len(batch) == _SLICE_TEXTS or n_characters >= _SLICE_CHARACTERS:
-            yield batch
-            batch, n_characters = [], 0
-    if batch:
-        yield batch
+    return in_batches(texts, lambda text: len(text) if isinstance(text, str) else sum(map(len, text)), _SLICE_TEXTS, _SLICE_CHARACTERS)
 
 
 def _types(lengths: NDArray[np.int64], n_first: NDArray[np.int64]) -> NDArray[np.uint8]:

@@ -34,14 +34,12 @@ class CorpusVectors:
     A vector has two numbers: its ``row``, and its ``position`` among the rows with a vector. Without missing rows the two are equal.
 
     Attributes:
-        folder: folder of the files.
         array: the vectors of all rows, float32 or float16 of shape (rows, dim); zeros for missing rows.
         stored: dtype of the components.
         missing: rows without a vector, int64, ascending.
         identity: sha256 of the files' checksums.
     """
 
-    folder: Path
     array: CheckedArray
     stored: Stored
     missing: Rows
@@ -145,7 +143,7 @@ def open_corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     files = CheckedFiles(path, manifest)
     missing = read_missing(files, manifest)
     array = files[VECTORS].array(stored, (manifest.count("rows"), manifest.count("dim")))
-    return CorpusVectors(path, array, stored, missing, vectors_identity(manifest))
+    return CorpusVectors(array, stored, missing, vectors_identity(manifest))
 
 
 def read_missing(files: CheckedFiles, manifest: Manifest) -> Rows:

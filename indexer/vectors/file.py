@@ -70,11 +70,6 @@ class VectorFile:
         is_finished = finished_rows(self.folder, self.n_rows) & bool(self.dim())
         return [rows for rows in self.ranges() if not is_finished[rows.start : rows.stop].all()]
 
-    def map_readonly(self) -> NDArray[Any]:
-        """Return all vectors, mapped read-only; the contents of unfinished ranges are arbitrary."""
-        array: NDArray[Any] = np.load(self.path, mmap_mode="r")
-        return array
-
     def write(self, rows: range, vectors: Vectors | NDArray[Any]) -> None:
         """Write the vectors of consecutive rows, shape (len(rows), dim), and record the rows as finished.
 
@@ -120,7 +115,7 @@ class VectorFile:
     def dim(self) -> int:
         """Return the dimension of the file's vectors; 0 if the file is missing or truncated, or has another dtype or number of rows."""
         try:
-            array = self.map_readonly()
+            array = np.load(self.path, mmap_mode="r")
         except (OSError, ValueError, EOFError):
             return 0
         return int(array.shape[1]) if array.ndim == 2 and array.dtype == self.stored and len(array) == self.n_rows else 0

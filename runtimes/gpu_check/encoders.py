@@ -158,7 +158,7 @@ def check_embedding(task: Task, *, n_passages: int, n_compared: int, range_rows:
     task.check("ranges that are lost by the kill, of those written", max(0, n_left + 1 - len(files["killed"].ranges())), 0)
     embed_into(files["killed"], spec, resources._replace(devices=resources.devices * n_processes))
     embed_into(files["whole"], spec, resources)
-    vectors = {name: file.map_readonly().astype(np.float32) for name, file in files.items()}
+    vectors = {name: np.load(file.path).astype(np.float32) for name, file in files.items()}
     task.check("ranges that are left after the second run", len(files["killed"].unfinished_ranges()), 0)
     task.check(f"resumed by {n_processes} at once, against one run", float(abs(vectors["killed"] - vectors["whole"]).max()), _ORDER_ALLOWED)
     rows = np.linspace(0, n_passages - 1, n_compared).astype(np.int64)

@@ -100,7 +100,7 @@ def _frames(vocabulary: Vocabulary, texts: list[str]) -> tuple[Bytes, NDArray[np
 
 def test_phrases_and_zstd_give_back_what_was_written(vocabulary: Vocabulary) -> None:
     texts = [TEXT, "", TEXT[7:], "日本語" * 40, "x" * 9_000, os.urandom(300).hex(), "\U0001f600"]
-    for known in (vocabulary, Vocabulary(vocabulary.save()), train([])):
+    for known in (vocabulary, Vocabulary(vocabulary.saved), train([])):
         content, places = _frames(known, texts)
         assert known.decode(content, places) == [Passage("id", "Ähre" * n, text) for n, text in enumerate(texts)]
         assert known.decode(content, places[:0]) == []
@@ -110,7 +110,7 @@ def test_phrases_and_zstd_give_back_what_was_written(vocabulary: Vocabulary) -> 
 
 
 def test_a_corrupt_vocabulary_is_an_error(vocabulary: Vocabulary) -> None:
-    saved = vocabulary.save()
+    saved = vocabulary.saved
     for corrupt in (
         b"",
         saved[:-1],

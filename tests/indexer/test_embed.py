@@ -200,7 +200,7 @@ def test_vectors_in_memory_are_those_of_a_few_ranges(tmp_path: Path, monkeypatch
     embed(made, file, EmbedProgress())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (file.map_readonly() == 1).all()
+    assert (np.load(file.path) == 1).all()
     assert 2 * 100 * 4096 < peak < 3000 * 4096 / 3
 
 

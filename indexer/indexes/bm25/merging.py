@@ -123,14 +123,7 @@ def merge(folder: Path, blocks: Path, dictionary: Dictionary, k1: float, b: floa
             exceptions = _fill_range(
                 term_range, (_read_slice(blocks, n, first, end) for n in range(count_blocks(blocks))), scoring, frequent
             )
-            written: tuple[NDArray[Any], ...] = (
-                term_range.rows,
-                term_range.impacts,
-                term_range.segment_blocks,
-                term_range.segment_sizes,
-                *exceptions,
-            )
-            for file, array in zip(files, written, strict=True):
+            for file, array in zip(files, (*term_range[-4:], *exceptions), strict=True):
                 file.write(array.tobytes())
     return counts
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.base.machine.chunks import lowest_bit
 from wikidx.indexer.indexes.keys import NO_KEY, Keys, encode, keep_largest, score_of
 from wikidx.indexer.scope import Words
 from wikidx.indexer.vectors.products import ScoredRows
 
 _SMALLEST_SCORE = np.finfo(np.float32).min  # excludes -inf, which is never a result
-_BIT_NUMBERS = np.zeros(19, dtype=np.int64)  # exponent n of 2^n, by 2^n modulo 19: the remainders of 2^0 … 2^17 differ
-_BIT_NUMBERS[[2**number % 19 for number in range(18)]] = np.arange(18)
 
 
 class Candidates(NamedTuple):
@@ -72,9 +71,8 @@ def collect(scored: ScoredRows, n_rows: int, first_row: int, allowed: Words, fir
         if reached == 0 or (len(allowed) > 0 and not _has(allowed, first_row + number)):
             continue
         while reached:
-            lowest = reached & -reached
-            query = _BIT_NUMBERS[lowest % 19]
-            reached ^= lowest
+            query = lowest_bit(reached)
+            reached &= reached - 1
             _offer(scored.scores[number, query], first_row + number, first_line + query, candidates)
 
 

@@ -208,7 +208,7 @@ class DeviceShard:
 
     def tile_rows(self, n_queries: int) -> int:
         """Return the largest number of rows of a tile."""
-        return _round_to_blocks(min(_MAX_PRODUCT // self.vectors.shape[1], _TILE_SCORES // n_queries))
+        return max(1, min(_MAX_PRODUCT // self.vectors.shape[1], _TILE_SCORES // n_queries) // BLOCK) * BLOCK
 
     def scores(self, terms: Sequence[torch.Tensor], start: int, stop: int) -> torch.Tensor:
         """Return the unscaled scores of some rows, float32 (Q, rows); -inf for missing rows."""
@@ -230,10 +230,6 @@ def _product(terms: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
 
 def _n_candidates(k: int) -> int:
     return 2 * k + _SPARE_CANDIDATES
-
-
-def _round_to_blocks(n_rows: int) -> int:
-    return max(1, n_rows // BLOCK) * BLOCK
 
 
 def _copy_rows(vectors: ReadableArray, rows: range, target: torch.Tensor) -> None:
