@@ -24,7 +24,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 
 from .compression import BROKEN_FILE, open_bytes
-from .records import FIELDS, KEPT_FIELDS, explain_json_error, header_columns, plain_fields, record_unkept_fields
+from .records import FIELDS, KEPT_FIELDS, check_object, explain_json_error, header_columns, plain_fields, record_unkept_fields
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -184,10 +184,10 @@ def _json_reader(fields: Callable[[dict[str, Any]], Passage]) -> Reader:
             if line.isspace():
                 continue
             try:
-                passage = fields(orjson.loads(line))
+                passage = fields(check_object(orjson.loads(line)))
             except (KeyError, TypeError, ValueError):  # of Python's JSON: NaN, a number of any size, half of a surrogate pair
                 try:
-                    passage = fields(json.loads(line))
+                    passage = fields(check_object(json.loads(line)))
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
                     on_bad(BadRecord(file, number, explain_json_error(error)))
                     continue
@@ -204,7 +204,7 @@ def _unescape(text: str) -> str:
     return _ESCAPED.sub(lambda entity: html.unescape(entity[0]), text)
 
 
-def _wikiextractor_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+def _wikiextractor_fields(record: dict[str, Any]) -> Passage:
     id_, title, text = plain_fields(record)
     return Passage(id_, _unescape(title), _unescape(text))
 

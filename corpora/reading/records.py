@@ -90,34 +90,32 @@ def _title(record: dict[str, Any]) -> str:
     return "" if _is_missing(record.get("title")) else _string(record, "title")
 
 
-def _check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+def check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    """Return a JSON object unchanged; raise ``TypeError`` for any other value."""
     if not isinstance(record, dict):
         raise TypeError(f"{_json_type(record)} instead of a JSON object")
     return record
 
 
-def plain_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+def plain_fields(record: dict[str, Any]) -> Passage:
     """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
-    record = _check_object(record)
     title = _title(record)
     if not _is_empty(record.get("section")):
         title = f"{title}: {_string(record, 'section')}"
     return Passage(_id(record, "id"), title, _string(record, "text"))
 
 
-def beir_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+def beir_fields(record: dict[str, Any]) -> Passage:
     """Return the passage in ``_id``, ``title`` and ``text``."""
-    record = _check_object(record)
     return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
 
 
-def contents_fields(record: Any) -> Passage:  # noqa: ANN401 - any JSON value
+def contents_fields(record: dict[str, Any]) -> Passage:
     """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
 
     If ``contents`` has several lines, the first line is the title, which may be in quotes. Beside a title of the record's own,
     the first line is left out if it repeats that.
     """
-    record = _check_object(record)
     contents, title = _string(record, "contents"), _title(record)
     first, newline, text = contents.partition("\n")
     is_quoted = len(first) >= 2 and first[0] == first[-1] == '"'
