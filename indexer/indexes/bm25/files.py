@@ -62,12 +62,8 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-def _dtype(annotation: Any) -> np.dtype[Any]:  # noqa: ANN401 - ``NDArray`` of a type
-    """Return the dtype of an annotated array."""
-    return np.dtype(get_args(get_args(annotation)[1])[0])
-
-
-DTYPES = {name: _dtype(annotation) for name, annotation in get_type_hints(Postings).items()}  # dtype of each file
+# The dtype of each file: an annotation is ``ndarray[shape, dtype[number]]``.
+DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(get_args(get_args(hint)[1])[0]) for name, hint in get_type_hints(Postings).items()}
 # A search reads parts of these files, and all other files whole.
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")
 _OF_POSTINGS = ("rows", "impacts")
