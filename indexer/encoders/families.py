@@ -55,22 +55,24 @@ _TEXTS = {
 
 
 def _checkpoint(text: str | None) -> Checkpoint:
-    if text is None or ":" not in text:
-        repository, _, revision = (text or "").partition("@")
-        return HubCheckpoint(repository, revision or "main") if text else None
-    return PackagedCheckpoint(*text.split(":"))
+    if text is None:
+        return None
+    if ":" in text:
+        return PackagedCheckpoint(*text.split(":"))
+    repository, _, revision = text.partition("@")
+    return HubCheckpoint(repository, revision or "main")
 
 
 def encoder_of(entry: str, settings: dict[str, Any]) -> EncoderSpec:
     """Return the encoder of an entry of the table."""
-    settings = {"name": entry, "normalize": True, "by_transformers": True, "dense": ()} | settings
-    common = settings.pop("package", settings.pop("repository", None))
-    n_tokens = settings.pop("max_tokens")
+    values: dict[str, Any] = {"name": entry, "normalize": True, "by_transformers": True, **settings}
+    common = values.pop("package", values.pop("repository", None))
+    n_tokens = values.pop("max_tokens")
     for side, text in (("query", "identity"), ("passage", "title_and_text")):
-        settings[f"{side}_checkpoint"] = _checkpoint(settings.pop(f"{side}_repository", common))
-        settings[f"{side}_text"] = _TEXTS[settings.pop(f"{side}_text", text)]
-        settings.setdefault(f"max_{side}_tokens", n_tokens)
-    return EncoderSpec(**settings | {"dense": tuple(settings["dense"])})
+        values[f"{side}_checkpoint"] = _checkpoint(values.pop(f"{side}_repository", common))
+        values[f"{side}_text"] = _TEXTS[values.pop(f"{side}_text", text)]
+        values.setdefault(f"max_{side}_tokens", n_tokens)
+    return EncoderSpec(**{**values, "dense": tuple(values.get("dense", ()))})
 
 
 _TABLE = tomllib.loads(resources.files(__package__).joinpath("encoders.toml").read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ def corpus_vectors(folder: Path, vectors: Vectors, *, stored: Stored = "float32"
     folder.mkdir()
     VectorFile(folder, len(vectors), stored).write(range(len(vectors)), vectors)
     array = CheckedFiles(folder, sealed(folder, NOTHING))[VECTORS].array(stored, vectors.shape)
-    return CorpusVectors(folder, array, stored, np.array(missing, dtype=np.int64), "identity")
+    return CorpusVectors(array, stored, np.array(missing, dtype=np.int64), "identity")
 
 
 def kind_of(name: str) -> IndexKind[CorpusVectors, ApproximateIndex]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -50,5 +49,5 @@ def dense_over(store: PassageStore, *, missing: Sequence[int] = (), dtype: str =
     vectors = WordEncoder().encode_passages(list(store.read())).astype(dtype)
     vectors[list(missing)] = 0
     without = np.array(missing, dtype=np.int64)
-    exact = CorpusVectors(Path(), vectors, "float32", without, "")  # type: ignore[arg-type]  # an array that is not checked
+    exact = CorpusVectors(vectors, "float32", without, "")  # type: ignore[arg-type]  # an array that is not checked
     return DenseRetriever(WordEncoder(), ExactIndex(vectors, missing=without), exact)

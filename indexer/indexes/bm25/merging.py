@@ -123,7 +123,8 @@ def merge(folder: Path, blocks: Path, dictionary: Dictionary, k1: float, b: floa
             exceptions = _fill_range(
                 term_range, (_read_slice(blocks, n, first, end) for n in range(count_blocks(blocks))), scoring, frequent
             )
-            for file, array in zip(files, (*term_range[-4:], *exceptions), strict=True):
+            written: list[NDArray[Any]] = [*term_range[-4:], *exceptions]
+            for file, array in zip(files, written, strict=True):
                 file.write(array.tobytes())
     return counts
 

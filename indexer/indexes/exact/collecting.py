@@ -67,12 +67,12 @@ def collect(scored: ScoredRows, n_rows: int, first_row: int, allowed: Words, fir
     ``allowed`` are 0 are skipped; without bits, none. NaN and -inf never reach a threshold.
     """
     for number in range(n_rows):
-        reached = np.int64(scored.reached[number])
+        reached = np.uint64(scored.reached[number])
         if reached == 0 or (len(allowed) > 0 and not _has(allowed, first_row + number)):
             continue
         while reached:
             query = lowest_bit(reached)
-            reached &= reached - 1
+            reached &= reached - np.uint64(1)
             _offer(scored.scores[number, query], first_row + number, first_line + query, candidates)
 
 
