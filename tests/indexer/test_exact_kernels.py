@@ -96,13 +96,13 @@ def test_collect_keeps_the_best(
     n_queries, n_rows = scores.shape
     k = min(k, n_rows)
     candidates = empty_candidates(n_queries, k, min(k + 1 + n_spare, n_rows), initial_thresholds(n_queries, SMALL_PANEL))
-    missing = np.array(sorted(missing_rows), dtype=np.int64)
+    allowed = np.packbits([row not in missing_rows for row in range(64)], bitorder="little").view(np.uint64)
     for first in range(0, n_rows, 7):
         some = np.full((7, SMALL_PANEL), np.nan, dtype=np.float32)
         n_some = min(7, n_rows - first)
         some[:n_some, :n_queries] = scores[:, first : first + 7].T
         reached = ((some >= candidates.thresholds) @ (1 << np.arange(SMALL_PANEL))).astype(np.uint16)
-        function(ScoredRows(some, reached), n_some, first, missing, 0, candidates)
+        function(ScoredRows(some, reached), n_some, first, allowed, 0, candidates)
     hits = best_hits(finalize(candidates), k)
     for line, expected in enumerate(slow_collect(scores.tolist(), k, missing_rows)):
         assert list(zip(hits.scores[line].tolist(), hits.rows[line].tolist(), strict=True))[: len(expected)] == expected
