@@ -24,6 +24,7 @@ from wikidx.indexer.indexes.exact import gpu as exact_torch  # noqa: E402
 from wikidx.indexer.indexes.exact import gpu_best  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu import DeviceShard, TorchEngine, load_shards  # noqa: E402
 from wikidx.indexer.indexes.exact.gpu_best import BLOCK, TopK, find_select, room, select_by_torch  # noqa: E402
+from wikidx.indexer.indexes.keys import best_hits  # noqa: E402
 
 DIM = 24
 ROWS = np.random.default_rng(0).normal(size=(300, DIM)).astype(np.float32)
@@ -230,3 +231,23 @@ def test_loading_switches_tf32_off() -> None:
     environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout == "(True, True) (False, False)\n"
+
+
+def test_nan_and_infinity_are_no_results_and_equal_scores_go_to_the_lower_row() -> None:
+    scores = torch.tensor([[torch.nan, 1.0, -torch.inf, 2.0, 1.0], [-0.0, 0.0, torch.nan, -1.0, -torch.inf]])
+    best = TopK(3, torch.tensor([1.0, 0.5]), select_by_torch)
+    best.offer(scores, 7)
+    hits = best_hits(best.keys()[0].numpy(), 3)
+    assert hits.rows.tolist() == [[10, 8, 11], [7, 8, 10]]
+    assert hits.scores.tolist() == [[2.0, 1.0, 1.0], [0.0, 0.0, -0.5]]
+
+
+def test_what_torch_examines_at_a_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = torch.rand((4, 9 * BLOCK - 5), generator=torch.Generator().manual_seed(0))
+    thresholds, (whole, parts) = torch.tensor([0.5, 0.9, 0.0, 2.0]), (TopK(700, torch.ones(4), select_by_torch) for _ in range(2))
+    select_by_torch(scores, thresholds, whole._found, 3)
+    monkeypatch.setattr(gpu_best, "_MOST_EXAMINED", BLOCK)
+    select_by_torch(scores, thresholds, parts._found, 3)
+    assert whole._found.counts.tolist() == (scores > thresholds[:, None]).sum(dim=1).tolist()
+    for line, n_found in enumerate(whole._found.counts.tolist()):
+        assert torch.equal(parts._found.keys[line, :n_found], whole._found.keys[line, :n_found])
