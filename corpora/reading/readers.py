@@ -87,8 +87,8 @@ def _read_line(file: IO[bytes], path: Path, number: int) -> bytes:
 def read_tsv(path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
     """Yield the rows of a file in DPR's format.
 
-    Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter; a line with other quotes than CSV's, as
-    ``1<tab>"Up" is a film<tab>Up``, is taken as it stands. The header defines the column order.
+    Rows are parsed as in Contriever (src/data.py), by ``csv.reader`` with a tab as the delimiter; but a text that only begins with a quote,
+    as in ``1<tab>"Up" is a film<tab>Up``, keeps it. The header defines the column order.
     Without a header (see ``header_columns``), the order is DPR's: id, text, title. Blank lines are skipped.
     """
     file = str(path)
@@ -136,6 +136,9 @@ class _RowLines:
         return self.row[-1][0] - self.row[0][0] >= len(self.row)
 
 
+_QUOTED = re.compile('"(?:[^"]|"")*"')
+
+
 def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of the first line, three columns) of every valid row.
 
@@ -144,7 +147,7 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
     """
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all csv readers of this process; the default is 131,072 characters
     lines = _RowLines(_read_lines(path, on_bad))
-    rows = csv.reader(lines, delimiter="\t", strict=True)
+    rows = csv.reader(lines, delimiter="\t")
     while True:
         lines.begin_row()
         row: list[str] | None = []
@@ -153,8 +156,6 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
             row = next(rows, None)
         except csv.Error as error:
             reason = "a carriage return outside quotes" if "new-line" in str(error) else f"not a tab-separated row: {error}"
-            if "expected after" in str(error) and len(lines.row) == 1 and len(cells := lines.row[0][1].rstrip("\r\n").split("\t")) == 3:
-                row, reason = cells, ""
         if row is None:
             return
         reason = reason or _row_error(row)
@@ -166,7 +167,14 @@ def _read_rows(path: Path, on_bad: OnBad) -> Iterator[tuple[int, list[str]]]:
             on_bad(BadRecord(str(path), lines.row[0][0], reason))
             lines.reread()
         elif len(row) == 3 and not lines.has_gap():
-            yield lines.row[0][0], row
+            yield lines.row[0][0], _restore_quotes(row, lines.row[0][1]) if len(lines.row) == 1 else row
+
+
+def _restore_quotes(row: list[str], line: str) -> list[str]:
+    """Return the columns of a line, those with quotes that are none of CSV as they stand there."""
+    if '"' not in line or len(cells := line.rstrip("\r\n").split("\t")) != len(row):
+        return row
+    return [cell if cell.startswith('"') and not _QUOTED.fullmatch(cell) else value for cell, value in zip(cells, row, strict=True)]
 
 
 def _row_error(row: list[str]) -> str:

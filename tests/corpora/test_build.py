@@ -93,8 +93,9 @@ def test_nothing_of_what_was_left_out_is_in_any_file(tmp_path: Path) -> None:
     assert not [name for name, content in contents.items() if b"CONFIDENTIAL-RECORD" in content]
 
 
-def test_a_store_that_was_built_meanwhile_is_not_replaced(source: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = corpus(other)
+def test_a_store_that_was_built_meanwhile_is_not_replaced(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.jsonl").write_text('{"id": "a", "title": "t", "text": "x"}\n')
+    first = corpus(tmp_path / "other.jsonl")
 
     def slow_obtain(corpus_: Corpus, path: Path | None, *, verified: bool, progress: Progress) -> list[LocalFile]:
         monkeypatch.setattr("wikidx.corpora.build.obtain_files", obtain_files)

@@ -32,10 +32,24 @@ ARTICLES = b'{"id": "1", "revid": "9", "url": "?curid=1", "title": "A", "text": 
 SEEDS = {"tsv": TSV, "jsonl": JSONL, "contents": CONTENTS, "beir": BEIR, "wikiextractor": DOCS, "wikiextractor-json": ARTICLES}
 
 
+def is_csv(cell: str) -> bool:
+    """Return whether strict CSV takes a cell."""
+    try:
+        return len(list(csv.reader([cell], delimiter="\t", strict=True))) < 2
+    except csv.Error:
+        return not cell.startswith('"')
+
+
 def tsv_rows(text: str) -> list[Passage]:
-    """Read a table whole, with Python's own reader; ``ValueError``: a row is none."""
-    *rows, last = csv.reader(io.StringIO(text + "\nend", newline="\n"), delimiter="\t")
-    if last != ["end"]:
+    """Read a table whole, with Python's own reader, but for quotes that are none of CSV; ``ValueError``: a row is none."""
+    lines, rows = (text + "\nend").split("\n"), list[list[str]]()
+    reader, n_read = csv.reader(io.StringIO(text + "\nend", newline="\n"), delimiter="\t"), 0
+    for row in reader:
+        cells = lines[n_read].removesuffix("\r").split("\t")
+        is_line = reader.line_num == n_read + 1 and len(cells) == len(row)
+        rows.append([value if is_csv(raw) else raw for value, raw in zip(row, cells, strict=True)] if is_line else row)
+        n_read = reader.line_num
+    if rows.pop() != ["end"]:
         raise ValueError("a quote is never closed")
     rows = [row for row in rows if len(row) == 3 or "".join(row).strip()]
     if any(len(row) != 3 for row in rows):
