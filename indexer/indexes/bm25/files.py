@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,13 @@ class Postings(NamedTuple):
     totals: NDArray[np.int64]
 
 
-# The dtype of each file: an annotation is ``ndarray[shape, dtype[number]]``.
-DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(get_args(get_args(hint)[1])[0]) for name, hint in get_type_hints(Postings).items()}
+_INT64 = ("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs", "exception_postings", "totals")
+DTYPES: dict[str, np.dtype[Any]] = {  # dtype of each file; a table, because annotations differ among versions of NumPy
+    **dict.fromkeys(("pool", "impacts", "lengths", "frequent_impacts"), np.dtype(np.uint8)),
+    **dict.fromkeys(("segment_blocks", "segment_sizes", "rows", "exception_tfs"), np.dtype(np.uint16)),
+    **dict.fromkeys(("ends", "slots"), np.dtype(np.uint32)),
+    **dict.fromkeys(_INT64, np.dtype(np.int64)),
+}
 # A search reads parts of these files, and all other files whole.
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")
 _OF_POSTINGS = ("rows", "impacts")
