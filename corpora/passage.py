@@ -7,6 +7,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+"""Numbers of passages in the store, from 0; NO_ROW for none."""
 NO_ROW = -1
 """Row of no passage."""
 

@@ -13,8 +13,7 @@ from pydantic import Field
 from wikidx.base.machine.fit import Placement
 from wikidx.base.validation import options
 from wikidx.corpora.passage import NO_ROW as NO_ROW
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Passage, Rows
 from wikidx.indexer.scope import Scope
 
 Scores = NDArray[np.float32]

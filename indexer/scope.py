@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.errors import ArgumentError
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 
 Words = NDArray[np.uint64]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.errors import ArgumentError
 from wikidx.base.validation import check_iterable
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Passage, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.vector_queries import to_query

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from wikidx.base.errors import InputError
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Encoder, Hits, Scores, SearchParam, SearchParams, VectorIndex, Vectors, empty_hits
 
 _MAX_LATEST = 8192  # number of query vectors that are kept for ``rescore``

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.errors import IdxError
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Passage, Rows
 from wikidx.indexer.base import Scores
 
 from .base import Reranker, Retriever

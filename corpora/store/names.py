@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.corpora.passage import Rows as Rows
+
 Words = NDArray[np.uint64]
-Rows = NDArray[np.int64]
 
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1

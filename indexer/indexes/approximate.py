@@ -11,7 +11,7 @@ from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import save_array
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import (
     DEFAULT_PARAMS,
     NO_ROW,

@@ -20,7 +20,7 @@ from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFiles, save_array
 from wikidx.base.errors import StagingCorrupt
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.scope import NO_WORDS, Scope
 from wikidx.indexer.vectors.corpus_vectors import BATCH_ROWS, CorpusVectors, missing_within, read_missing

@@ -17,7 +17,7 @@ import numpy as np
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedArray, CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Stored, Vectors
 
 from .file import MISSING, VECTORS

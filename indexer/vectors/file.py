@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.errors import IdxError, InputError
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Stored, StoredVectors, Vectors
 
 Codes = Literal["int8", "uint8"]  # components of quantized vectors

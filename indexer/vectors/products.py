@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Vectors
 
 PANEL, SMALL_PANEL = 16, 8

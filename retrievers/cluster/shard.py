@@ -16,7 +16,7 @@ from wikidx.base.compiled import compile_always
 from wikidx.base.errors import ArtifactError, ArtifactMismatch, InputError
 from wikidx.base.machine.failures import DeviceLost
 from wikidx.base.machine.threads import limit_threads, n_threads
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, SearchParam, Vectors
 from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import index_ref

@@ -17,7 +17,7 @@ import numpy as np
 from wikidx.base.cluster import load_ray
 from wikidx.base.errors import ArtifactError
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchParams, Vectors
 from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.retrievers.base import UnsearchedRows
@@ -193,7 +193,7 @@ class ShardCalls:
             self._ray.cancel(reference)  # a call that waits in the replica's queue does not start
             del self._pending[reference]
         if is_over:
-            self._leave_out(shard, f"there was no answer within {self._deadline - self._started:.3g} s")
+            self._leave_out(shard, f"there was no answer within {max(round(self._deadline - self._started, 2), 0.01):g} s")
         elif not replica.is_ready:
             self._send(shard, f" (node {replica.state.node}: it no longer reports its state)")
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import NO_ROW, Hits, Stored, Vectors
 from wikidx.indexer.indexes.exact.index import ExactIndex
 

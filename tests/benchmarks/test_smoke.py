@@ -66,6 +66,7 @@ def test_engines_find_the_same(files: tuple[Path, Path], tmp_path: Path, engines
     assert all(row["index MB"] > 0.001 and row["build peak MB"] > 10 and row["first answer s"] > 0 for row in indexes)
 
 
+@pytest.mark.exhaustive
 def test_vectors(tmp_path: Path) -> None:
     np.save(tmp_path / "V.npy", np.random.default_rng(0).standard_normal((200, 8), dtype=np.float32))
     for given, engines in (("--dim", 32, "--vectors", 3000), VECTORS), (("--vectors-from", tmp_path / "V.npy"), ("exact",)):
@@ -79,6 +80,7 @@ def test_vectors(tmp_path: Path) -> None:
         assert disk.get("ivfpq", 0) < disk.get("int8", 1) < disk.get("ivf", 2)
 
 
+@pytest.mark.exhaustive
 def test_growth_resumes(files: tuple[Path, Path], tmp_path: Path) -> None:
     data = ("--source", files[0], "--questions", files[1], "--work", tmp_path)
     options = ("--sizes", 500, 1500, *data, "--vectors", "--clients", 2, "--rounds", 1, "--seconds", 0.1)

@@ -260,6 +260,7 @@ def test_a_killed_build_resumes_to_the_same_bytes(copied: Path, sources: Path, a
         check_resumed(artifact, sources, n, replaces=replaces)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # minutes
 @of_each_kind
 @pytest.mark.parametrize("replaces", [False, True], ids=["new", "replacing"])

@@ -72,6 +72,7 @@ def test_an_interrupted_experiment_says_how_it_goes_on(tmp_path: Path) -> None:
     assert ["direct", "squad_em", "100.0", "[100.0,", "100.0]", "2", "of", "2"] in rows
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow  # twenty processes
 @pytest.mark.usefixtures("sample_home")
 def test_twenty_kills_at_any_moment_lose_no_finished_question(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.threads import n_threads
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.keys import Keys, best_hits, merge_hits
 from wikidx.indexer.scope import NO_WORDS, Words, to_words

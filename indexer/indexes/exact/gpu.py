@@ -25,7 +25,7 @@ from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.machine.devices import choose_kernels
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.threads import equal_ranges
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.keys import Keys, best_hits
 from wikidx.indexer.scope import NO_WORDS, Scope, Words

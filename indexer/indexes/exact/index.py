@@ -11,7 +11,7 @@ import numpy as np
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.machine.fit import ON_CPU, Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
 from wikidx.indexer.indexes.keys import LARGEST_ROW
 from wikidx.indexer.scope import NO_WORDS, Scope

@@ -19,7 +19,7 @@ from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import format_bytes
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Vectors
 from wikidx.indexer.indexes.approximate import ApproximateIndex, RawSearch
 from wikidx.indexer.indexes.kinds import OpenOptions

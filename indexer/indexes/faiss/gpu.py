@@ -23,7 +23,7 @@ from wikidx.base.machine.devices import SearchLoad, choose_placement, count_sear
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.fit import Demand, Placement
 from wikidx.base.progress import format_bytes
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Hits, Scores, Vectors
 from wikidx.indexer.indexes.approximate import LARGEST_K, ApproximateIndex, select
 from wikidx.indexer.indexes.keys import merge_hits

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.errors import StagingCorrupt
 from wikidx.base.progress import Progress
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 
 Codes = NDArray[np.uint8]
 Lists = NDArray[np.int64]

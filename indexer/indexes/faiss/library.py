@@ -17,7 +17,7 @@ from wikidx.base.artifacts.durable import sync
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, find_write_error
 from wikidx.base.machine.threads import limit_threads_after_fork
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 
 # Below this many queries FAISS computes scores query by query, without a matrix product. FAISS's default is 128,000.
 _MIN_BLAS_QUERIES = 2

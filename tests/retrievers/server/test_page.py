@@ -218,7 +218,7 @@ def test_the_page_refuses_markup_and_strangers(context: BrowserContext, url: str
     ("retriever", "k", "words"),
     [
         ("bm52", 10, "unknown retriever 'bm52': did you mean 'bm25'"),
-        ("bm25", 5_000, "k is 5000: it should be less than or equal to 1000"),
+        ("bm25", 5_000, "k is 5,000, at most 1,000 are allowed"),
     ],
 )
 def test_what_the_server_refuses_is_said_in_its_words(page: Page, url: str, retriever: str, k: int, words: str) -> None:
