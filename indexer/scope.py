@@ -71,10 +71,13 @@ class Scope:
         if not isinstance(rows, str):
             return cls.of(rows, n_rows)
         try:
-            bits = np.unpackbits(np.frombuffer(base64.b64decode(rows, validate=True), dtype=np.uint8), bitorder="little")
+            bitmap, n_bytes = base64.b64decode(rows, validate=True), 8 * -(-n_rows // 64)
         except (binascii.Error, ValueError) as error:
             raise ArgumentError(f"rows are {rows!r:.40}, neither numbers nor a bitmap in base64: {error}") from error
-        return cls.of(np.flatnonzero(bits), n_rows)
+        words: Words = np.frombuffer(bitmap[:n_bytes].ljust(n_bytes, b"\0"), dtype="<u8")
+        if any(bitmap[n_bytes:]) or (n_rows % 64 and words[-1] >> np.uint64(n_rows % 64)):
+            raise ArgumentError(f"rows are a bitmap with a row beyond the last one of the corpus, {n_rows - 1:,}")
+        return cls(words, n_rows)
 
     def __len__(self) -> int:
         """Return the number of rows in the scope."""

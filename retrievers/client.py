@@ -105,8 +105,7 @@ class RemoteSearcher(OpenedSearcher):
         self._timeout, self._retries = timeout, retries
         self._headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "idx"}
         if api_key is not None:
-            check_key(api_key)
-            self._headers["authorization"] = f"Bearer {api_key.strip()}"
+            self._headers["authorization"] = f"Bearer {check_key(api_key)}"
         self._connections = PerProcess(self._new_pool)
         self.reopen = partial(RemoteSearcher, url, corpus=corpus, retriever=retriever, api_key=api_key, timeout=timeout, retries=retries)
 

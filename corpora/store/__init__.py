@@ -7,8 +7,7 @@ names   rows by id and by title                           phrases  frequent stri
 """
 
 from .layout import FORMAT_VERSION, KIND
-from .names import Rows
 from .reader import PassageStore, TextKeys
 from .writer import Follower, StoreWriter
 
-__all__ = ["FORMAT_VERSION", "KIND", "Follower", "PassageStore", "Rows", "StoreWriter", "TextKeys"]
+__all__ = ["FORMAT_VERSION", "KIND", "Follower", "PassageStore", "StoreWriter", "TextKeys"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wikidx.corpora.passage import Passage
 
 from .frames import Vocabulary, sizes
-from .phrases import bytes_of
+from .layout import bytes_of
 
 Places = NDArray[np.int64]  # first row, start and end of each batch, (n, 3)
 Check = Callable[[NDArray[np.int64], NDArray[np.int64]], None]

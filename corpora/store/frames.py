@@ -24,13 +24,11 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from wikidx.base.compiled import interpreted, kernel
 from wikidx.corpora.passage import Passage
 
-from .phrases import MOST_PHRASES, Bytes, bytes_of, encode_phrases, index_phrases, train_phrases
+from .layout import MOST_PHRASES, Bytes, bytes_of
 
 _RAW, _ZSTD = 0xFFFE, 0xFFFF  # instead of the first phrase's number
-_ANOTHER = -1
 _KIND = struct.Struct("<H")
 _PADDING = bytes(16)
 _COMPRESSION_LEVEL = 3
@@ -41,57 +39,6 @@ _GOOD_RATIO = 2  # a passage written in less than half of its bytes is not compa
 _WORTH_LOADING = 64  # passages; they have most of the phrases
 _MOST_ROOM = 16 << 20  # bytes that a thread keeps
 _BYTES_PER_BYTE = 8  # a number of two bytes is that of up to 16
-
-
-@kernel
-def _decode(  # noqa: PLR0913
-    content: Bytes,
-    frames: NDArray[np.int64],
-    words: NDArray[np.uint64],
-    lengths: NDArray[np.uint8],
-    out: Bytes,
-    fields: NDArray[np.int64],
-) -> int:
-    """Write the passages of frames one after the other, and return the number of their bytes.
-
-    Args:
-        content: the batches.
-        frames: start and end of each frame, (n, 2).
-        words: the phrases.
-        lengths: their lengths.
-        out: room for 16 bytes a number, and 16 more.
-        fields: (n, 4): where the id, the title and the text start and where the text ends; the end is _ANOTHER if there are no phrases.
-    """
-    position = 0
-    for i in range(len(frames)):
-        start, end = frames[i]
-        if content.shorts[start] >= MOST_PHRASES:
-            fields[i, 3] = _ANOTHER
-        else:
-            first = position
-            for p in range(start, end, 2):
-                number = content.shorts[p]
-                out.words[position] = words[number, 0]
-                out.words[position + 8] = words[number, 1]
-                position += int(lengths[number])
-            n_id, at = _read_length(out.each, first, position)
-            n_title, at = _read_length(out.each, at, position)
-            fields[i, 0], fields[i, 1], fields[i, 2], fields[i, 3] = at, at + n_id, at + n_id + n_title, position
-    return position
-
-
-@kernel
-def _read_length(out: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, the lowest first, and where the next begins."""
-    value, shift = 0, 0
-    while at < end:
-        byte = int(out[at])
-        value |= (byte & 127) << shift
-        at += 1
-        shift += 7
-        if byte < 128:
-            break
-    return value, at
 
 
 def to_stream(id_: bytes, title: bytes, text: bytes) -> bytes:
@@ -145,6 +92,8 @@ class Vocabulary:
 
     def _write(self, streams: Sequence[bytes]) -> list[bytes]:
         """Return the frames with phrases."""
+        from .phrases import encode_phrases, index_phrases  # which import numba
+
         if self._phrases is None:
             self._phrases = index_phrases(self._words, self._lengths)
         text, ends = _join(streams)
@@ -165,16 +114,20 @@ class Vocabulary:
             return [_without_phrases(view[start:end]) for start, end in frames.tolist()]
         if not len(frames):
             return []
+        from wikidx.base.compiled import interpreted
+
+        from .phrases import ANOTHER, decode_frames
+
         n_bytes = int((frames[:, 1] - frames[:, 0]).sum())
         out, fields = self._room(8 * n_bytes + 16), np.empty((len(frames), 4), dtype=np.int64)
         if len(frames) >= _WORTH_LOADING:
             self._read_into_caches(content, frames)
         with interpreted(n_bytes):
-            n_written = _decode(content, frames, self._words, self._lengths, out, fields)
+            n_written = decode_frames(content, frames, self._words, self._lengths, out, fields)
         text, new = out.each[:n_written].tobytes(), tuple.__new__  # which avoids the Python call in Passage(*fields)
         return [
             new(Passage, (text[start:title_start].decode(), text[title_start:text_start].decode(), text[text_start:end].decode()))
-            if end != _ANOTHER
+            if end != ANOTHER
             else _without_phrases(content.each.data[slice(*frames[number])])
             for number, (start, title_start, text_start, end) in enumerate(fields.tolist())
         ]
@@ -205,6 +158,8 @@ def sizes(content: Bytes, frames: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def train(streams: Sequence[bytes], least_bytes: int = _LEAST_BYTES) -> Vocabulary:
     """Return a vocabulary of phrases that are frequent in the samples; without phrases if the samples have fewer bytes."""
+    from .phrases import index_phrases, train_phrases
+
     text, ends = _join(streams)
     ends = ends[ends <= _SAMPLE_BYTES]
     if not len(ends) or ends[-1] < least_bytes:
@@ -230,8 +185,10 @@ def _without_phrases(frame: memoryview) -> Passage:
     if len(stream) > 1 and stream[0] < 128 and stream[1] < 128:  # nearly all
         n_id, n_title, at = stream[0], stream[1], 2
     else:
-        n_id, at = _read_length.py_func(stream, 0, len(stream))
-        n_title, at = _read_length.py_func(stream, at, len(stream))
+        from .phrases import read_length
+
+        n_id, at = read_length.py_func(stream, 0, len(stream))
+        n_title, at = read_length.py_func(stream, at, len(stream))
     title_start, text_start = at + n_id, at + n_id + n_title
     return tuple.__new__(Passage, (stream[at:title_start].decode(), stream[title_start:text_start].decode(), stream[text_start:].decode()))
 

@@ -1,4 +1,4 @@
-"""Files of a store.
+"""Files of a store, and bytes read as numbers.
 
     passages.lmdb  LMDB: row of a batch's first passage (u32, big-endian) -> the batch (see ``batches``)
     places.i64     first row, start and end of each batch in that file, little-endian int64, (n, 3)
@@ -20,6 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 KIND = "passages"
 FORMAT_VERSION = 6
@@ -31,8 +35,24 @@ IDS = "ids.u64"
 TITLES = "titles.u64"
 REPEATED = "repeated.u32"
 MAX_ID_BYTES = 511
+MOST_PHRASES = 65_534
 
 _LENGTHS = struct.Struct("<III")
+
+
+class Bytes(NamedTuple):
+    """Bytes, and the little-endian numbers that begin at each of them."""
+
+    each: NDArray[np.uint8]
+    shorts: NDArray[np.uint16]
+    offsets: NDArray[np.uint32]
+    words: NDArray[np.uint64]
+
+
+def bytes_of(content: NDArray[np.uint8]) -> Bytes:
+    """Return the numbers that begin at each byte of an array, which must stay as it is: they are views of it."""
+    views = [np.ndarray(max(0, len(content) - size + 1), f"<u{size}", content.data, strides=(1,)) for size in (2, 4, 8)]
+    return Bytes(content, *views)
 
 
 def pack(id_: bytes, title: bytes, text: bytes) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.corpora.passage import Rows as Rows
+from wikidx.corpora.passage import Rows
 
 Words = NDArray[np.uint64]
 

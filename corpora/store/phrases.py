@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 
-MOST_PHRASES = 65_534
+from .layout import MOST_PHRASES, Bytes
+
+ANOTHER = -1
+"""End of a passage whose frame has no phrases."""
 
 _LONGEST = 16
 _N_SLOTS = 1 << 18
@@ -21,21 +24,6 @@ _MOST_PROBES = 64
 _SHIFT = np.uint64(29)
 _EIGHT = np.uint64(8)
 _ONE = np.uint64(1)
-
-
-class Bytes(NamedTuple):
-    """Bytes, and the little-endian numbers that begin at each of them."""
-
-    each: NDArray[np.uint8]
-    shorts: NDArray[np.uint16]
-    offsets: NDArray[np.uint32]
-    words: NDArray[np.uint64]
-
-
-def bytes_of(content: NDArray[np.uint8]) -> Bytes:
-    """Return the numbers that begin at each byte of an array, which must stay as it is: they are views of it."""
-    views = [np.ndarray(max(0, len(content) - size + 1), f"<u{size}", content.data, strides=(1,)) for size in (2, 4, 8)]
-    return Bytes(content, *views)
 
 
 class _Phrases(NamedTuple):
@@ -186,3 +174,54 @@ def index_phrases(words: NDArray[np.uint64], lengths: NDArray[np.uint8]) -> obje
     phrases = _Phrases(words, lengths, slots, longest)
     _insert_all(phrases, np.count_nonzero(lengths))
     return phrases
+
+
+@kernel
+def decode_frames(  # noqa: PLR0913
+    content: Bytes,
+    frames: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    lengths: NDArray[np.uint8],
+    out: Bytes,
+    fields: NDArray[np.int64],
+) -> int:
+    """Write the passages of frames one after the other, and return the number of their bytes.
+
+    Args:
+        content: the batches.
+        frames: start and end of each frame, (n, 2).
+        words: the phrases.
+        lengths: their lengths.
+        out: room for 16 bytes a number, and 16 more.
+        fields: (n, 4): where the id, the title and the text start and where the text ends; the end is ANOTHER if there are no phrases.
+    """
+    position = 0
+    for i in range(len(frames)):
+        start, end = frames[i]
+        if content.shorts[start] >= MOST_PHRASES:
+            fields[i, 3] = ANOTHER
+        else:
+            first = position
+            for p in range(start, end, 2):
+                number = content.shorts[p]
+                out.words[position] = words[number, 0]
+                out.words[position + 8] = words[number, 1]
+                position += int(lengths[number])
+            n_id, at = read_length(out.each, first, position)
+            n_title, at = read_length(out.each, at, position)
+            fields[i, 0], fields[i, 1], fields[i, 2], fields[i, 3] = at, at + n_id, at + n_id + n_title, position
+    return position
+
+
+@kernel
+def read_length(out: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """Return a number of seven bits a byte, the lowest first, and where the next begins."""
+    value, shift = 0, 0
+    while at < end:
+        byte = int(out[at])
+        value |= (byte & 127) << shift
+        at += 1
+        shift += 7
+        if byte < 128:
+            break
+    return value, at

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFiles
-from wikidx.corpora.passage import NO_ROW, Passage
+from wikidx.corpora.passage import NO_ROW, Passage, Rows
 
 from .batches import Batches
 from .frames import Vocabulary
 from .layout import DATABASE, IDS, PLACES, REPEATED, TEXT_KEYS, TITLES, VOCABULARY, key_of
-from .names import Rows, find_candidates
+from .names import find_candidates
 
 TextKeys = NDArray[np.uint64]
 

@@ -22,7 +22,8 @@ import numpy as np
 from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.workers import map_ahead, worker_processes
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders.model import Model
 from wikidx.indexer.encoders.spec import EncoderSpec, Tokens

@@ -27,8 +27,9 @@ from wikidx.base.machine.devices import encoder_device
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora import CORPORA
 from wikidx.corpora.build import store_manifest
+from wikidx.corpora.passage import Rows
 from wikidx.corpora.resolving import known_corpus
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
 from wikidx.indexer.encoders.families import ENCODERS

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 from pydantic import Field
 
 from wikidx.base.errors import ArtifactError
 from wikidx.base.registry import unknown_name_error
+from wikidx.corpora.build import store_manifest
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.client import RemoteSearcher
 from wikidx.retrievers.naming import RetrieverName
+from wikidx.retrievers.opening import OpenCorpora, require_indexes
 from wikidx.retrievers.options import SearchOptions
-
-if TYPE_CHECKING:
-    from wikidx.retrievers.opening import OpenCorpora
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +54,16 @@ class LocalSource:
 
     def __init__(self, corpora: Sequence[str], retrievers: Sequence[RetrieverName], device: str) -> None:
         self._corpora, self._retrievers = tuple(corpora), tuple(map(str, retrievers))
-        self.can_fuse, self._device = not retrievers, device
-        self._lock, self._opened = threading.Lock(), cast("OpenCorpora | None", None)
+        self.can_fuse = not retrievers
+        self._opener = OpenCorpora(device=device)
         for corpus, retriever in itertools.product(corpora, retrievers):
-            from wikidx.retrievers.opening import require_indexes
-
             name = RetrieverName.parse(str(retriever), corpus)
             name.check()
             require_indexes(corpus, name.parts)
 
-    def _open(self) -> OpenCorpora:
-        """Return what has been opened, by whatever thread."""
-        from wikidx.retrievers.opening import OpenCorpora
-
-        with self._lock:
-            self._opened = self._opened or OpenCorpora(device=self._device)
-            return self._opened
-
     def list_corpora(self) -> list[SearchableCorpus]:
         """Return the built corpora; unusable indexes are left out."""
         # Imported here, because the handshake must not wait for the import of numba.
-        from wikidx.corpora.build import store_manifest
         from wikidx.indexer.catalog import built_indexes, index_ref
 
         corpora = []
@@ -91,11 +78,11 @@ class LocalSource:
 
     def search(self, corpus: str, retriever: str, queries: Sequence[str], options: SearchOptions) -> Ranking:
         """Return the ranking of one group of queries."""
-        return self._open().searcher(corpus, RetrieverName.parse(retriever, corpus)).search_groups([queries], options)[0]
+        return self._opener.searcher(corpus, RetrieverName.parse(retriever, corpus)).search_groups([queries], options)[0]
 
     def passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids, by id; unknown ids are left out."""
-        store = self._open().store(corpus)
+        store = self._opener.store(corpus)
         rows = [row for row in store.rows_of(ids).tolist() if row >= 0]
         return {passage.id: passage for passage in store.get_many(rows)}
 

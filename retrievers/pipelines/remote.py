@@ -23,8 +23,8 @@ import orjson
 from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.registry import unknown_name_error
-from wikidx.corpora.passage import text_key
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Rows, text_key
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.client import TIMEOUT_S, RemoteSearcher

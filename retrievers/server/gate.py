@@ -19,6 +19,7 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from wikidx.base.net.endpoint import check_key
 from wikidx.retrievers.errors import InvalidRequest, NotReady, ServiceError, Unauthorized, http_status, to_json, to_openai_json
 from wikidx.retrievers.wire import EMBEDDINGS, RETRIEVE, SEARCH
 
@@ -81,7 +82,7 @@ class Gate:
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, log: AccessLog, catalog: Catalog, routes: Application) -> None:
-        self._key = None if settings.api_key is None else settings.api_key.strip().encode()
+        self._key = None if settings.api_key is None else check_key(settings.api_key).encode()
         self._local_host = settings.host if self._key is None and not settings.insecure else None
         self._metrics, self._log, self._catalog, self._routes = metrics, log, catalog, routes
         self.is_stopping = False

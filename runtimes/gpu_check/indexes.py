@@ -11,7 +11,8 @@ from wikidx.base.artifacts.manifest import Recipe
 from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.corpora.build import open_store
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref

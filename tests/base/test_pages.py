@@ -12,7 +12,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import ENCODER, clustered, put_vectors
-from wikidx.base.artifacts.pages import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes, page_sums
+from wikidx.base.artifacts.page_sums import page_sums
+from wikidx.base.artifacts.pages import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
@@ -44,19 +45,19 @@ def flip(path: Path, place: int, bit: int = 3) -> None:
 def test_every_flipped_bit_changes_the_checksum(n_bytes: int) -> None:
     rng = np.random.default_rng(n_bytes)
     content = rng.integers(0, 256, n_bytes, dtype=np.uint8)
-    (expected,) = page_sums(content)
+    (expected,) = page_sums(content, PAGE_BYTES)
     for place in {0, n_bytes - 1, *rng.integers(0, n_bytes, 60).tolist()}:
         for bit in range(8):
             content[place] ^= 1 << bit
-            assert page_sums(content)[0] != expected
+            assert page_sums(content, PAGE_BYTES)[0] != expected
             content[place] ^= 1 << bit
-    assert page_sums(content[:-1]).tolist() != [expected]
+    assert page_sums(content[:-1], PAGE_BYTES).tolist() != [expected]
 
 
 def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(np.random.default_rng(0).bytes(5 * PAGE_BYTES + 100))
-    sums = page_sums(np.fromfile(path, dtype=np.uint8))
+    sums = page_sums(np.fromfile(path, dtype=np.uint8), PAGE_BYTES)
     assert len(sums) == 6
     flip(path, 3 * PAGE_BYTES)
     file = CheckedFile(path, sums)
@@ -83,7 +84,7 @@ def test_only_what_is_asked_for_is_compared_and_only_once(tmp_path: Path) -> Non
 def test_rows_of_an_array_are_compared_when_they_are_taken_out(tmp_path: Path) -> None:
     values = np.arange(6 * PAGE_BYTES, dtype=np.float32).reshape(-1, 16)  # 1,024 rows a page, but for the header
     np.save(tmp_path / "a.npy", values)
-    array = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy"))).array("float32", values.shape)
+    array = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy"), PAGE_BYTES)).array("float32", values.shape)
     flip(tmp_path / "a.npy", 5 * PAGE_BYTES)
     np.testing.assert_array_equal(array[100:1200], values[100:1200])
     scattered = np.array([9, 9_000, 3_000])
@@ -98,7 +99,7 @@ def test_rows_of_an_array_are_compared_when_they_are_taken_out(tmp_path: Path) -
 
 def test_what_holds_another_array_is_corruption(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((100, 8), dtype=np.float32))
-    file = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy")))
+    file = CheckedFile(tmp_path / "a.npy", page_sums(map_bytes(tmp_path / "a.npy"), PAGE_BYTES))
     for shape, dtype in (((100, 9), "float32"), ((100, 8), "float16")):
         with pytest.raises(ArtifactCorrupt, match=r"a\.npy has 3,328 bytes, which is no float"):
             file.array(dtype, shape)

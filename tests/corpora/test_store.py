@@ -18,9 +18,9 @@ from tests.retrievers.retrieving import at_home, build_corpus
 from wikidx.base.errors import ArtifactMissing, InputError
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_path
 from wikidx.corpora.passage import Passage, text_key
-from wikidx.corpora.store import PassageStore, frames
+from wikidx.corpora.store import PassageStore, phrases
 from wikidx.corpora.store.frames import Vocabulary, sizes, to_stream, train
-from wikidx.corpora.store.phrases import Bytes, bytes_of
+from wikidx.corpora.store.layout import Bytes, bytes_of
 
 Build = Callable[..., PassageStore]
 
@@ -128,8 +128,8 @@ def test_machine_code_and_python_write_and_read_the_same(vocabulary: Vocabulary,
     texts = [TEXT, TEXT[50:], "Something else"]
     content, places = _frames(vocabulary, texts)
     read = vocabulary.decode(content, places)
-    for name in ("encode_phrases", "_decode"):
-        monkeypatch.setattr(frames, name, getattr(frames, name).interpreted)
+    for name in ("encode_phrases", "decode_frames"):
+        monkeypatch.setattr(phrases, name, getattr(phrases, name).interpreted)
     with np.errstate(over="ignore"):
         again, _ = _frames(vocabulary, texts)
         assert again.each.tobytes() == content.each.tobytes()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import build_checked, write_sums
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Passage, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec

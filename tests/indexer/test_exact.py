@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.indexer.made_vectors import assert_same, brute_force
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.store import Rows
+from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.exact import cpu as exact_cpu
 from wikidx.indexer.indexes.exact.index import ExactIndex

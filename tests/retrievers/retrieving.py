@@ -11,8 +11,8 @@ import pytest
 
 from tests.conftest import corpus_of
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Passage, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.base import Retriever

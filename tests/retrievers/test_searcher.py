@@ -9,8 +9,8 @@ import pytest
 from tests.retrievers.retrieving import ByDigits
 from tests.retrievers.worded import WordEncoder, dense_over
 from wikidx.base.errors import ArtifactCorrupt, InputError
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Passage, Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Match

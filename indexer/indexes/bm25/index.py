@@ -17,7 +17,8 @@ from wikidx.base.artifacts.manifest import Manifest, Parameters
 from wikidx.base.compiled import interpreted, kernel
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
 from wikidx.base.machine.threads import n_threads
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis import ANALYZER, TermNumbers
 from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits

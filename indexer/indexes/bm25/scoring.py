@@ -11,7 +11,7 @@ from .cursors import Cursors, Terms, advance, look_up, start_cursors
 from .files import BLOCK_ROWS, Postings
 from .similarity import Denominators
 
-_POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
+POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
 
 
 @kernel
@@ -56,7 +56,7 @@ def _add_block(  # noqa: PLR0913
             _gather(postings.frequent_impacts[first : first + n_rows], rows, impacts)
         elif size == 0:
             continue
-        elif len(rows) * _POSTINGS_PER_LOOKUP < size:
+        elif len(rows) * POSTINGS_PER_LOOKUP < size:
             look_up(postings.rows[start : start + size], postings.impacts[start : start + size], rows_in_block, impacts)
         else:
             _read(postings.rows[start : start + size], postings.impacts[start : start + size], positions, impacts)

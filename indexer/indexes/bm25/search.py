@@ -17,12 +17,11 @@ from wikidx.indexer.scope import Words
 
 from .cursors import Terms
 from .files import BLOCK_ROWS, Postings
-from .scoring import scores
+from .scoring import POSTINGS_PER_LOOKUP, scores
 from .selection import select_candidates
 from .similarity import Denominators
 
 MAX_FILTERED_TERMS = 1000
-_POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
 
 
 class SearchTables(NamedTuple):
@@ -63,7 +62,7 @@ def search_query(  # noqa: PLR0913
     postings, denominators = tables.postings, tables.denominators
     if len(terms.numbers) == 0:
         return
-    has_few_rows = 0 < len(allowed.rows) * len(terms.numbers) * _POSTINGS_PER_LOOKUP < _n_postings(postings, terms)
+    has_few_rows = 0 < len(allowed.rows) * len(terms.numbers) * POSTINGS_PER_LOOKUP < _n_postings(postings, terms)
     if has_few_rows or len(terms.numbers) <= tables.max_filtered_terms:
         rows = allowed.rows
         if not has_few_rows:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.manifest import Manifest, Parameters
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.threads import n_threads
-from wikidx.corpora.store import PassageStore, Rows
+from wikidx.corpora.passage import Rows
+from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import IndexKind, OpenOptions
 from wikidx.indexer.scope import Scope

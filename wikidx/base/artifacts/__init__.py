@@ -2,5 +2,5 @@
 
 manifest   content and verification of manifest.json    building  building and resuming, locks
 durable    crash-safe files, checksums                  home      the data home, allowed names
-pages      checksums of pages, verified before first use
+pages      checksums of pages, verified before use      page_sums kernels of these checksums
 """

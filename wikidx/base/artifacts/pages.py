@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from wikidx.base.compiled import interpreted, kernel
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.base.machine.threads import equal_ranges, n_threads
 
@@ -28,7 +27,6 @@ PAGE_BYTES = 65_536
 SUMS = "sums"
 
 _MOST_HEADER_BYTES = 256
-_PRIME = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplication modulo 2**64 is invertible
 
 
 def build_checked(target: Path, spec: ArtifactSpec) -> Manifest:
@@ -48,12 +46,16 @@ def write_sums(staging: Path) -> None:
     Raises:
         OSError: a disk error.
     """
+    from wikidx.base.compiled import interpreted
+
+    from .page_sums import page_sums
+
     with atomic_write(staging / SUMS) as file:
         for path in artifact_files(staging):
             if path.parent == staging and path.name != SUMS:
                 content = map_bytes(path)
                 with interpreted(len(content) // 8):
-                    file.write(page_sums(content).data)
+                    file.write(page_sums(content, PAGE_BYTES).data)
 
 
 class CheckedFile:
@@ -85,8 +87,12 @@ class CheckedFile:
         """
         if self._is_all_checked:
             return
+        from wikidx.base.compiled import interpreted
+
+        from .page_sums import pages_match
+
         with interpreted(int((stops - starts).sum()) // 8):
-            is_intact = _pages_match(self.content, starts, stops, self._sums, self._is_checked)
+            is_intact = pages_match(self.content, starts, stops, self._sums, self._is_checked, PAGE_BYTES)
         if not is_intact:
             raise ArtifactCorrupt(f"{self._path} or its checksums in {SUMS} are corrupt: build it again with --force")
         self._is_all_checked = bool(self._is_checked.all())
@@ -194,59 +200,3 @@ def map_bytes(path: Path) -> NDArray[np.uint8]:
     with path.open("rb") as file:
         n_bytes = os.fstat(file.fileno()).st_size
         return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ) if n_bytes else b"", dtype=np.uint8)
-
-
-@kernel
-def _pages_match(
-    content: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    stops: NDArray[np.int64],
-    sums: NDArray[np.uint64],
-    is_checked: NDArray[np.bool_],
-) -> bool:
-    """Return whether the pages of the byte ranges match their checksums. Pages in ``is_checked`` are skipped."""
-    for i in range(len(starts)):
-        if starts[i] < stops[i]:
-            for page in range(starts[i] // PAGE_BYTES, (stops[i] - 1) // PAGE_BYTES + 1):
-                if not is_checked[page]:
-                    if _page_sum(content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]) != sums[page]:
-                        return False
-                    is_checked[page] = True
-    return True
-
-
-@kernel
-def page_sums(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Return the checksum of every page."""
-    sums = np.empty((len(content) + PAGE_BYTES - 1) // PAGE_BYTES, dtype=np.uint64)
-    for page in range(len(sums)):
-        sums[page] = _page_sum(content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES])
-    return sums
-
-
-@kernel
-def _page_sum(data: NDArray[np.uint8]) -> np.uint64:
-    """Return a checksum that detects every change of a single 8-byte word, because each step is invertible. It is not cryptographic."""
-    n_words = len(data) // 8
-    words = data[: 8 * n_words].view(np.uint64)
-    total = np.uint64(len(data))
-    first, second, third, fourth = total, total, total, total  # four independent sums, which a CPU computes in parallel
-    n_fours = n_words // 4
-    for number in range(0, 4 * n_fours, 4):
-        first = _mix(first, words[number])
-        second = _mix(second, words[number + 1])
-        third = _mix(third, words[number + 2])
-        fourth = _mix(fourth, words[number + 3])
-    for part in (first, second, third, fourth):
-        total = _mix(total, part)
-    for word in words[4 * n_fours :]:
-        total = _mix(total, word)
-    for byte in data[8 * n_words :]:
-        total = _mix(total, np.uint64(byte))
-    return total
-
-
-@kernel
-def _mix(total: np.uint64, word: np.uint64) -> np.uint64:
-    product = (total ^ word) * _PRIME
-    return product ^ (product >> np.uint64(32))

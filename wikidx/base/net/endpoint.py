@@ -149,12 +149,13 @@ def advise(url: str, status: int) -> str:
     return ": set OPENAI_API_KEY if it is about the key" if status in (401, 403) else ""
 
 
-def check_key(key: str) -> None:
-    """Raise ``InputError`` for an API key that is empty, or that no header can carry; blanks around it do not count."""
+def check_key(key: str) -> str:
+    """Return an API key without blanks around it; raise ``InputError`` if it is empty, or if no header can carry it."""
     if not (key := key.strip()):
         raise InputError("the API key is empty: give one, or none")
     if not (key.isascii() and key.isprintable()):
         raise InputError("an API key has printable ASCII characters only")
+    return key
 
 
 def open_pool(url: str, key: str | None, n_connections: int) -> PerProcess[urllib3.PoolManager]:
@@ -165,9 +166,8 @@ def open_pool(url: str, key: str | None, n_connections: int) -> PerProcess[urlli
         scheme = host = None
     if scheme not in ("http", "https") or not host:
         raise InputError(f"{url!r} is no address of an endpoint: give one like http://127.0.0.1:8000/v1")
-    key = key or os.environ.get("OPENAI_API_KEY") or "none"
-    check_key(key)
-    headers = {"Authorization": f"Bearer {key.strip()}", "Content-Type": "application/json", "User-Agent": "idx"}
+    key = check_key(key or os.environ.get("OPENAI_API_KEY") or "none")
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "User-Agent": "idx"}
     is_direct = host in _OWN_HOSTS or proxy_bypass(host)
     manager = partial(urllib3.ProxyManager, proxy) if (proxy := getproxies().get(scheme)) and not is_direct else urllib3.PoolManager
 
