@@ -55,8 +55,8 @@ class SearchEndpoints:
         """Search for queries, or groups of queries, as one batch."""
         body = validate_body(SearchBody, await read_body(request, self._limits.max_body_bytes))
         unsearched = set[UnsearchedRows]() if body.partial else None
+        options = _read_options(body)  # first, because a mistaken name of a field may be that of the queries
         groups = _read_groups(body)
-        options = _read_options(body)
         rankings = await self._search(request, body, groups, options, unsearched)
         if len(errors := rankings.errors) == len(rankings) > 0:
             raise InvalidRequest(errors[0])

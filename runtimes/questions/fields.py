@@ -45,14 +45,16 @@ def texts_of(record: Record, *names: str) -> tuple[str, ...]:
     return texts_from(record, record.value[name], name) if name in record.value else ()
 
 
-def texts_from(record: Record, value: object, name: str) -> tuple[str, ...]:
+def texts_from(record: Record, value: object, name: str, given: object = None) -> tuple[str, ...]:
     """Return a value after checking that it is a list of strings.
 
     Raises:
-        InputError: the value is not a list of strings; the message states ``name`` as the field.
+        InputError: the value is not a list of strings; the message states ``name`` as the field, and the value as it was ``given``.
     """
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of texts, such as ['Paris']")
+        raise InputError(
+            f"{record.location}: the field '{name}' is {value if given is None else given!r:.40}, not a list of texts, such as ['Paris']"
+        )
     return tuple(map(replace_surrogates, value))
 
 
