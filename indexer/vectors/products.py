@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from wikidx.base.compiled import kernel  # before numba: it tells which variables of the environment numba refuses
+
+# isort: split
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -20,7 +23,6 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from wikidx.base.compiled import kernel
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Vectors
 

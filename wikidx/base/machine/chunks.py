@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import wikidx.base.compiled  # noqa: F401 - before numba: it tells which variables of the environment numba refuses
+
+# isort: split
 import numpy as np
 from llvmlite import ir
 from numba import types
