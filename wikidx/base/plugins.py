@@ -1,0 +1,211 @@
+"""Plug-ins: values in the user's own files, or in installed packages, that are known by name like those of idx.
+
+A plug-in is named ``FILE.py:NAME`` or ``MODULE:NAME``, as an argument, as ``idx --plugin``, by ``plug``, or in ``IDX_PLUGINS``, separated
+by commas, which child processes inherit. An installed package names its plug-ins as entry points of the group ``wikidx.KIND``. The class of
+the value says the kind (``plugin_kind``), and its attribute ``name`` how it is called from then on.
+
+Artifacts record the checksum of the file, and never load it: whoever opens them names the plug-in again. Code that the file imports is not
+part of the checksum.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .artifacts.home import check_name
+from .errors import ArtifactMismatch, InputError
+from .registry import load, unknown_name_error
+
+VARIABLE = "IDX_PLUGINS"
+__path__: list[str] = []  # files of plug-ins are imported as modules below this one, by which pickle finds them in child processes
+
+
+class PlugIn(NamedTuple):
+    """A plug-in, the text that names it, and the sha256 of its file."""
+
+    kind: str
+    name: str
+    reference: str
+    sha256: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.reference} (sha256 {self.sha256[:12]}…)"
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names a plug-in, as ``FILE.py:NAME`` or ``MODULE:NAME``."""
+    place, colon, name = text.rpartition(":")
+    return bool(colon) and name.isidentifier() and (place.endswith(".py") or all(part.isidentifier() for part in place.split(".")))
+
+
+def plug(reference: str, kind: str | None = None) -> PlugIn:
+    """Load a plug-in, whose name is then known to this process and to the processes that it starts.
+
+    Args:
+        reference: ``FILE.py:NAME`` or ``MODULE:NAME``.
+        kind: the kind that is wanted, such as "encoder"; None: any.
+
+    Raises:
+        InputError: there is no such file or value, the file's code fails, or the value is no plug-in of this kind.
+    """
+    place, _, attribute = reference.rpartition(":")
+    if not is_reference(reference):
+        raise InputError(f"{reference!r} names no plug-in: write FILE.py:NAME or MODULE:NAME")
+    if place.endswith(".py"):
+        reference = f"{os.path.abspath(os.path.expanduser(place))}:{attribute}"
+    loaded = _load(reference)
+    if kind not in (None, loaded.kind):
+        raise InputError(f"{reference} is a plug-in of the kind '{loaded.kind}', not '{kind}'")
+    named = _named()
+    if reference not in named:
+        os.environ[VARIABLE] = ",".join([*named, reference])
+    return loaded
+
+
+def plug_ins(kind: str) -> Mapping[str, PlugIn]:
+    """Return the plug-ins of a kind that this process has been given, by name; raises as ``plug`` does."""
+    loaded = (_load(reference) for reference in _named())
+    return {each.name: each for each in loaded if each.kind == kind}
+
+
+def plug_in_names(kind: str) -> list[str]:
+    """Return the names of all plug-ins of a kind: those given to this process, and those of installed packages, which are not imported."""
+    return [*plug_ins(kind), *(name for name in _entry_points(kind) if name not in plug_ins(kind))]
+
+
+def find_plug_in(kind: str, name: str) -> PlugIn | None:
+    """Return the plug-in of a name, or of a reference; None if there is none. Raises as ``plug`` does."""
+    if is_reference(name):
+        return plug(name, kind)
+    if (given := plug_ins(kind).get(name)) is not None:
+        return given
+    if (installed := _entry_points(kind).get(name)) is None:
+        return None
+    return _load(f"{installed.module}:{installed.attr}")._replace(name=name)
+
+
+def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates the entry
+    """Return an entry of a table of idx (see ``registry.load``), or the plug-in of a name or a reference.
+
+    Raises:
+        UnknownNameError: the name is unknown.
+        InputError: see ``plug``; or a plug-in has the name of an entry of the table.
+    """
+    plugged = find_plug_in(kind, name)
+    if plugged is None:
+        if name not in table:
+            raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
+        return load(kind, name, table)
+    if plugged.name in table:
+        raise InputError(f"{plugged.reference} is called '{plugged.name}', as the {kind} of idx is: give it another name")
+    return plugged.value
+
+
+def check_same(kind: str, name: str, sha256: str, artifact: Path) -> None:
+    """Check that the plug-in of a name is the one by which an artifact was made.
+
+    Raises:
+        ArtifactMismatch: no plug-in of this name has been given, or its file has another checksum.
+    """
+    plugged = find_plug_in(kind, name)
+    if plugged is None:
+        raise ArtifactMismatch(f"{artifact} was made with the {kind} '{name}', a plug-in: name its file again, as --plugin FILE.py:NAME")
+    if plugged.sha256 != sha256:
+        raise ArtifactMismatch(
+            f"{artifact} was made with another version of the {kind} '{name}' (sha256 {sha256[:12]}…) than {plugged}: restore that file, "
+            "or build again with --force"
+        )
+
+
+def _named() -> list[str]:
+    return [reference.strip() for reference in os.environ.get(VARIABLE, "").split(",") if reference.strip()]
+
+
+@functools.cache
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"wikidx.{kind}")}
+
+
+@functools.cache
+def _load(reference: str) -> PlugIn:
+    place, _, attribute = reference.rpartition(":")
+    module, sha256 = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    if not hasattr(module, attribute):
+        known = [name for name, value in vars(module).items() if hasattr(value, "plugin_kind") and not isinstance(value, type)]
+        raise InputError(f"{place} has no '{attribute}': its plug-ins are {', '.join(known) or 'none'}")
+    value = getattr(module, attribute)
+    if isinstance(value, type) or not hasattr(value, "plugin_kind"):
+        raise InputError(f"{reference} is {type(value).__name__!r}, no plug-in: see docs/adding for the classes of plug-ins")
+    return PlugIn(value.plugin_kind, check_name(value.name), reference, sha256, value)
+
+
+def _import_file(path: Path) -> tuple[ModuleType, str]:
+    """Import a file, once in a process, as a module named by its path; return the module and the sha256 of the file."""
+    name = _module_name(path)
+    if name not in sys.modules:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"the plug-in {path} cannot be read: {error.strerror}") from error
+        module = ModuleType(name)
+        module.__file__, module.__sha256__ = str(path), hashlib.sha256(content).hexdigest()  # type: ignore[attr-defined]
+        sys.modules[name] = module
+        try:
+            exec(compile(content, str(path), "exec"), module.__dict__)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise _failed(str(path), error) from error
+    return sys.modules[name], sys.modules[name].__sha256__
+
+
+def _import_module(name: str) -> tuple[ModuleType, str]:
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise _failed(name, error) from error
+    file = Path(module.__file__ or "")
+    return module, hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest()
+
+
+def _failed(place: str, error: BaseException) -> InputError:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    line = getattr(error, "lineno", None) or next(reversed(lines), None)
+    return InputError(f"the plug-in {place} fails{f', line {line}' if line else ''}: {type(error).__name__}: {error}")
+
+
+def _module_name(path: Path) -> str:
+    return f"{__name__}.of_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Importer of the files of plug-ins, for pickle in a child process."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return the module of a file that ``IDX_PLUGINS`` names."""
+        is_named = any(_module_name(Path(reference.rpartition(":")[0])) == fullname for reference in _named())
+        return ModuleSpec(fullname, self) if fullname.startswith(f"{__name__}.") and is_named else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the file."""
+        paths = (Path(reference.rpartition(":")[0]) for reference in _named())
+        return _import_file(next(path for path in paths if _module_name(path) == spec.name))[0]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module has been executed."""
+
+
+sys.meta_path.append(_Finder())
