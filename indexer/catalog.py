@@ -9,7 +9,7 @@ from wikidx.base.artifacts.building import staged_recipe, staging_path
 from wikidx.base.artifacts.home import corpus_path, list_folder
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
-from wikidx.base.registry import load
+from wikidx.base.plugins import check_same, find, find_plug_in
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.store import PassageStore
 
@@ -68,6 +68,8 @@ class IndexRef(NamedTuple):
         if self.name.encoder and self.name.kind and self.vectors.is_built:
             _check_vectors(self, manifest, self.vectors.manifest(None))
         actual = {parameter: manifest.recipe.parameters.get(parameter) for parameter in self.numbers}
+        if (code := manifest.recipe.parameters.get("kind_sha256")) is not None:
+            check_same("index", self.name.kind, str(code), self.path)
         if actual != self.numbers:
             raise ArtifactMismatch(f"{self.path} was built with {actual}, its name means {self.numbers}: run '{self.rebuild} --force'")
         return manifest
@@ -81,8 +83,14 @@ class IndexRef(NamedTuple):
     @property
     def kind(self) -> IndexKind[Any, Any]:
         """Kind of the index. Exact search has none: the property then raises ``UnknownNameError``."""
-        kind: IndexKind[Any, Any] = load("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
+        kind: IndexKind[Any, Any] = find("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
         return kind
+
+
+def kind_code(ref: IndexRef) -> Parameters:
+    """Return the checksum of a kind of index that is a plug-in, as a parameter; empty for those of idx."""
+    plugged = None if ref.name.kind in {**INDEXES, **VECTOR_INDEXES} else find_plug_in("index", ref.name.kind)
+    return {} if plugged is None else {"kind_sha256": plugged.sha256}
 
 
 def index_ref(corpus: str, name: str) -> IndexRef:

@@ -9,20 +9,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from wikidx.base.artifacts.home import home
 from wikidx.base.errors import InputError, UnknownNameError
-from wikidx.base.registry import load, unknown_name_error
+from wikidx.base.plugins import PlugIn, check_free, find, find_plug_in, plug_in_names
+from wikidx.base.registry import unknown_name_error
 
 from . import INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe
 from .encoders.families import ENCODERS
+from .encoders.plugged import plugged_recipe, spec_of_plugged
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
 from .networks.checkpoints import ServedModel, parse_checkpoint
+
+
+def passage_kinds() -> list[str]:
+    """Return the names of the kinds of index over passages."""
+    return [*INDEXES, *_plugged_kinds("passages")]
+
+
+def vector_kinds() -> list[str]:
+    """Return the names of the kinds of index over vectors."""
+    return [*VECTOR_INDEXES, *_plugged_kinds("vectors")]
+
+
+def _plugged_kinds(source: str) -> list[str]:
+    plugged = map(partial(find_plug_in, "index"), plug_in_names("index"))
+    return [each.name for each in plugged if each is not None and each.value.source == source]
 
 
 def encoder_spec(name: str) -> EncoderSpec:
@@ -32,7 +50,10 @@ def encoder_spec(name: str) -> EncoderSpec:
         UnknownNameError: the encoder is unknown.
     """
     if name in ENCODERS:
+        check_free("encoder", name)
         return ENCODERS[name]
+    if (plugged := find_plug_in("encoder", name)) is not None:
+        return spec_of_plugged(plugged)
     if (recipe := registered(name)) is None:
         error = unknown_name_error("encoder", name, encoder_names())
         raise UnknownNameError(f"{error}; or name a checkpoint by its folder, or by OWNER/NAME on Hugging Face's hub")
@@ -41,14 +62,14 @@ def encoder_spec(name: str) -> EncoderSpec:
 
 def encoder_names() -> list[str]:
     """Return the names of all encoders."""
-    return [*ENCODERS, *registered_names()]
+    return list(dict.fromkeys([*ENCODERS, *plug_in_names("encoder"), *registered_names()]))
 
 
 def is_encoder(name: str) -> bool:
     """Return whether an encoder has this name."""
     if isinstance(name, IndexName):
         return not name.kind
-    return name in ENCODERS or registered(name) is not None
+    return name in ENCODERS or registered(name) is not None or find_plug_in("encoder", name) is not None
 
 
 _FROM_FILES = RecipeOptions()
@@ -67,6 +88,8 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
         UnknownNameError: there is no encoder of this name, and no such folder.
         InputError: the name cannot be an encoder's, or is another's; see ``read_recipe`` for other errors.
     """
+    if (plugged := find_plug_in("encoder", text)) is not None:
+        return _name_plugged(plugged, choices, replace=replace)
     name, _, source = text.partition("=") if "=" in text else ("", "", text)
     if not name and (is_encoder(text) or not ("/" in text or Path(text).is_dir())):
         if choices != _FROM_FILES:
@@ -76,11 +99,30 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
         checkpoint = parse_checkpoint(source)
         whole = checkpoint.model if isinstance(checkpoint, ServedModel) else getattr(checkpoint, "repository", str(checkpoint))
         name = re.sub(r"[^a-z0-9._-]+", "-", whole.rpartition("/")[2].lower()).strip("._-")
-    if name in (*ENCODERS, *INDEXES, *VECTOR_INDEXES) or name.endswith(tuple(f"-{kind}" for kind in VECTOR_INDEXES)):
+    if _is_taken(name):
         raise InputError(f"'{name}' is the name of another encoder or of an index: name this one with --encoder NAME={source}")
-    is_used = any(home().glob(f"*/vectors/{name}")) or any(home().glob(f"*/vectors/.{name}.partial"))
-    register(name, read_recipe(source, choices), replace=replace or not is_used)
+    register(name, read_recipe(source, choices), replace=replace or not _is_used(name))
     return name
+
+
+def _name_plugged(plugged: PlugIn, choices: RecipeOptions, *, replace: bool) -> str:
+    """Keep the name and the file of an encoder that is a plug-in."""
+    if choices != _FROM_FILES:
+        raise InputError(f"--pooling, --normalize and the like are for a checkpoint: {plugged.reference} has its own settings")
+    if _is_taken(plugged.name):
+        raise InputError(f"{plugged.reference} is called '{plugged.name}', as another encoder or an index is: give it another name")
+    register(plugged.name, plugged_recipe(spec_of_plugged(plugged), plugged), replace=replace or not _is_used(plugged.name))
+    return plugged.name
+
+
+def _is_taken(name: str) -> bool:
+    """Return whether a name is that of an encoder of idx or of an index, or ends as an index's does."""
+    return name in (*ENCODERS, *INDEXES, *vector_kinds()) or name.endswith(tuple(f"-{kind}" for kind in vector_kinds()))
+
+
+def _is_used(encoder: str) -> bool:
+    """Return whether there are vectors of the encoder."""
+    return any(home().glob(f"*/vectors/{encoder}")) or any(home().glob(f"*/vectors/.{encoder}.partial"))
 
 
 class IndexName(str):
@@ -120,15 +162,15 @@ def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ())
     """
     if isinstance(name, IndexName):
         return name
-    if name in INDEXES:
+    if name in INDEXES or name in passage_kinds():
         return IndexName("", name)
     if is_encoder(name):
         return IndexName(encoder_spec(name).name, "")
-    for kind in VECTOR_INDEXES:
+    for kind in vector_kinds():
         encoder = name.removesuffix(f"-{kind}")
         if encoder != name and is_encoder(encoder):
             return IndexName(encoder_spec(encoder).name, kind)
-    for kind in INDEXES:
+    for kind in passage_kinds():
         if name.startswith(f"{kind}-"):
             return _parse_numbers(kind, name, label)
     raise _unknown_name(label, name, built)
@@ -136,7 +178,7 @@ def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ())
 
 def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
     """Resolve ``<kind>-<number>-<number>``, with float32 numbers in shortest spelling; raises as ``parse_index_name`` does."""
-    known = load("index", kind, INDEXES).numbers
+    known = find("index", kind, INDEXES).numbers
     try:
         pairs = list(zip(map(float, name.removeprefix(f"{kind}-").split("-")), known.values(), strict=True))
     except ValueError:
@@ -167,18 +209,18 @@ def is_index_name(name: str) -> bool:
 
 def _unknown_name(label: str, name: str, built: Sequence[str]) -> UnknownNameError:
     """Return the error for a name that no index can have."""
-    if name in VECTOR_INDEXES:
+    if name in vector_kinds():
         return unknown_name_error(label, name, [f"{encoder}-{name}" for encoder in encoder_names()], built)
     encoders = [encoder for encoder in encoder_names() if name.startswith(f"{encoder}-")]
     if not encoders:
-        return unknown_name_error(label, name, [*INDEXES, *encoder_names()], built)
+        return unknown_name_error(label, name, [*passage_kinds(), *encoder_names()], built)
     encoder = max(encoders, key=len)
-    return unknown_name_error(label, name, [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)], built)
+    return unknown_name_error(label, name, [encoder, *(f"{encoder}-{kind}" for kind in vector_kinds())], built)
 
 
 def index_names() -> list[str]:
     """Return the canonical names of all possible indexes, except names with numbers."""
-    names = list(INDEXES)
+    names = passage_kinds()
     for encoder in dict.fromkeys(encoder_spec(name).name for name in encoder_names()):
-        names += [encoder, *(f"{encoder}-{kind}" for kind in VECTOR_INDEXES)]
+        names += [encoder, *(f"{encoder}-{kind}" for kind in vector_kinds())]
     return names

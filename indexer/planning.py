@@ -292,7 +292,7 @@ def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstim
     resources = resolve_resources(spec.embedding, encoder)
     dim = encoder.truncate_dim or encoder.dim
     disk_bytes = corpus.n_passages * dim * np.dtype(resources.precision.stored).itemsize
-    if encoder.is_served:
+    if not encoder.has_network:
         return StepEstimate(encoder.name, disk_bytes, None)
     n_truncated = round((_n_tokens(encoder, corpus.sample) > encoder.max_passage_tokens).mean() * corpus.n_passages) if corpus.sample else 0
     memory_bytes = None if resources.ray else embedding_bytes(encoder, resources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from wikidx.base.errors import ArgumentError, InputError
+from wikidx.base.plugins import find_plug_in, plug_in_names
 from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.naming import canonical_name, is_index_name, parse_index_name
 
@@ -105,8 +106,8 @@ class RetrieverName:
             from .pipelines.remote import parse_remote
 
             for name in self.rerankers:
-                if not {"/", ":"} & set(name) and name not in RERANKERS:
-                    raise unknown_name_error("reranker", name, RERANKERS)
+                if not {"/", ":"} & set(name) and name not in RERANKERS and find_plug_in("reranker", name) is None:
+                    raise unknown_name_error("reranker", name, [*RERANKERS, *plug_in_names("reranker")])
             for name in self.remotes:
                 parse_remote(name)
 

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from .base.errors import IdxError
-    from .corpora.passage import Passage
+    from .base.plugins import plug
+    from .corpora.corpus import Corpus
+    from .corpora.passage import LocatedPassage, Passage
+    from .indexer.base import Hits
+    from .indexer.encoders.plugged import OwnEncoder
     from .indexer.encoders.recipes import RecipeOptions
+    from .indexer.encoders.spec import EncoderSpec
+    from .indexer.indexes.kinds import IndexKind
     from .indexer.naming import name_encoder
     from .indexer.scope import Scope
     from .retrievers.async_client import AsyncRemoteSearcher
@@ -24,13 +30,21 @@ if TYPE_CHECKING:
     from .retrievers.client import RemoteSearcher
     from .retrievers.opening import open_searcher
     from .retrievers.options import SearchOptions
+    from .retrievers.rerankers.plugged import OwnReranker
     from .retrievers.searcher import LocalSearcher
 
 __all__ = [
     "AsyncRemoteSearcher",
+    "Corpus",
+    "EncoderSpec",
+    "Hits",
     "IdxError",
+    "IndexKind",
     "LocalSearcher",
+    "LocatedPassage",
     "Match",
+    "OwnEncoder",
+    "OwnReranker",
     "Passage",
     "Ranking",
     "Rankings",
@@ -43,12 +57,20 @@ __all__ = [
     "build",
     "name_encoder",
     "open_searcher",
+    "plug",
 ]
 
 _MODULES = {
     "AsyncRemoteSearcher": "retrievers.async_client",
+    "Corpus": "corpora.corpus",
+    "EncoderSpec": "indexer.encoders.spec",
+    "Hits": "indexer.base",
     "IdxError": "base.errors",
+    "IndexKind": "indexer.indexes.kinds",
     "LocalSearcher": "retrievers.searcher",
+    "LocatedPassage": "corpora.passage",
+    "OwnEncoder": "indexer.encoders.plugged",
+    "OwnReranker": "retrievers.rerankers.plugged",
     "Passage": "corpora.passage",
     "RecipeOptions": "indexer.encoders.recipes",
     "RemoteSearcher": "retrievers.client",
@@ -57,6 +79,7 @@ _MODULES = {
     "build": "retrievers.build_and_open",
     "name_encoder": "indexer.naming",
     "open_searcher": "retrievers.opening",
+    "plug": "base.plugins",
 }  # the others are in ``retrievers.base``
 
 

@@ -21,8 +21,10 @@ from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.progress import Progress, silent
 from wikidx.indexer.base import Vectors
+from wikidx.indexer.encoders.plugged import PluggedEncoder
 from wikidx.indexer.encoders.served import BATCH_TOKENS, ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
+from wikidx.indexer.networks.batching import tokenizing_chunks
 from wikidx.indexer.networks.network_size import network_demand
 from wikidx.indexer.vectors.file import GPU_RANGE_ROWS, VectorFile
 
@@ -88,6 +90,8 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         embed_on_ray(job, ranges, report, progress.node)
     elif job.spec.is_served:
         _embed_by_server(job, ranges, report)
+    elif not job.spec.has_network:
+        _embed_by_plug_in(job, ranges, report)
     elif len(job.resources.devices) == 1:
         embed_ranges(job, job.resources.devices[0], iter(ranges), report)
     elif ranges:
@@ -106,6 +110,15 @@ def _embed_by_server(job: Job, ranges: Iterable[range], report: Report) -> None:
         for rows, vectors in map_ahead(encode, ranges, 1):
             job.write(rows, vectors)
             report(len(rows), 0)
+
+
+def _embed_by_plug_in(job: Job, ranges: Iterable[range], report: Report) -> None:
+    """Encode ranges of rows by a plug-in's code, some passages at a time."""
+    store, encoder = job.reopen(), PluggedEncoder(job.spec, job.resources.devices[0])
+    for rows in ranges:
+        chunks = [encoder.encode_passages(list(store.read(part.start, part.stop))) for part in tokenizing_chunks(rows)]
+        job.write(rows, np.concatenate(chunks))
+        report(len(rows), 0)
 
 
 class _StoppedError(Exception):
@@ -196,6 +209,13 @@ def resolve_resources(options: EmbedOptions, spec: EncoderSpec) -> Resources:
         if options.on_ray:
             raise InputError(f"--ray is for a checkpoint: '{spec.name}' is computed by its server")
         return Resources(("cpu",), _precision(options.dtype, spec, on_gpu=False), options.batch_tokens or BATCH_TOKENS, 0)
+    if not spec.has_network:
+        devices = _devices(options.device)
+        if options.on_ray or len(devices) > 1:
+            raise InputError(
+                f"'{spec.name}' is computed by the code of a plug-in, which runs on one device of this machine: choose it by --device"
+            )
+        return Resources(devices, _precision(options.dtype, spec, on_gpu=False), 1, 0)
     ray, n_encoders = None, 0
     if options.on_ray:
         ray, n_encoders = _ray_resources(options.ray_cpus, options.device)

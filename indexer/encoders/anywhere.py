@@ -18,6 +18,7 @@ from wikidx.indexer.networks.module_folders import SETTINGS, Module, default_pro
 from wikidx.indexer.networks.pooling import split_modes
 from wikidx.indexer.networks.tokenizers import load_any_tokenizer
 
+from .plugged import spec_of_absent
 from .recipes import Recipe, RecipeOptions
 from .served import served_recipe, spec_of_served
 from .spec import EncoderSpec
@@ -47,6 +48,8 @@ def spec_from_recipe(name: str, recipe: Recipe) -> EncoderSpec:
     try:
         if "url" in recipe:
             return spec_of_served(name, recipe)
+        if "plugin" in recipe:
+            return spec_of_absent(name, recipe)
         checkpoint = parse_checkpoint(recipe["checkpoint"])
         if isinstance(checkpoint, ServedModel):
             raise TypeError("it is a served model without 'url'")

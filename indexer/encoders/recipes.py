@@ -17,6 +17,8 @@ from wikidx.base.validation import options
 
 Recipe = Mapping[str, Any]  # the values are JSON's
 
+_PLACES = ("url", "plugin")
+
 _own: dict[Path, Recipe] = {}  # named by this process, which keeps to them, whatever another process writes meanwhile
 
 
@@ -43,14 +45,14 @@ class RecipeOptions:
 def register(name: str, recipe: Recipe, *, replace: bool) -> None:
     """Keep the recipe of an encoder under a name. Another recipe of this name is replaced only if ``replace`` is set.
 
-    Recipes of served models that differ only in the server's address are the same. This process uses its own recipe from then on.
+    Recipes that differ only in a server's address or in the path of a plug-in are the same. This process uses its own recipe from then on.
 
     Raises:
         InputError: the name is invalid, or names another recipe already.
         OSError: the data home is not writable.
     """
     existing = _kept(check_name(name))
-    differing = [key for key in recipe if existing and existing.get(key) != recipe[key] and key != "url"]
+    differing = [key for key in recipe if existing and existing.get(key) != recipe[key] and key not in _PLACES]
     if existing and differing and not replace:
         changes = "; ".join(f"{key} {existing.get(key)!s:.60}, not {recipe[key]!s:.60}" for key in differing[:2])
         raise InputError(f"'{name}' is another encoder ({changes}): name this one with --encoder NAME=…, or replace it with --force")

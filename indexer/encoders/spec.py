@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage, title_and_text
-from wikidx.indexer.networks.checkpoints import Checkpoint, RequiredFiles, ServedModel, checksums, locate, required_files
+from wikidx.indexer.networks.checkpoints import Checkpoint, PluggedModel, RequiredFiles, ServedModel, checksums, locate, required_files
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.indexer.networks.pooling import split_modes
 
@@ -81,9 +81,12 @@ class EncoderSpec:
             the checkpoint's ``tokenizer.json``, and must have the special tokens and the size that the published encoders have.
         lower_case: convert texts to lower case first.
         trusts_code: run the network's code in the checkpoint's Python files.
+        code_sha256: checksum of the plug-in's file; None: the encoder is no plug-in.
         gpu_dtype: default precision of the forward pass on a GPU.
         weights_sha256: checksum of ``model.safetensors`` if the weights come from a third party.
     """
+
+    plugin_kind: ClassVar[str] = "encoder"
 
     name: str
     query_checkpoint: Checkpoint
@@ -109,11 +112,12 @@ class EncoderSpec:
     by_transformers: bool = False
     lower_case: bool = False
     trusts_code: bool = False
+    code_sha256: str | None = None
     gpu_dtype: Dtype = "float16"
     weights_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.is_served:
+        if self.has_network:
             split_modes(self.pooling)
 
     def folder(self, side: Side) -> Path:
@@ -121,13 +125,18 @@ class EncoderSpec:
         return locate(self.checkpoint(side), self.name, self.required_files)
 
     def source(self, side: Side) -> str:
-        """Return the directory with one side's checkpoint, or the name of its served model; raises as ``folder`` does."""
-        return str(self.checkpoint(side) if self.is_served else self.folder(side))
+        """Return the directory with one side's checkpoint, or the name of what else computes the vectors; raises as ``folder`` does."""
+        return str(self.folder(side) if self.has_network else self.checkpoint(side))
 
     @property
     def is_served(self) -> bool:
         """True if a server computes the vectors."""
         return isinstance(self.passage_checkpoint, ServedModel)
+
+    @property
+    def has_network(self) -> bool:
+        """True if the vectors are computed here, by a network of a checkpoint, and not by a server or the code of a plug-in."""
+        return not isinstance(self.passage_checkpoint, ServedModel | PluggedModel)
 
     @property
     def required_files(self) -> RequiredFiles:
@@ -179,6 +188,8 @@ def changed_settings(spec: EncoderSpec, recorded: Mapping[str, object]) -> list[
 
 def _side_checksums(spec: EncoderSpec, side: Side) -> dict[str, str]:
     checkpoint = spec.checkpoint(side)
+    if isinstance(checkpoint, PluggedModel):
+        return {}  # its code is a setting, ``code_sha256``
     if isinstance(checkpoint, ServedModel):
         return {f"{side} model": f"{checkpoint}, input_type {side}" if checkpoint.names_sides else str(checkpoint)}
     code = ("*.py",) if spec.trusts_code else ()

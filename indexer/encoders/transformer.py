@@ -17,6 +17,7 @@ from wikidx.indexer.networks.checkpoints import Checkpoint
 from wikidx.indexer.networks.network_size import Dtype, network_demand
 
 from .model import Model, default_dtype
+from .plugged import PluggedEncoder
 from .served import ServedEncoder
 from .spec import EncoderSpec, Side, Tokens
 from .tokenizing import Tokenizer
@@ -99,7 +100,7 @@ def query_demand(spec: EncoderSpec, dtype: Dtype | None = None) -> Demand | None
     Raises:
         MissingExtraError, DownloadError, ArtifactCorrupt: see ``TransformerEncoder``.
     """
-    if spec.is_served or spec.query_checkpoint is None:
+    if not spec.has_network or spec.query_checkpoint is None:
         return None
     folder = spec.folder("query")
     computed = dtype or default_dtype(folder, spec.name, on_gpu=True)
@@ -107,12 +108,17 @@ def query_demand(spec: EncoderSpec, dtype: Dtype | None = None) -> Demand | None
     return network_demand(folder, name, n_tokens=_GPU_BATCH_TOKENS, width=width, dtype=computed)
 
 
-def open_encoder(spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = None) -> TransformerEncoder | ServedEncoder:
-    """Return the encoder of a spec for queries: its network on a device, or its server, which is not waited for as long as by a build.
+OpenEncoder = TransformerEncoder | ServedEncoder | PluggedEncoder
 
-    The precision of a server is its own.
+
+def open_encoder(spec: EncoderSpec, device: str = "cpu", dtype: Dtype | None = None) -> OpenEncoder:
+    """Return the encoder of a spec for queries: its network on a device, its server, which is waited for briefly, or code.
+
+    The precision of a server, or of a plug-in's code, is its own.
 
     Raises:
-        IdxError: see ``TransformerEncoder`` and ``ServedEncoder``.
+        IdxError: see ``TransformerEncoder``, ``ServedEncoder`` and ``PluggedEncoder``.
     """
-    return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1) if spec.is_served else TransformerEncoder(spec, device, dtype)
+    if spec.is_served:
+        return ServedEncoder(spec, timeout_s=_SERVER_TIMEOUT_S, retries=1)
+    return TransformerEncoder(spec, device, dtype) if spec.has_network else PluggedEncoder(spec, device)

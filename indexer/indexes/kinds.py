@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from wikidx.base.artifacts.manifest import Manifest, Parameters
 from wikidx.base.progress import Progress
@@ -73,6 +73,7 @@ class IndexKind(Generic[Source, Index_co]):
 
     Attributes:
         name: name of the kind in the manifest; an index over vectors is named ``<encoder>-<kind>``.
+        source: what it indexes: the passages themselves, or the vectors of an encoder.
         format_version: version of the file format.
         parameters: size -> build parameters and default search parameters. Together with the source and ``numbers`` they determine the
             index.
@@ -86,7 +87,10 @@ class IndexKind(Generic[Source, Index_co]):
             over passages.
     """
 
+    plugin_kind: ClassVar[str] = "index"
+
     name: str
+    source: Literal["passages", "vectors"]
     format_version: int
     parameters: Callable[[Size], Parameters]
     write: Callable[[IndexBuild[Source]], Mapping[str, int]]

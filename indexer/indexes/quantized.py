@@ -137,6 +137,7 @@ def _fast_scan(codes: NDArray[np.uint8]) -> Any:  # noqa: ANN401 - FAISS has no 
 
 INT8 = IndexKind(
     name="int8",
+    source="vectors",
     format_version=FORMAT_VERSION,
     parameters=lambda size: {"codec": "int8", "refine": _INT8_REFINE},
     write=_write_int8,
@@ -145,6 +146,7 @@ INT8 = IndexKind(
 )
 BINARY = IndexKind(
     name="binary",
+    source="vectors",
     format_version=FORMAT_VERSION,
     parameters=lambda size: {"codec": "sign", "refine": _BINARY_REFINE},
     write=_write_binary,

@@ -90,7 +90,17 @@ class ServedModel:
         return f"openai:{self.model}"
 
 
-Checkpoint = HubCheckpoint | PackagedCheckpoint | Path | ServedModel | None  # None: vectors without an encoder
+@dataclass(frozen=True, slots=True)
+class PluggedModel:
+    """A model by the code of a plug-in, named by ``FILE.py:NAME``; see ``wikidx.base.plugins``."""
+
+    reference: str
+
+    def __str__(self) -> str:
+        return self.reference
+
+
+Checkpoint = HubCheckpoint | PackagedCheckpoint | Path | ServedModel | PluggedModel | None  # None: vectors without an encoder
 
 
 def parse_checkpoint(source: str) -> Path | HubCheckpoint | ServedModel:
@@ -143,9 +153,9 @@ def locate(checkpoint: Checkpoint, encoder: str, required: RequiredFiles) -> Pat
         DownloadError: required files are missing and cannot be downloaded.
         LockedError: another process is downloading the files.
     """
-    if checkpoint is None or isinstance(checkpoint, ServedModel):
+    if checkpoint is None or isinstance(checkpoint, ServedModel | PluggedModel):
         none = f"vectors of '{encoder}' have no encoder: 'idx import embeddings' imports them, and queries are vectors"
-        raise InputError(f"'{encoder}' is computed by a server: it has no checkpoint here" if checkpoint else none)
+        raise InputError(f"'{encoder}' is computed by {checkpoint}: it has no checkpoint here" if checkpoint else none)
     if isinstance(checkpoint, PackagedCheckpoint):
         package = importlib.util.find_spec(checkpoint.package)
         if package is None or package.origin is None:

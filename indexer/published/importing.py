@@ -33,9 +33,8 @@ from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
 from wikidx.indexer.encoders.families import ENCODERS
-from wikidx.indexer.encoders.served import ServedEncoder
 from wikidx.indexer.encoders.spec import EncoderSpec
-from wikidx.indexer.encoders.transformer import TransformerEncoder, open_encoder
+from wikidx.indexer.encoders.transformer import OpenEncoder, open_encoder
 from wikidx.indexer.vectors.corpus_vectors import open_corpus_vectors
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, MISSING, UNIT_TOLERANCE, VectorFile, lengths, write_rows
 
@@ -262,7 +261,7 @@ def verify_vectors(corpus: str, spec: EncoderSpec, store: PassageStore, n: int, 
     _verify(encoder, store, vectors.array, vectors.missing, n)
 
 
-def _verify(encoder: TransformerEncoder | ServedEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
+def _verify(encoder: OpenEncoder, store: PassageStore, vectors: ReadableArray, missing: Rows, n: int) -> None:
     """Raise ``InputError`` unless ``n`` random passages, encoded again, match their vectors."""
     candidates = np.setdiff1d(np.arange(len(store)), missing)
     rows = np.sort(np.random.default_rng(0).choice(candidates, min(n, len(candidates)), replace=False))

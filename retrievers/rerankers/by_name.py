@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import encoder_device
+from wikidx.base.plugins import find, is_reference
 from wikidx.base.registry import load
 from wikidx.indexer.networks.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.networks.module_folders import MODULES
@@ -13,6 +15,7 @@ from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS
 from .checkpoint import find_folder
+from .plugged import OwnReranker, PluggedReranker
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
 
@@ -26,8 +29,9 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
     """Return the function that opens a reranker on a device, or on the first of several.
 
     Args:
-        name: one of ``RERANKERS``; ``KIND:LOCATION`` with one of ``KINDS``; or a location whose kind is recognised. A location is the path
-            of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a repository of the hub.
+        name: one of ``RERANKERS``; a plug-in, by ``FILE.py:NAME`` or by its name; ``KIND:LOCATION`` with one of ``KINDS``; or a location
+            whose kind is recognised. A location is the path of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a
+            repository of the hub.
 
     Raises:
         UnknownNameError: no reranker has this name.
@@ -35,8 +39,11 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
         MissingExtraError, ArtifactError, DownloadError: see ``RerankerNetwork``; the function raises them, too.
     """
     kind, _, location = name.partition(":")
-    if kind not in KINDS and "/" not in name:
-        open_named: Callable[[str], Reranker] = load("reranker", name, RERANKERS)
+    if kind not in KINDS and (is_reference(name) or "/" not in name):
+        named = find("reranker", name, RERANKERS)
+        if isinstance(named, OwnReranker):
+            return partial(PluggedReranker, named)
+        open_named: Callable[[str], Reranker] = named
         return lambda device: open_named(encoder_device(device))
     if kind not in KINDS:
         kind, location = _recognize(name), name

@@ -114,15 +114,16 @@ def build(
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
     """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
     from wikidx.base.errors import InputError
+    from wikidx.base.plugins import is_reference, plug
     from wikidx.base.registry import unknown_name_error
-    from wikidx.indexer import INDEXES, VECTOR_INDEXES
-    from wikidx.indexer.naming import name_encoder
+    from wikidx.indexer.naming import name_encoder, passage_kinds, vector_kinds
 
-    kinds = [name for name in requested if name in VECTOR_INDEXES]
-    over_passages = [name for name in requested if name not in VECTOR_INDEXES]
+    requested = [plug(name, "index").name if is_reference(name) else name for name in requested]
+    kinds = [name for name in requested if name in vector_kinds()]
+    over_passages = [name for name in requested if name not in vector_kinds()]
     for name in over_passages:
-        if name.split("-")[0] not in INDEXES:
-            raise unknown_name_error("kind of index", name, [*VECTOR_INDEXES, *INDEXES])
+        if not any(name == kind or name.startswith(f"{kind}-") for kind in passage_kinds()):
+            raise unknown_name_error("kind of index", name, [*vector_kinds(), *passage_kinds()])
     if (kinds or recipe != RecipeOptions()) and not encoders:
         raise InputError(f"--{f'index {kinds[0]}' if kinds else 'pooling and the like'} needs an encoder: add --encoder NAME")
     names = [name_encoder(encoder, recipe, replace=force) for encoder in encoders]

@@ -153,9 +153,22 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
+def _plug(references: list[str]) -> list[str]:
+    if references:
+        from wikidx.base.plugins import plug
+
+        for reference in references:
+            plug(reference)
+    return references
+
+
 @app.callback()
 def _options(
     version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")] = False,
+    plugin: Annotated[
+        list[str],
+        typer.Option(metavar="FILE.py:NAME", callback=_plug, help="Load a plug-in, which is then known by its name; repeatable."),
+    ] = [],  # noqa: B006 - typer copies it
 ) -> None: ...
 
 

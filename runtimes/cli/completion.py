@@ -86,7 +86,13 @@ def _names_in(table: str) -> Callable[[str], list[str]]:
 
 method = _names_in("wikidx.runtimes.methods:METHODS")
 trained_method = _names_in("wikidx.runtimes.training:BUILDERS")
-kind_of_index = _names_in("wikidx.indexer:VECTOR_INDEXES")
+
+
+def kind_of_index(incomplete: str) -> list[str]:
+    """Return the matching kinds of index over vectors."""
+    from wikidx.indexer.naming import vector_kinds
+
+    return _matching(incomplete, vector_kinds())
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:

@@ -10,6 +10,7 @@ part of the checksum.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -17,7 +18,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
@@ -26,7 +27,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .artifacts.home import check_name
-from .errors import ArtifactMismatch, InputError
+from .errors import ArtifactMismatch, IdxError, InputError
+from .machine.failures import first_line
 from .registry import load, unknown_name_error
 
 VARIABLE = "IDX_PLUGINS"
@@ -105,14 +107,31 @@ def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401
         UnknownNameError: the name is unknown.
         InputError: see ``plug``; or a plug-in has the name of an entry of the table.
     """
-    plugged = find_plug_in(kind, name)
-    if plugged is None:
-        if name not in table:
-            raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
+    if name in table:
+        check_free(kind, name)
         return load(kind, name, table)
+    if (plugged := find_plug_in(kind, name)) is None:
+        raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
     if plugged.name in table:
-        raise InputError(f"{plugged.reference} is called '{plugged.name}', as the {kind} of idx is: give it another name")
+        check_free(kind, plugged.name)
     return plugged.value
+
+
+def check_free(kind: str, name: str) -> None:
+    """Raise ``InputError`` if a plug-in has a name that is idx's own."""
+    if name in plug_ins(kind):
+        raise InputError(f"{plug_ins(kind)[name].reference} is called '{name}', as the {kind} of idx is: give it another name")
+
+
+@contextlib.contextmanager
+def running(plugged: PlugIn, doing: str) -> Iterator[None]:
+    """Raise the exceptions of a plug-in's code as ``InputError``, with what it was doing and the line of its file."""
+    try:
+        yield
+    except (IdxError, MemoryError):
+        raise
+    except Exception as error:
+        raise _failed(plugged.reference.rpartition(":")[0], error, doing) from error
 
 
 def check_same(kind: str, name: str, sha256: str, artifact: Path) -> None:
@@ -181,10 +200,14 @@ def _import_module(name: str) -> tuple[ModuleType, str]:
     return module, hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest()
 
 
-def _failed(place: str, error: BaseException) -> InputError:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+def _failed(place: str, error: BaseException, doing: str = "") -> InputError:
+    file = getattr(sys.modules.get(place), "__file__", place)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = getattr(error, "lineno", None) or next(reversed(lines), None)
-    return InputError(f"the plug-in {place} fails{f', line {line}' if line else ''}: {type(error).__name__}: {error}")
+    reason = first_line(error) or "without a message"
+    return InputError(
+        f"the plug-in {place} fails{doing and f' {doing}'}{f', line {line}' if line else ''}: {type(error).__name__}: {reason}"
+    )
 
 
 def _module_name(path: Path) -> str:

@@ -260,6 +260,7 @@ def _estimate(size: Size) -> Estimate:
 
 KIND = IndexKind(
     name="bm25",
+    source="passages",
     format_version=FORMAT_VERSION,
     parameters=lambda size: PARAMETERS,
     write=write,

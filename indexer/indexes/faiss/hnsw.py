@@ -56,4 +56,6 @@ def _estimate(size: Size) -> Estimate:
     return Estimate(index_bytes, 0.6e9 + index_bytes)
 
 
-HNSW = IndexKind(name="hnsw", format_version=FORMAT_VERSION, parameters=_parameters, write=_write, open=open_hnsw, estimate=_estimate)
+HNSW = IndexKind(
+    name="hnsw", source="vectors", format_version=FORMAT_VERSION, parameters=_parameters, write=_write, open=open_hnsw, estimate=_estimate
+)

@@ -176,6 +176,7 @@ def _estimate(size: Size, *, codec: Codec) -> Estimate:
 def _kind(name: str, codec: Codec) -> IndexKind[CorpusVectors, ApproximateIndex]:
     return IndexKind(
         name=name,
+        source="vectors",
         format_version=FORMAT_VERSION,
         parameters=partial(_parameters, codec=codec),
         write=partial(_write, codec=codec),

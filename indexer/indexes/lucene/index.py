@@ -122,6 +122,7 @@ def _refuse(_: object) -> Any:  # noqa: ANN401 - it returns nothing
 
 KIND: IndexKind[PassageStore, LuceneIndex] = IndexKind(
     name="lucene",
+    source="passages",
     format_version=1,
     parameters=_refuse,
     write=_refuse,
