@@ -26,6 +26,7 @@ from .catalog import PACKAGES, IndexRef, check_staged_recipe, index_ref, kind_co
 from .embedding.embed import EmbedProgress, embed, resolve_resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
+from .encoders.plugged import keep_name
 from .encoders.spec import EncoderSpec, changed_settings, changed_weights, weight_checksums
 from .indexes.exact.index import open_exact
 from .indexes.kinds import IndexBuild, OpenOptions, Size
@@ -152,13 +153,13 @@ def build_vectors(
         embed(Job(spec, _Reopening(corpus, store), vectors.write, resources), vectors, progress)
         return BuildResult(store.fingerprint, {"rows": len(store), "dim": vectors.dim()})
 
-    manifest = find_existing()
-    if manifest is not None:  # existing vectors need no checkpoint
+    if (manifest := find_existing()) is not None:  # existing vectors need no checkpoint
         _check_settings(corpus, spec, manifest)
         return manifest
     inputs = {"passages": store.fingerprint, **weight_checksums(spec)}
     recipe = Recipe(kind=KIND, format_version=FORMAT_VERSION, parameters=parameters, inputs=inputs)
     check_staged_recipe(ref, recipe, force=force)
+    keep_name(spec)
     sources = {"passages": corpus, "checkpoint": spec.source("passage")}
     work = ArtifactSpec(recipe=recipe, sources=sources, find_existing=find_existing, write=write, packages=PACKAGES, keep_staging=True)
     return build_checked(ref.path, work)

@@ -22,7 +22,7 @@ from wikidx.base.registry import unknown_name_error
 from . import INDEXES, VECTOR_INDEXES
 from .encoders.anywhere import read_recipe, spec_from_recipe
 from .encoders.families import ENCODERS
-from .encoders.plugged import plugged_recipe, spec_of_plugged
+from .encoders.plugged import spec_of_plugged
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
 from .networks.checkpoints import ServedModel, parse_checkpoint
@@ -89,7 +89,7 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
         InputError: the name cannot be an encoder's, or is another's; see ``read_recipe`` for other errors.
     """
     if (plugged := find_plug_in("encoder", text)) is not None:
-        return _name_plugged(plugged, choices, replace=replace)
+        return _name_plugged(plugged, choices)
     name, _, source = text.partition("=") if "=" in text else ("", "", text)
     if not name and (is_encoder(text) or not ("/" in text or Path(text).is_dir())):
         if choices != _FROM_FILES:
@@ -105,13 +105,11 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
     return name
 
 
-def _name_plugged(plugged: PlugIn, choices: RecipeOptions, *, replace: bool) -> str:
-    """Keep the name and the file of an encoder that is a plug-in."""
+def _name_plugged(plugged: PlugIn, choices: RecipeOptions) -> str:
     if choices != _FROM_FILES:
         raise InputError(f"--pooling, --normalize and the like are for a checkpoint: {plugged.reference} has its own settings")
     if _is_taken(plugged.name):
         raise InputError(f"{plugged.reference} is called '{plugged.name}', as another encoder or an index is: give it another name")
-    register(plugged.name, plugged_recipe(spec_of_plugged(plugged), plugged), replace=replace or not _is_used(plugged.name))
     return plugged.name
 
 

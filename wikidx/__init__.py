@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .base.plugins import plug
     from .corpora.corpus import Corpus
     from .corpora.passage import LocatedPassage, Passage
-    from .indexer.base import Hits
     from .indexer.encoders.plugged import OwnEncoder
     from .indexer.encoders.recipes import RecipeOptions
     from .indexer.encoders.spec import EncoderSpec
@@ -37,7 +36,6 @@ __all__ = [
     "AsyncRemoteSearcher",
     "Corpus",
     "EncoderSpec",
-    "Hits",
     "IdxError",
     "IndexKind",
     "LocalSearcher",
@@ -64,7 +62,6 @@ _MODULES = {
     "AsyncRemoteSearcher": "retrievers.async_client",
     "Corpus": "corpora.corpus",
     "EncoderSpec": "indexer.encoders.spec",
-    "Hits": "indexer.base",
     "IdxError": "base.errors",
     "IndexKind": "indexer.indexes.kinds",
     "LocalSearcher": "retrievers.searcher",

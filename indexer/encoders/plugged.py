@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,23 @@ from numpy.typing import NDArray
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, find_plug_in, running
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.base import Encoder, Vectors
+from wikidx.indexer.base import Vectors
 from wikidx.indexer.networks.checkpoints import PluggedModel
 
-from .recipes import Recipe
+from .recipes import Recipe, register
 from .spec import EncoderSpec, Side
+
+
+class EncodesTexts(Protocol):
+    """An object that encodes queries and passages as vectors, whose inner product is the similarity; threads may share it."""
+
+    def encode_queries(self, queries: Sequence[str]) -> Vectors:
+        """Return float32 vectors, shape (len(queries), dim)."""
+        ...
+
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+        """Return float32 vectors, shape (len(passages), dim)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +38,14 @@ class OwnEncoder:
     Attributes:
         name: the encoder's name.
         dim: components of a vector.
-        open: device, such as "cpu" or "cuda:0" -> an object with ``encode_queries`` and ``encode_passages``; see ``Encoder``.
+        open: device, such as "cpu" or "cuda:0" -> what encodes texts.
     """
 
     plugin_kind: ClassVar[str] = "encoder"
 
     name: str
     dim: int
-    open: Callable[[str], Encoder]
+    open: Callable[[str], EncodesTexts]
 
 
 def spec_of_plugged(plugged: PlugIn) -> EncoderSpec:
@@ -45,13 +57,14 @@ def spec_of_plugged(plugged: PlugIn) -> EncoderSpec:
     return _spec(plugged.name, PluggedModel(plugged.reference), plugged.value.dim, plugged.sha256)
 
 
-def plugged_recipe(spec: EncoderSpec, plugged: PlugIn) -> Recipe:
-    """Return what is kept of a plug-in under its name: enough to say what to name again."""
-    return {"plugin": plugged.reference, "code_sha256": plugged.sha256, "dim": spec.dim}
+def keep_name(spec: EncoderSpec) -> None:
+    """Keep the name of an encoder that is a plug-in, and its place, so that a later process can say what to name again."""
+    if spec.code_sha256 is not None and (plugged := find_plug_in("encoder", spec.name)) is not None:
+        register(spec.name, {"plugin": plugged.reference, "code_sha256": plugged.sha256, "dim": spec.dim}, replace=True)
 
 
 def spec_of_absent(name: str, recipe: Recipe) -> EncoderSpec:
-    """Return the encoder of ``plugged_recipe``, which cannot be opened; raises ``KeyError`` or ``TypeError`` if settings are missing."""
+    """Return the encoder of a kept name, which cannot be opened; raises ``KeyError`` or ``TypeError`` if settings are missing."""
     return _spec(name, PluggedModel(recipe["plugin"]), recipe["dim"], recipe["code_sha256"])
 
 
@@ -91,7 +104,7 @@ class PluggedEncoder:
             raise InputError(f"the encoder '{spec.name}' is a plug-in, {reference}: name it again, by --plugin {reference}")
         self.spec, self.dim, self._plugged = spec, spec.dim, plugged
         with running(plugged, f"when it is opened on {device}"):
-            self._encoder: Encoder = plugged.value.open(device)
+            self._encoder: EncodesTexts = plugged.value.open(device)
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""

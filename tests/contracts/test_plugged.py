@@ -1,0 +1,232 @@
+"""Encoders, rerankers and kinds of index that are plug-ins: searched as those of idx are, recorded, never loaded by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wikidx as idx
+from tests.conftest import ROOT
+from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
+from wikidx.base.plugins import VARIABLE, plug
+from wikidx.corpora.build import open_store
+from wikidx.indexer.catalog import built_indexes, index_ref
+from wikidx.indexer.encoders.transformer import open_encoder
+from wikidx.indexer.naming import encoder_spec, name_encoder
+from wikidx.retrievers.rerankers.by_name import open_reranker
+from wikidx.testing import check_encoder, check_index, check_reranker
+
+PLUG_INS = '''
+"""Letters of texts as vectors, the shortest passage first, and exact search whose vectors lie in a file of its own."""
+import numpy as np
+import wikidx as idx
+from wikidx.base.machine.fit import ON_CPU
+from wikidx.indexer.base import DEFAULT_PARAMS, empty_hits
+from wikidx.indexer.indexes.kinds import Estimate
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Counts:
+    def encode_queries(self, queries):
+        return np.array([[query.lower().count(letter) for letter in LETTERS] for query in queries])
+
+    def encode_passages(self, passages):
+        return self.encode_queries([passage.text for passage in passages])
+
+
+class Shorter:
+    def score(self, queries, passages):
+        return [-len(passage.text) for passage in passages]
+
+
+class Plain:
+    placement, parameters = ON_CPU, {}
+
+    def __init__(self, path):
+        self.vectors = np.load(path / "plain.npy")
+        self.dim = self.vectors.shape[1]
+
+    def __len__(self):
+        return len(self.vectors)
+
+    def search(self, vectors, k, params=DEFAULT_PARAMS):
+        hits = empty_hits(len(vectors), k)
+        allowed = np.arange(len(self)) if params.scope is None else params.scope.rows()
+        for query, rows, scores in zip(vectors, *hits):
+            products = self.vectors[allowed] @ query
+            best = np.lexsort((allowed, -products))[:k]
+            rows[: len(best)], scores[: len(best)] = allowed[best], products[best]
+        return hits
+
+
+def write(build):
+    np.save(build.staging / "plain.npy", build.source.read(np.arange(build.source.n_rows)))
+    return build.source.counts()
+
+
+ENCODER = idx.OwnEncoder(name="letters", dim=26, open=lambda device: Counts())
+RERANKER = idx.OwnReranker(name="shorter", open=lambda device: Shorter())
+KIND = idx.IndexKind(
+    name="plain",
+    source="vectors",
+    format_version=1,
+    parameters=lambda size: {},
+    write=write,
+    open=lambda path, manifest, options: Plain(path),
+    estimate=lambda size: Estimate(4 * size.n_rows * size.dim, 1e6),
+)
+'''
+PASSAGES = ["Zanzibar buzzes.", "A quiet quay.", "Jazz.", "Pizza, pizza and more pizza, with a lot of it."]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(VARIABLE, "")
+    path = tmp_path / "mine.py"
+    path.write_text(PLUG_INS)
+    return path
+
+
+@pytest.fixture
+def run(file: Path) -> Callable[..., str]:
+    """The command line, in the folder of the plug-ins; a trailing ``!`` of the first word means that it fails."""
+
+    def call(*arguments: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        command = [sys.executable, "-m", "wikidx", arguments[0].removesuffix("!"), *arguments[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=file.parent, env=environment, check=False)
+        assert done.returncode == (2 if arguments[0].endswith("!") else 0), done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if done.returncode else done.stdout
+
+    return call
+
+
+def test_they_keep_the_contracts_of_their_kinds(file: Path) -> None:
+    check_encoder(f"{file}:ENCODER")
+    check_reranker(f"{file}:RERANKER")
+    check_index(f"{file}:KIND")
+
+
+def test_a_search_equals_brute_force_over_their_values(file: Path) -> None:
+    plug(f"{file}:KIND")
+    with idx.build(PASSAGES, retriever=f"{name_encoder(f'{file}:ENCODER')}-plain", device="cpu") as searcher:
+        (found,) = searcher.search(["zz"], k=4)
+        letters = [[text.lower().count(letter) for letter in "z"] for text in PASSAGES]
+        assert [(hit.text, hit.score) for hit in found] == [
+            (PASSAGES[row], 2.0 * letters[row][0]) for row in sorted(range(4), key=lambda row: (-letters[row][0], row))
+        ]
+    idx.build(PASSAGES, name="notes", retriever="letters", device="cpu").close()
+    with idx.open_searcher("notes", "letters", reranker=f"{file}:RERANKER", device="cpu") as searcher:
+        assert [hit.text for hit in searcher.search(["zz"], k=4, rerank="cross-encoder")[0]] == sorted(PASSAGES, key=len)
+
+
+def test_commands_take_them_once_they_are_named(file: Path, run: Callable[..., str]) -> None:
+    (file.parent / "notes.jsonl").write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(PASSAGES)))
+    built = run("build", "notes.jsonl", "--encoder", "./mine.py:ENCODER", "--index", "./mine.py:KIND", "--device", "cpu")
+    assert "letters (4 rows), letters-plain (4 rows)" in built
+    told = run("search!", "notes", "zz", "--retriever", "letters", "--device", "cpu")
+    assert f"the encoder 'letters' is a plug-in, {file}:ENCODER: name it again, by --plugin {file}:ENCODER" in told
+    assert "letters " in run("list")
+    assert run("check", "notes").splitlines()[:2] == ["passages: as built", "letters: as built"]
+    plugged = ("--plugin", "./mine.py:ENCODER", "--plugin", "mine.py:KIND", "--plugin", "mine.py:RERANKER")
+    found = run(*plugged, "search", "notes", "zz", "--retriever", "letters-plain % 3 >> shorter", "--device", "cpu", "--json")
+    assert [hit["id"] for hit in json.loads(found)["passages"]] == ["2", "0", "3"]
+    run(*plugged, "remove", "notes", "--index", "letters-plain", "--yes")
+
+
+def test_artifacts_are_read_by_the_code_alone_that_made_them(file: Path) -> None:
+    for name in ("ENCODER", "KIND"):
+        plug(f"{file}:{name}")
+    idx.build(PASSAGES, name="notes", retriever="letters-plain", device="cpu").close()
+    other = file.with_name("other.py")
+    other.write_text(PLUG_INS + "\n# another version\n")
+    os.environ[VARIABLE] = ""
+    assert built_indexes("notes") == ["letters"]
+    plug(f"{other}:ENCODER")
+    with pytest.raises(ArtifactMismatch, match="the vectors of 'letters' over 'notes' were made with code_sha256 '[0-9a-f]{64}', not"):
+        idx.open_searcher("notes", "letters", device="cpu")
+    plug(f"{other}:KIND")
+    with pytest.raises(
+        ArtifactMismatch, match=r"made with another version of the index 'plain' \(sha256 .*other.py:KIND .*: restore that file"
+    ):
+        index_ref("notes", "letters-plain").manifest(open_store("notes").fingerprint)
+
+
+def test_a_spec_of_ones_own_is_an_encoder(file: Path) -> None:
+    file.write_text(
+        "import dataclasses\nfrom wikidx.indexer.encoders.families import ENCODERS\n\n\ndef shout(query):\n    return query.upper()\n\n\n"
+        "LOUD = dataclasses.replace(ENCODERS['minilm'], name='loud', query_text=shout)\n"
+    )
+    spec = encoder_spec(name_encoder(f"{file}:LOUD"))
+    assert (spec.name, spec.query_text("a"), spec.recipe()["query"]) == ("loud", "A", "{QUERY}")
+    minilm = open_encoder(encoder_spec("minilm"))
+    np.testing.assert_array_equal(open_encoder(spec).encode_queries(["gold"]), minilm.encode_queries(["GOLD"]))
+
+
+WRONG = {
+    "raises": (
+        "return np.array([1 / 0 for _ in queries])",
+        "fails at 1 queries, from 'gold' on, line 14: ZeroDivisionError",
+    ),
+    "shape": ("return np.zeros((len(queries), 3))", r"returns an array of \(1, 3\) instead of \(1, 26\) at 1 queries"),
+    "not finite": ("return np.full((len(queries), 26), np.nan)", "returns numbers that are not finite at 1 queries, from 'gold' on"),
+    "text": ("return 'vectors'", "fails at 1 queries.*: ValueError: could not convert string to float"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_vectors_are_told_with_the_place_in_the_file(file: Path, wrong: str) -> None:
+    line, message = WRONG[wrong]
+    start = PLUG_INS.index("        return np.array([[query")
+    file.write_text(PLUG_INS[:start] + f"        {line}\n" + PLUG_INS[PLUG_INS.index("\n", start) + 1 :])
+    encoder = open_encoder(encoder_spec(name_encoder(f"{file}:ENCODER")))
+    with pytest.raises(InputError, match=f"{file}.*{message}"):
+        encoder.encode_queries(["gold"])
+
+
+def test_a_reranker_with_too_few_scores_is_told(file: Path) -> None:
+    file.write_text(PLUG_INS.replace("for passage in passages]\n\n\nclass Plain", "for passage in passages[1:]]\n\n\nclass Plain"))
+    reranker = open_reranker(f"{file}:RERANKER")
+    with pytest.raises(InputError, match=r"RERANKER returns an array of \(1,\).* one finite score is needed for each pair"):
+        reranker.score(["a", "b"], [idx.Passage("1", "", "x")] * 2)
+
+
+def test_names_of_idx_and_other_devices_are_refused(file: Path) -> None:
+    file.write_text(PLUG_INS.replace('name="letters"', 'name="minilm"').replace('name="plain"', 'name="ivf"'))
+    with pytest.raises(InputError, match="is called 'minilm', as another encoder or an index is: give it another name"):
+        name_encoder(f"{file}:ENCODER")
+    with pytest.raises(InputError, match="is called 'minilm', as the encoder of idx is"):
+        encoder_spec("minilm")
+    plug(f"{file}:KIND")
+    with pytest.raises(InputError, match="is called 'ivf', as the index of idx is"):
+        _ = index_ref("notes", "contriever-ivf").kind
+    with pytest.raises(UnknownNameError, match="unknown reranker 'shortest'"):
+        open_reranker("shortest")
+
+
+CHECKS = {  # check, plug-in, what is replaced by what, what is told
+    "encoder": (check_encoder, "ENCODER", "for query in queries])", "for query in queries]) + len(queries)", "alone than in a batch"),
+    "reranker": (check_reranker, "RERANKER", "[-len(passage.text)", "[len(passages) - len(passage.text)", "alone and in a batch"),
+    "recall": (check_index, "KIND", "@ query", "@ -query", "of the 10 best by brute force 0.0"),
+    "scope": (check_index, "KIND", "if params.scope is None else params.scope.rows()", "", "rows outside the scope are returned"),
+    "order": (check_index, "KIND", "allowed[best], products[best]", "allowed[best[::-1]], products[best[::-1]]", "sorted by descending"),
+}
+
+
+@pytest.mark.parametrize("what", CHECKS)
+def test_the_checks_find_what_breaks_a_contract(file: Path, what: str) -> None:
+    check, name, before, after, message = CHECKS[what]
+    assert before in PLUG_INS
+    file.write_text(PLUG_INS.replace(before, after))
+    with pytest.raises(AssertionError, match=message):
+        check(f"{file}:{name}")  # type: ignore[operator]

@@ -1,0 +1,165 @@
+"""Contract tests for plug-ins, to be called by their own tests: ``check_encoder("letters.py:LETTERS")``.
+
+Each loads a plug-in by ``FILE.py:NAME`` or ``MODULE:NAME``, uses it as a search does, and raises ``AssertionError`` with what was expected,
+or ``InputError`` if the plug-in's code fails. They write to a data home of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikidx.base.plugins import VARIABLE, plug
+from wikidx.corpora.build import StoreOptions, build_store, open_store
+from wikidx.corpora.known.python_values import given_corpus
+from wikidx.corpora.passage import Passage
+from wikidx.indexer.base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex, Vectors
+from wikidx.indexer.build import build_index, open_index
+from wikidx.indexer.encoders.plugged import OwnEncoder
+from wikidx.indexer.encoders.transformer import open_encoder
+from wikidx.indexer.naming import encoder_spec, name_encoder
+from wikidx.indexer.scope import Scope
+from wikidx.retrievers.rerankers.by_name import open_reranker
+
+TEXTS = (
+    "Mercury is liquid at room temperature.",
+    "Which metal is liquid?",
+    "",
+    " ",
+    "Ångström, naïve, Ελλάδα, Россия, 東京, 🙂",
+    "one " * 3000,
+    "a\tb\nc\x00d",
+)
+"""Texts as users have them: sentences, nothing, blanks, scripts, a long text, controls."""
+
+_DIM, _N, _K = 16, 2000, 10
+_SAME = 1e-3  # difference of two vectors or scores, as a share of their length, that batches may make
+
+
+@contextlib.contextmanager
+def own_home() -> Iterator[None]:
+    """Use an empty data home, and no plug-ins but those that are named within."""
+    before = {name: os.environ.get(name) for name in ("IDX_HOME", VARIABLE)}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update({"IDX_HOME": folder, VARIABLE: ""})
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def check_encoder(reference: str, device: str = "cpu") -> None:
+    """Check an encoder: an ``OwnEncoder`` or an ``EncoderSpec``.
+
+    Its vectors are float32 of its dimension and finite, for any text and any number of texts; they are the same again, and the same in any
+    batch but for rounding.
+    """
+    with own_home():
+        encoder: Encoder = open_encoder(encoder_spec(plug(reference, "encoder").name), device)
+        passages = [Passage(str(n), text[:40], text) for n, text in enumerate(TEXTS)]
+        _check_encoding(encoder.encode_queries, list(TEXTS), encoder.dim)
+        _check_encoding(encoder.encode_passages, passages, encoder.dim)
+
+
+def _check_encoding(encode: Callable[[list[Any]], Vectors], texts: list[Any], dim: int) -> None:
+    together = encode(texts)
+    assert together.shape == (len(texts), dim), f"vectors of shape {together.shape} instead of {(len(texts), dim)}"
+    assert encode([]).shape == (0, dim), f"no texts have vectors of shape {encode([]).shape}"
+    assert np.array_equal(encode(texts), together), "the same texts have other vectors the second time"
+    for number, text in enumerate(texts):
+        (alone,) = encode([text])
+        distance = np.linalg.norm(alone - together[number]) / max(1e-6, float(np.linalg.norm(alone)))
+        assert distance <= _SAME, f"{text!r:.60} has another vector alone than in a batch, by {distance:.3f} of its length"
+
+
+def check_reranker(reference: str, device: str = "cpu") -> None:
+    """Check a reranker: one finite score for each pair, the same again, and the same in any batch but for rounding."""
+    with own_home():
+        reranker = open_reranker(plug(reference, "reranker").name, device=device)
+        queries, passages = [TEXTS[1]] * len(TEXTS), [Passage(str(n), "", text) for n, text in enumerate(TEXTS)]
+        together = reranker.score(queries, passages)
+        assert np.array_equal(reranker.score(queries, passages), together), "the same pairs have other scores the second time"
+        alone = np.concatenate([reranker.score([query], [passage]) for query, passage in zip(queries, passages, strict=True)])
+        are_same = np.abs(alone - together) <= _SAME * np.maximum(1, np.abs(together))
+        assert are_same.all(), f"scores alone and in a batch: {alone.tolist()}, {together.tolist()}"
+
+
+class _MadeUpVectors:
+    """Vectors drawn at random, by the number in a text."""
+
+    def encode_queries(self, queries: Sequence[str]) -> Vectors:
+        made = [np.random.default_rng(int(query)).normal(size=_DIM) for query in queries]
+        return np.array(made, dtype=np.float32).reshape(-1, _DIM)
+
+    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
+        return self.encode_queries([passage.text for passage in passages])
+
+
+MADE_UP = OwnEncoder(name="made-up", dim=_DIM, open=lambda device: _MadeUpVectors())
+
+
+def check_index(reference: str, *, recall: float = 1.0) -> None:
+    """Check a kind of index over vectors or passages: build it for 2,000 passages, open it, and search it.
+
+    Hits are sorted, different rows that exist, equal in any batch, and within a scope if there is one. Of an index over vectors, at least
+    the share ``recall`` of the ten best are those of brute force, on average over 50 queries.
+    """
+    with own_home():
+        kind = plug(reference, "index")
+        build_store(given_corpus(map(str, range(_N)), "made"), StoreOptions())
+        store, name = open_store("made"), kind.name
+        if kind.value.source == "vectors":
+            name = f"{name_encoder(plug(f'{__name__}:MADE_UP', 'encoder').name)}-{name}"
+            build_index("made", MADE_UP.name, store)
+        build_index("made", name, store)
+        index = open_index("made", name, store)
+        _check_vector_index(index, recall) if kind.value.source == "vectors" else _check_lexical_index(index)  # type: ignore[arg-type]
+
+
+def _check_vector_index(index: VectorIndex, recall: float) -> None:
+    encoder = _MadeUpVectors()
+    vectors, queries = (encoder.encode_queries(list(map(str, numbers))) for numbers in (range(_N), range(_N, _N + 50)))
+    assert (len(index), index.dim) == (_N, _DIM), f"the index says {len(index)} rows of {index.dim} components, not {_N} of {_DIM}"
+    hits = index.search(queries, _K)
+    _check_hits(hits, len(queries), _K)
+    alone = [index.search(query[None], _K).rows[0] for query in queries]
+    assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
+    best = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :_K]
+    found = np.mean([len({*row} & {*other}) / _K for row, other in zip(hits.rows.tolist(), best.tolist(), strict=True)])
+    assert found >= recall, f"of the {_K} best by brute force {found:.3f} are found, not {recall}"
+    _check_hits(index.search(queries[:2], _N + 5), 2, _N + 5)
+    inside = np.arange(_N) % 3 == 0
+    scoped = index.search(queries, _K, SearchParams(scope=Scope.of(inside, _N)))
+    _check_hits(scoped, len(queries), _K)
+    assert inside[scoped.rows[scoped.rows >= 0]].all(), "rows outside the scope are returned"
+
+
+def _check_lexical_index(index: LexicalIndex) -> None:
+    queries = ["17", "18 19 nothing", "", "nothing"]
+    hits = index.search(queries, _K)
+    _check_hits(hits, len(queries), _K)
+    alone = [index.search([query], _K).rows[0] for query in queries]
+    assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
+
+
+def _check_hits(hits: Hits, n_queries: int, k: int) -> None:
+    rows, scores = hits
+    assert rows.shape == scores.shape == (n_queries, k), f"hits of shape {rows.shape} and {scores.shape} instead of {(n_queries, k)}"
+    assert (rows.dtype.name, scores.dtype.name) == ("int64", "float32"), (
+        f"hits of {rows.dtype} and {scores.dtype} instead of int64 and float32"
+    )
+    assert ((rows >= 0) == np.isfinite(scores)).all(), "an unused slot has the row -1 and the score -inf, and no other has"
+    for of_query, its_scores in zip(rows, scores, strict=True):
+        used: NDArray[np.int64] = of_query[of_query >= 0]
+        assert (of_query[len(used) :] == -1).all(), "unused slots are not at the end"
+        assert len({*used.tolist()}) == len(used), "a row is returned twice for a query"
+        assert used.max(initial=0) < _N, f"row {used.max()} does not exist"
+        in_order = np.lexsort((used, -its_scores[: len(used)]))
+        assert np.array_equal(in_order, np.arange(len(used))), "hits are sorted by descending score, equal scores by ascending row"
