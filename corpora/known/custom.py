@@ -11,7 +11,7 @@ from wikidx.base.errors import InputError
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad
-from wikidx.corpora.reading.readers import ARTICLE_FORMATS, READERS, detect_format, read
+from wikidx.corpora.reading.readers import detect_format, find_format
 from wikidx.corpora.reading.splitters import SPLITTERS
 
 NO_SPLIT = "none"
@@ -34,8 +34,8 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.n_words < 1:
             raise InputError(f"--words {self.n_words}: a passage needs at least one word")
-        if self.file_format is not None and self.file_format not in READERS:
-            raise unknown_name_error("format", self.file_format, READERS)
+        if self.file_format is not None:
+            find_format(self.file_format)
         if self.split is not None and self.split not in (NO_SPLIT, *SPLITTERS):
             raise unknown_name_error("splitting rule", self.split, (NO_SPLIT, *SPLITTERS))
 
@@ -47,23 +47,23 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
         InputError: the name or the file cannot be used.
     """
     check_new_name(name)
-    chosen_format = reading.file_format or detect_format(path)
-    chosen_split = reading.split or ("words" if chosen_format in ARTICLE_FORMATS else NO_SPLIT)
+    chosen = find_format(reading.file_format or detect_format(path))
+    chosen_split = reading.split or ("words" if chosen.holds_articles else NO_SPLIT)
 
     def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         for file in files:
-            records = read(file, chosen_format, on_bad)
+            records = chosen.read(file, on_bad)
             yield from records if chosen_split == NO_SPLIT else _split(records, chosen_split, reading.n_words)
 
     splitting = "" if chosen_split == NO_SPLIT else f", split by {chosen_split} at {reading.n_words} words"
     return Corpus(
         name=name,
-        summary=f"{path.name} ({chosen_format}{splitting})",
+        summary=f"{path.name} ({chosen.name}{splitting})",
         files=(),
         read=read_file,
         n_passages=None,
         path=path,
-        reading={"format": chosen_format, "split": chosen_split} | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
+        reading={"format": chosen.name, "split": chosen_split} | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
     )
 
 

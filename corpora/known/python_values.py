@@ -15,7 +15,7 @@ from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
-from wikidx.corpora.reading.records import KEPT_FIELDS, PASSAGE_IDS, passage_from_record, plain_name, record_format, record_unkept_fields
+from wikidx.corpora.reading.records import PASSAGE_IDS, field_map, passage_from_record, plain_name
 from wikidx.corpora.reading.splitters import SPLITTERS
 
 FORMAT = "python"
@@ -49,7 +49,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
     for number, passage in enumerate(passages):
         given.append(_to_passage(passage, number))
         if isinstance(passage, Mapping):
-            unkept |= dict.fromkeys(record_unkept_fields(passage, KEPT_FIELDS[record_format(passage)]))
+            unkept |= dict.fromkeys(field_map(passage).unkept(passage))
     if not given:
         raise InputError("there are no passages: give at least one")
     _check_ids(given)

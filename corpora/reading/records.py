@@ -1,23 +1,15 @@
-"""Conversion of JSON records to passages, by the fields of each format; and the names that fields and columns have."""
+"""Records, which are mappings of names to values: the names of their fields, and the passage in them by a ``FieldMap``."""
 
 from __future__ import annotations
 
 import json
-import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
-from numbers import Real
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-
-_PLAIN = frozenset({"id", "title", "text", "section"})
-KEPT_FIELDS = {
-    "jsonl": _PLAIN,
-    "wikiextractor-json": _PLAIN,
-    "contents": frozenset({"id", "title", "contents"}),
-    "beir": frozenset({"_id", "title", "text"}),
-}  # by format
 
 # Names of ids, in the order in which those of a record count.
 _IDS_OF_SETS = ("QuestionId", "sample_id", "topic_id", "interaction_id", "claim_id", "uid", "example_id", "financebench_id", "task_id")
@@ -52,12 +44,10 @@ def header_columns(row: Sequence[str]) -> list[str] | None:
 
 
 def explain_json_error(error: Exception) -> str:
-    """Return the reason why a record is unusable, from an exception of the JSON decoder or of this module's functions."""
+    """Return the reason why a record is unusable, from an exception of the JSON decoder."""
     match error:
         case json.JSONDecodeError():
             return f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
-        case KeyError():
-            return f"the field '{error.args[0]}' is missing"
         case RecursionError():
             return "the JSON is nested too deeply"
         case ValueError():  # raised by int()
@@ -68,75 +58,87 @@ def explain_json_error(error: Exception) -> str:
 _JSON_TYPES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
-def _json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def json_type(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return the type of a value in words, such as "an array"."""
     return "null" if value is None else _JSON_TYPES.get(type(value), f"a {type(value).__name__}")
 
 
-def _string(record: dict[str, Any], name: str) -> str:
+def _string(record: Mapping[str, Any], name: str) -> str:
+    if name not in record:
+        raise ValueError(f"the field '{name}' is missing")
     value = record[name]
     if not isinstance(value, str):
-        raise TypeError(f"the field '{name}' is {_json_type(value)}, not a string")
+        raise ValueError(f"the field '{name}' is {json_type(value)}, not a string")
     return value
 
 
-def _id(record: dict[str, Any], name: str) -> str:
-    """Return a string id unchanged, an integer id, also NumPy's, as decimal digits."""
-    value = record[name]
-    return _string(record, name) if isinstance(value, str | bool) or not hasattr(value, "__index__") else str(operator.index(value))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldMap:
+    """Fields of a record that make a passage.
 
-
-def _title(record: dict[str, Any]) -> str:
-    """Return the title; an empty string if it is missing, null, or missing for pandas."""
-    return "" if _is_missing(record.get("title")) else _string(record, "title")
-
-
-def check_object(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return a JSON object unchanged; raise ``TypeError`` for any other value."""
-    if not isinstance(record, dict):
-        raise TypeError(f"{_json_type(record)} instead of a JSON object")
-    return record
-
-
-def plain_fields(record: dict[str, Any]) -> Passage:
-    """Return the passage in ``id``, ``title`` and ``text``; a ``section`` is appended to the title as in atlas, src/index_io.py."""
-    title = _title(record)
-    if not _is_empty(record.get("section")):
-        title = f"{title}: {_string(record, 'section')}"
-    return Passage(_id(record, "id"), title, _string(record, "text"))
-
-
-def beir_fields(record: dict[str, Any]) -> Passage:
-    """Return the passage in ``_id``, ``title`` and ``text``."""
-    return Passage(_id(record, "_id"), _title(record), _string(record, "text"))
-
-
-def contents_fields(record: dict[str, Any]) -> Passage:
-    """Return the passage in ``id`` and ``contents`` (FlashRAG, Search-R1, Pyserini).
-
-    If ``contents`` has several lines, the first line is the title, which may be in quotes. Beside a title of the record's own,
-    the first line is left out if it repeats that.
+    Attributes:
+        id: field of the id: a string, which stays unchanged, or an integer, also NumPy's, which becomes decimal digits.
+        title: field of the title; the title is empty if the field is missing, null, or missing for pandas.
+        text: field of the text.
+        section: field of a heading that is appended to the title, as in atlas, src/index_io.py; None: there is none.
+        has_heading: whether the first of several lines of the text is the title, which may be in quotes (FlashRAG, Search-R1, Pyserini).
+            Beside a title of the record's own, the first line is left out if it repeats that.
+        decode: function that converts titles and texts, such as from escapes; None: they are taken as they are.
     """
-    contents, title = _string(record, "contents"), _title(record)
+
+    id: str = "id"
+    title: str = "title"
+    text: str = "text"
+    section: str | None = None
+    has_heading: bool = False
+    decode: Callable[[str], str] | None = None
+
+    def passage(self, record: Mapping[str, Any]) -> Passage:
+        """Return the passage in a record; raises ``ValueError``, which tells the field that is missing or has the wrong type."""
+        id_, title, text = record.get(self.id), record.get(self.title), record.get(self.text)
+        if not (type(id_) is type(title) is type(text) is str):
+            id_, title, text = self._convert(record)
+        if self.section is not None and not _is_empty(record.get(self.section)):
+            title = f"{title}: {_string(record, self.section)}"
+        if self.has_heading:
+            title, text = _split_heading(title, text)
+        return Passage(id_, title, text) if self.decode is None else Passage(id_, self.decode(title), self.decode(text))
+
+    def fits(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a record has the fields that a passage needs."""
+        return self.id in record and self.text in record
+
+    def unkept(self, record: Mapping[str, Any]) -> list[str]:
+        """Return the fields of a record that are not empty, and that a passage does not keep."""
+        return record_unkept_fields(record, (self.id, self.title, self.text, self.section))
+
+    def _convert(self, record: Mapping[str, Any]) -> tuple[str, str, str]:
+        title = "" if _is_missing(record.get(self.title)) else _string(record, self.title)
+        id_ = record.get(self.id)
+        is_number = isinstance(id_, Integral) and not isinstance(id_, bool)
+        return str(id_) if is_number else _string(record, self.id), title, _string(record, self.text)
+
+
+def _split_heading(title: str, contents: str) -> tuple[str, str]:
     first, newline, text = contents.partition("\n")
     is_quoted = len(first) >= 2 and first[0] == first[-1] == '"'
     first = first[1:-1] if is_quoted else first
-    if not newline or (title and first != title):
-        return Passage(_id(record, "id"), title, contents)
-    return Passage(_id(record, "id"), first, text)
+    return (title, contents) if not newline or (title and first != title) else (first, text)
 
 
-FIELDS = {"jsonl": plain_fields, "contents": contents_fields, "beir": beir_fields}
-"""Function that converts a record to a passage, by format."""
+PLAIN = FieldMap(section="section")
+CONTENTS = FieldMap(text="contents", has_heading=True)
+BEIR = FieldMap(id="_id")
 
 
-def record_format(record: Mapping[str, object]) -> str:
-    """Return the JSON format of ``readers.READERS`` that a record's fields determine."""
+def field_map(record: Mapping[str, object]) -> FieldMap:
+    """Return the map of fields that the names in a record determine."""
     if "_id" in record and "id" not in record:
-        return "beir"
-    return "contents" if "contents" in record and "text" not in record else "jsonl"
+        return BEIR
+    return CONTENTS if "contents" in record and "text" not in record else PLAIN
 
 
-def record_unkept_fields(record: Mapping[str, object], kept: Collection[str]) -> list[str]:
+def record_unkept_fields(record: Mapping[str, object], kept: Collection[str | None]) -> list[str]:
     """Return the fields of a record that are neither kept nor empty."""
     return [str(name) for name, value in record.items() if name not in kept and not _is_empty(value)]
 
@@ -151,7 +153,7 @@ def _is_missing(value: object) -> bool:
 
 
 def passage_from_record(record: Mapping[str, object], default_id: str) -> Passage:
-    """Return the passage in a record; see ``record_format``.
+    """Return the passage in a record; see ``field_map``.
 
     Args:
         record: the record.
@@ -161,6 +163,6 @@ def passage_from_record(record: Mapping[str, object], default_id: str) -> Passag
         ValueError: a field is missing or has the wrong type.
     """
     try:
-        return FIELDS[record_format(record)]({"id": default_id, **record})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{explain_json_error(error)}; it has {', '.join(map(str, record)) or 'no fields':.200}") from None
+        return field_map(record).passage({"id": default_id, **record})
+    except ValueError as error:
+        raise ValueError(f"{error}; it has {', '.join(map(str, record)) or 'no fields':.200}") from None

@@ -16,7 +16,7 @@ import zstandard
 from tests.fuzz.mutating import in_memory_of
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import BadRecord, Passage
-from wikidx.corpora.reading import readers
+from wikidx.corpora.reading import containers
 from wikidx.corpora.reading.readers import READERS, detect_format, read
 from wikidx.runtimes.questions.records import read_records
 
@@ -147,7 +147,7 @@ def test_damage_in_the_middle_is_reported(tmp_path: Path, compress: Compress) ->
 @plain_or_compressed
 def test_a_line_that_would_fill_the_memory_is_left_out(tmp_path: Path, compress: Compress, monkeypatch: pytest.MonkeyPatch) -> None:
     """60 MB of one line, of which a compressed file has some kilobytes; a line may have 1 MB here."""
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr(containers, "MAX_RECORD_BYTES", 1 << 20)
     (tmp_path / "data").write_bytes(compress(b'{"id": "' + bytes(60 << 20) + b'\n{"id": "g", "text": "good"}\n'))
     bad: list[BadRecord] = []
     with in_memory_of((50 if compress is COMPRESSORS["zstd"] else 8) << 20):

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from wikidx.base.errors import InputError
-from wikidx.corpora.reading import compression, readers
+from wikidx.corpora.reading import compression, containers
 from wikidx.corpora.reading.compression import open_bytes, read_bytes, read_lines
 from wikidx.corpora.reading.readers import read
 from wikidx.corpora.resolving import resolve
@@ -45,7 +45,7 @@ def test_a_disk_that_refuses_to_read_is_no_bad_record(tmp_path: Path, monkeypatc
                 raise OSError(errno.EIO, "Input/output error")
             return super().readline(size)
 
-    monkeypatch.setattr(readers, "open_bytes", lambda path: Failing(rows(3)))
+    monkeypatch.setattr(containers, "open_bytes", lambda path: Failing(rows(3)))
     reading = read(tmp_path / "data", "jsonl", lambda bad: None)
     assert next(reading).passage.id == "0"
     with pytest.raises(InputError, match=f"^{tmp_path / 'data'}, line 2: the file cannot be read here .Input/output error.$"):

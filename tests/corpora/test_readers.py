@@ -13,7 +13,7 @@ import pytest
 
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import BadRecord, Passage
-from wikidx.corpora.reading import readers
+from wikidx.corpora.reading import containers
 from wikidx.corpora.reading.readers import detect_format, read
 
 HEADER = "id\ttext\ttitle\n"
@@ -80,6 +80,7 @@ def test_tsv_rows(tmp_path: Path, content: str, expected: Rows) -> None:
     [
         pytest.param("jsonl", {"id": "1", "title": "T", "text": "a\nb"}, ("1", "T", "a\nb"), id="plain"),
         pytest.param("jsonl", {"id": 17, "title": "T", "text": "a"}, ("17", "T", "a"), id="integer id"),
+        pytest.param("jsonl", {"id": 10**20 + 1, "score": 0.5, "text": "a"}, ("100000000000000000001", "", "a"), id="large id"),
         pytest.param("jsonl", {"id": "007", "text": "a"}, ("007", "", "a"), id="no title"),
         pytest.param("jsonl", {"id": "1", "title": "T", "section": "S", "text": "a"}, ("1", "T: S", "a"), id="Atlas section"),
         pytest.param("jsonl", {"id": "1", "title": "T", "section": "", "text": "a"}, ("1", "T", "a"), id="Atlas lead"),
@@ -211,7 +212,7 @@ def test_a_bad_record_is_refused_with_its_place_or_passed_over(tmp_path: Path, f
 
 
 def test_quote_that_swallows_rows_costs_its_own_row_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 131_072)
+    monkeypatch.setattr(containers, "MAX_RECORD_BYTES", 131_072)
     good = [f"{n}\t{'text ' * 20}\tT\n" for n in range(3000)]
     path = made_file(tmp_path, "".join([*good[:10], 'x\t"never closed\tT\n', *good[10:]]))
     rows, bad = rows_and_bad(path, "tsv")
@@ -241,7 +242,7 @@ def test_what_has_a_bad_line_or_no_end_is_left_out_whole(
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
 def test_line_over_the_limit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 2 << 20)
+    monkeypatch.setattr(containers, "MAX_RECORD_BYTES", 2 << 20)
     longest = GOOD_JSON.rstrip().encode() + b" " * ((2 << 20) - len(GOOD_JSON)) + b"\n"
     assert len(longest) == 2 << 20
     path = made_file(tmp_path, longest + b" " + longest + GOOD_JSON.encode() + b"[" * (5 << 20) + ending)

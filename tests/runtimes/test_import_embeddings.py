@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import corpus_of
 from tests.runtimes.command_line import Command
 from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.corpora.reading.readers import read_tsv
+from wikidx.corpora.reading.readers import read
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.build import build_vectors
 from wikidx.indexer.catalog import index_ref
@@ -44,7 +44,7 @@ def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def ids(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Build a corpus of real rows, with a tiny checkpoint where a user would put one; return the ids."""
-    rows = read_tsv(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz")
+    rows = read(shared_data / "psgs_w100_rows" / "psgs_w100_subset.tsv.gz", "tsv")
     build_store(corpus_of([located.passage for located in itertools.islice(rows, N_ROWS)]), StoreOptions())
     monkeypatch.setitem(ENCODERS, "contriever", dataclasses.replace(ENCODERS["contriever"], dim=32))
     assert isinstance(ENCODERS["contriever"].passage_checkpoint, HubCheckpoint)
