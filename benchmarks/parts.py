@@ -26,7 +26,7 @@ from benchmarks.processes import NAME, idx, use_data_home
 from benchmarks.report import Figure, environment, parser, print_tables, run, seconds_of
 from benchmarks.synthetic import data_folder, real_passages
 from wikidx.corpora.build import open_store
-from wikidx.indexer.analysis import TermNumbers
+from wikidx.indexer.analysis.english import TermNumbers
 
 _COMMANDS = (("--help",), ("list",), ("search", "sample", "highest mountain"))
 _STORE = f"""

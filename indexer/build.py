@@ -1,7 +1,7 @@
 """Build and open the indexes of a corpus.
 
-``bm25``, ``bm25-1.2-0.75`` and ``lucene`` are lexical indexes. An encoder's name means exact search over its vectors, which are in
-``<corpus>/vectors/<encoder>``. ``<encoder>-<kind>`` is an index built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
+``bm25``, ``bm25-1.2-0.75``, ``bm25-german`` and ``lucene`` are lexical indexes. An encoder means exact search over its vectors, which
+are in ``<corpus>/vectors/<encoder>``. ``<encoder>-<kind>`` is an index built from these vectors, in ``<corpus>/indexes/<encoder>-<kind>``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
     Args:
         corpus: the corpus's name.
-        name: "bm25", "bm25-1.2-0.75" (k1 and b), ``<encoder>-<kind>``, or an encoder, whose vectors are computed on the CPU.
+        name: "bm25", "bm25-1.2-0.75" (k1 and b), "bm25-german" (an analyzer), ``<encoder>-<kind>``, or an encoder, whose vectors
+            are computed on the CPU.
         store: the corpus's store.
         force: replace an existing index.
         progress: called with (rows done, total rows).
@@ -79,6 +80,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
         find_existing=lambda: reusable_index(ref, store, recipe.parameters, force=force),
         write=write,
         packages=PACKAGES,
+        keep_staging=bool(ref.name.analyzer),  # whose code the user corrects
         prepared=_followed_recipe(ref, store_manifest(corpus).recipe, store.left_out) if ref.kind.follow else None,
     )
     return build_checked(ref.path, work)
@@ -88,7 +90,7 @@ def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | 
     """Return the recipe of an index, and its source (store or vectors); raises ``ArtifactMissing`` if the vectors are missing."""
     inputs = {"passages": store.fingerprint}
     if not ref.name.encoder:
-        parameters = {**ref.kind.parameters(Size(len(store))), **ref.numbers, **kind_code(ref)}
+        parameters = {**ref.kind.parameters(Size(len(store))), **ref.analysis, **ref.numbers, **kind_code(ref)}
         return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), store
     vectors = _corpus_vectors(ref.vectors, store.fingerprint)
     parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim)), **kind_code(ref)}
@@ -102,7 +104,7 @@ def follow(ref: IndexRef, store_recipe: Recipe, left_out: str) -> Iterator[Follo
     assert ref.kind.follow is not None
     with (
         prepared_staging(ref.path, _followed_recipe(ref, store_recipe, left_out)) as staging,
-        closing(ref.kind.follow(staging)) as follower,
+        closing(ref.kind.follow(staging, ref.analysis)) as follower,
     ):
         yield follower
 
@@ -110,7 +112,8 @@ def follow(ref: IndexRef, store_recipe: Recipe, left_out: str) -> Iterator[Follo
 def _followed_recipe(ref: IndexRef, store_recipe: Recipe, left_out: str) -> Recipe:
     """Return the recipe of the files that a follower prepares: the fingerprint of the passages is not known yet."""
     inputs = {"recipe of the passages": hashlib.sha256(store_recipe.to_json().encode()).hexdigest(), "left out": left_out}
-    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=ref.kind.parameters(Size(0)), inputs=inputs)
+    parameters = {**ref.kind.parameters(Size(0)), **ref.analysis}
+    return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs)
 
 
 def build_vectors(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.base.artifacts.building import staged_recipe, staging_path
 from wikidx.base.artifacts.home import corpus_path, list_folder
-from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, read_manifest
-from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
+from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, load_manifest, read_manifest
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, UnknownNameError
 from wikidx.base.plugins import check_same, find, find_plug_in
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.store import PassageStore
 
 from . import INDEXES, VECTOR_INDEXES
+from .analysis import ENGLISH, analyzer_parameters, recorded_analyzer
 from .indexes.kinds import IndexKind
-from .naming import IndexName, index_names, is_index_name, parse_index_name
+from .naming import IndexName, index_names, parse_index_name
 from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
 
@@ -45,7 +47,7 @@ class IndexRef(NamedTuple):
         encoder, kind = self.name.encoder, self.name.kind
         if kind == "lucene":
             return f"idx import lucene PATH --corpus {self.corpus}"
-        of_passages = f"--index {self.name}" if self.name.numbers else f"--{kind}"
+        of_passages = f"--index {self.name}" if self.name != kind else f"--{kind}"
         return f"idx build {self.corpus} " + (f"--encoder {encoder}" + f" --index {kind}" * bool(kind) if encoder else of_passages)
 
     @property
@@ -67,12 +69,23 @@ class IndexRef(NamedTuple):
             check_fingerprint(self.path, manifest, fingerprint, self.rebuild)
         if self.name.encoder and self.name.kind and self.vectors.is_built:
             _check_vectors(self, manifest, self.vectors.manifest(None))
-        actual = {parameter: manifest.recipe.parameters.get(parameter) for parameter in self.numbers}
         if (code := manifest.recipe.parameters.get("kind_sha256")) is not None:
             check_same("index", self.name.kind, str(code), self.path)
-        if actual != self.numbers:
-            raise ArtifactMismatch(f"{self.path} was built with {actual}, its name means {self.numbers}: run '{self.rebuild} --force'")
+        named = {**({"analyzer": self.analyzer} if self.analyzer else {}), **self.numbers}
+        actual = {parameter: manifest.recipe.parameters.get(parameter) for parameter in named}
+        if actual != named:
+            raise ArtifactMismatch(f"{self.path} was built with {actual}, its name means {named}: run '{self.rebuild} --force'")
         return manifest
+
+    @property
+    def analyzer(self) -> str:
+        """Name of the analyzer; "" for an index that has none."""
+        return self.name.analyzer or (ENGLISH if self.name.kind and self.kind.takes_analyzer else "")
+
+    @property
+    def analysis(self) -> Parameters:
+        """Parameters that record the analyzer; none for an index that has none."""
+        return analyzer_parameters(self.analyzer) if self.analyzer else {}
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -94,12 +107,23 @@ def kind_code(ref: IndexRef) -> Parameters:
 
 
 def index_ref(corpus: str, name: str) -> IndexRef:
-    """Resolve the name of an index of a corpus.
+    """Resolve the name of an index of a corpus. Its analyzer is known if it is, or if the index or its unfinished build records it.
 
     Raises:
         UnknownNameError: no index or encoder has this name.
     """
-    return IndexRef(corpus, parse_index_name(name))
+    try:
+        return IndexRef(corpus, parse_index_name(name))
+    except UnknownNameError:
+        return IndexRef(corpus, parse_index_name(name, recorded=_recorded_analyzer(corpus_path(corpus) / "indexes" / name)))
+
+
+def _recorded_analyzer(path: Path) -> str:
+    """Return the name of the analyzer that an index, or its unfinished build, records; "" if there is none."""
+    recipe = staged_recipe(path)
+    with suppress(OSError, ValueError):
+        recipe = load_manifest(path).recipe
+    return str(recipe.parameters.get("analyzer", "")) if recipe else ""
 
 
 def check_staged_recipe(ref: IndexRef, recipe: Recipe, *, force: bool) -> None:
@@ -138,6 +162,8 @@ def reusable_index(ref: IndexRef, store: PassageStore, requested: Parameters, *,
     except ArtifactMissing:
         return None
     parameters = manifest.recipe.parameters
+    if ref.analyzer:
+        recorded_analyzer(parameters, ref.path)
     if any(parameters.get(parameter) != value for parameter, value in requested.items()):
         raise ArtifactMismatch(f"{ref.path} was built with {parameters}, not {requested}: --force replaces it")
     return manifest
@@ -154,9 +180,17 @@ def _check_vectors(ref: IndexRef, manifest: Manifest, vectors: Manifest) -> None
 
 
 def possible_indexes(corpus: str) -> list[str]:
-    """Return the names of all indexes that a corpus may have; a name with numbers is listed only if the index has a folder."""
+    """Return the names of all indexes that a corpus may have; one with an analyzer or numbers is listed only if the index has a folder."""
     folders = (path.name.removeprefix(".").removesuffix(".partial") for path in list_folder(corpus_path(corpus) / "indexes"))
-    return list(dict.fromkeys([*index_names(), *sorted(filter(is_index_name, folders))]))
+    return list(dict.fromkeys([*index_names(), *sorted(filter(None, (_index_of(corpus, folder) for folder in folders)))]))
+
+
+def _index_of(corpus: str, folder: str) -> IndexName | None:
+    """Return the name of the index that a folder has; None if no index can have this name."""
+    try:
+        return index_ref(corpus, folder).name
+    except UnknownNameError:
+        return None
 
 
 def built_indexes(corpus: str) -> list[str]:
@@ -172,4 +206,4 @@ def index_folders(corpus: str) -> list[str]:
 def foreign_folders(corpus: str) -> dict[str, Path]:
     """Return the folders among a corpus's indexes whose names no index can have: other versions of idx have further kinds."""
     folders = [folder for folder in list_folder(corpus_path(corpus) / "indexes") if not folder.name.startswith(".")]
-    return {folder.name: folder for folder in folders if folder.is_dir() and not is_index_name(folder.name)}
+    return {folder.name: folder for folder in folders if folder.is_dir() and not _index_of(corpus, folder.name)}

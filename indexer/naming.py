@@ -1,16 +1,18 @@
 """Names of indexes.
 
-A key of ``INDEXES`` names a lexical index. ``<kind>-<number>-<number>`` names a lexical index with other parameters than the defaults
-of its kind; see ``IndexKind.numbers``. An encoder's name means exact search over its vectors. ``<encoder>-<kind>`` names an index built
-from these vectors. Encoders are built-in (an entry of ``encoders.toml``) or named by the user (``name_encoder``).
+A key of ``INDEXES`` names a lexical index. ``<kind>-<analyzer>``, ``<kind>-<number>-<number>`` and ``<kind>-<analyzer>-<number>-<number>``
+name one with another analyzer, or other parameters, than the defaults of its kind; see ``IndexKind``. An encoder's name means exact search
+over its vectors. ``<encoder>-<kind>`` names an index built from these vectors. Encoders are built-in (an entry of ``encoders.toml``) or
+named by the user (``name_encoder``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +22,13 @@ from wikidx.base.plugins import PlugIn, check_free, find, find_plug_in, plug_in_
 from wikidx.base.registry import unknown_name_error
 
 from . import INDEXES, VECTOR_INDEXES
+from .analysis import ANALYZERS, ENGLISH
 from .encoders.anywhere import read_recipe, spec_from_recipe
 from .encoders.families import ENCODERS
 from .encoders.plugged import spec_of_plugged
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
+from .indexes.kinds import IndexKind, Number
 from .networks.checkpoints import ServedModel, parse_checkpoint
 
 
@@ -130,33 +134,37 @@ class IndexName(str):
         encoder: the encoder's canonical name; "" for a lexical index.
         kind: the kind of index; "" for exact search.
         numbers: values of the parameters ``IndexKind.numbers`` in canonical spelling; empty for the defaults.
+        analyzer: name of the analyzer; "" for English, and for an index that has none.
     """
 
     encoder: str
     kind: str
     numbers: tuple[str, ...]
+    analyzer: str
 
-    def __new__(cls, encoder: str, kind: str, numbers: tuple[str, ...] = ()) -> IndexName:
+    def __new__(cls, encoder: str, kind: str, numbers: tuple[str, ...] = (), analyzer: str = "") -> IndexName:
         """Make the name of its parts."""
-        name = super().__new__(cls, "-".join(filter(None, (encoder, kind, *numbers))))
-        name.encoder, name.kind, name.numbers = encoder, kind, numbers
+        name = super().__new__(cls, "-".join(filter(None, (encoder, kind, analyzer, *numbers))))
+        name.encoder, name.kind, name.numbers, name.analyzer = encoder, kind, numbers, analyzer
         return name
 
-    def __getnewargs__(self) -> tuple[str, str, tuple[str, ...]]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str, str, tuple[str, ...], str]:  # type: ignore[override]
         """Return the parts, for pickle."""
-        return self.encoder, self.kind, self.numbers
+        return self.encoder, self.kind, self.numbers, self.analyzer
 
 
-def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ()) -> IndexName:
+def parse_index_name(name: str, label: str = "index", built: Sequence[str] = (), recorded: str = "") -> IndexName:
     """Resolve the name of an index. Names of encoders and kinds may contain hyphens, and encoders may have aliases.
 
     Args:
         name: the name; one that is resolved already is returned.
         label: the kind of name, for the message ("index", "retriever").
         built: names that the message lists first.
+        recorded: an analyzer besides those that are known here.
 
     Raises:
-        UnknownNameError: no index can have this name.
+        UnknownNameError: no index can have this name, or its analyzer is unknown here.
+        InputError: a plug-in cannot be loaded.
     """
     if isinstance(name, IndexName):
         return name
@@ -170,26 +178,48 @@ def parse_index_name(name: str, label: str = "index", built: Sequence[str] = ())
             return IndexName(encoder_spec(encoder).name, kind)
     for kind in passage_kinds():
         if name.startswith(f"{kind}-"):
-            return _parse_numbers(kind, name, label)
+            if any(isinstance(each, IndexName) and each == name for each in built):
+                raise UnknownNameError(f"'{name}' has an analyzer that is a plug-in: name its file again, as --plugin FILE.py:NAME")
+            return _parse_lexical(kind, name, label, recorded)
     raise _unknown_name(label, name, built)
 
 
-def _parse_numbers(kind: str, name: str, label: str) -> IndexName:
-    """Resolve ``<kind>-<number>-<number>``, with float32 numbers in shortest spelling; raises as ``parse_index_name`` does."""
-    known = find("index", kind, INDEXES).numbers
-    try:
-        pairs = list(zip(map(float, name.removeprefix(f"{kind}-").split("-")), known.values(), strict=True))
-    except ValueError:
-        pairs = []
-    if not pairs or not all(0 <= value <= number.largest for value, number in pairs):
-        bounds = " and ".join(f"{parameter} from 0 to {number.largest:g}" for parameter, number in known.items())
-        raise unknown_name_error(label, name, [kind, *([f"{'-'.join([kind, *known])} with {bounds}"] if known else [])])
-    numbers = tuple(np.format_float_positional(np.float32(value), trim="-") for value, _ in pairs)
-    is_default = [*map(float, numbers)] == [number.default for _, number in pairs]
-    index_name = IndexName("", kind, () if is_default else numbers)
+def _parse_lexical(kind: str, name: str, label: str, recorded: str) -> IndexName:
+    """Resolve ``<kind>-<analyzer>-<number>-<number>``, with float32 numbers in shortest spelling; raises as ``parse_index_name`` does."""
+    index_kind = find("index", kind, INDEXES)
+    parts = name.removeprefix(f"{kind}-").split("-")
+    n_words = next((n for n, part in enumerate(parts) if not part[:1].isalpha()), len(parts))
+    analyzer, numbers = "-".join(parts[:n_words]), _parse_numbers(parts[n_words:], index_kind.numbers)
+    known = [*ANALYZERS, *plug_in_names("analyzer")] if index_kind.takes_analyzer else []
+    if numbers is None or analyzer not in ("", *known, recorded) or not (analyzer or numbers):
+        raise _unknown_lexical(index_kind, name, label, known)
+    is_default = [*map(float, numbers)] == [number.default for number in index_kind.numbers.values()]
+    index_name = IndexName("", kind, () if is_default else numbers, "" if analyzer == ENGLISH else analyzer)
     if index_name != name:
         raise UnknownNameError(f"unknown {label} {name[:80]!r}: it is named '{index_name}'")
     return index_name
+
+
+def _parse_numbers(texts: Sequence[str], known: Mapping[str, Number]) -> tuple[str, ...] | None:
+    """Return numbers in canonical spelling, none if there are none; None if they are too many, too few, too large or no numbers."""
+    if not texts:
+        return ()
+    try:
+        pairs = list(zip(map(float, texts), known.values(), strict=True))
+    except ValueError:
+        return None
+    if not all(0 <= value <= number.largest for value, number in pairs):
+        return None
+    return tuple(np.format_float_positional(np.float32(value), trim="-") for value, _ in pairs)
+
+
+def _unknown_lexical(kind: IndexKind[Any, Any], name: str, label: str, analyzers: Sequence[str]) -> UnknownNameError:
+    """Return the error for a name that no index of this kind can have."""
+    bounds = " and ".join(f"{parameter} from 0 to {number.largest:g}" for parameter, number in kind.numbers.items())
+    with_numbers = [f"{'-'.join([kind.name, *kind.numbers])} with {bounds}"] if kind.numbers else []
+    error = unknown_name_error(label, name, [kind.name, *with_numbers, *(f"{kind.name}-{each}" for each in analyzers if each != ENGLISH)])
+    may_name_analyzer = kind.takes_analyzer and name.removeprefix(f"{kind.name}-")[:1].isalpha()
+    return UnknownNameError(f"{error}; an analyzer of yours is named with --plugin FILE.py:NAME") if may_name_analyzer else error
 
 
 def canonical_name(name: str) -> str:
@@ -217,7 +247,7 @@ def _unknown_name(label: str, name: str, built: Sequence[str]) -> UnknownNameErr
 
 
 def index_names() -> list[str]:
-    """Return the canonical names of all possible indexes, except names with numbers."""
+    """Return the canonical names of all possible indexes, except names with an analyzer or numbers."""
     names = passage_kinds()
     for encoder in dict.fromkeys(encoder_spec(name).name for name in encoder_names()):
         names += [encoder, *(f"{encoder}-{kind}" for kind in vector_kinds())]

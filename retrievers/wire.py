@@ -38,10 +38,12 @@ def ranking_to_json(ranking: Sequence[ScoredPassage], highlight: Sequence[str] =
     """
     passages: list[dict[str, Any]] = [hit.to_dict() for hit in ranking]
     if highlight:
-        from .highlight import find_highlights  # this import compiles the analysis, which clients do not need
+        from .highlight import analyzer_of, find_highlights  # this import compiles the analysis, which clients do not need
 
+        analyzer = analyzer_of(ranking)
         for field in ("title", "text"):
-            for passage, spans in zip(passages, find_highlights([passage[field] for passage in passages], highlight), strict=True):
+            found = find_highlights([passage[field] for passage in passages], highlight, analyzer)
+            for passage, spans in zip(passages, found, strict=True):
                 passage.setdefault("highlights", {})[field] = spans
     return orjson.dumps(passages)
 

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.engines.kinds import K1, B, Engine, Kind, contents, require
 from benchmarks.processes import NAME
 from wikidx.corpora.build import open_store
-from wikidx.indexer.analysis import TermNumbers, english
+from wikidx.indexer.analysis.english import TermNumbers, english
 from wikidx.indexer.base import NO_ROW, Hits
 
 _BATCH = 4096

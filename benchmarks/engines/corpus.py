@@ -19,7 +19,7 @@ from benchmarks.synthetic import data_folder, real_passages, synthetic, write
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import TermNumbers, english
+from wikidx.indexer.analysis.english import TermNumbers, english
 from wikidx.runtimes.questions import read_questions
 
 _COUNTS, _QUESTIONS = "counts.json", "questions.json"

@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.engines.kinds import K1, B, Engine, Kind, fastest, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
 from wikidx.base.errors import InputError
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.indexer.base import Hits
 
 _FOLDER, _QUANTIZED_FOLDER, _LISTS = "pisa", "pisa-quantized", "pisa-lists"

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.engines.kinds import Engine, Kind, pad_hits
 from benchmarks.engines.terms import analysed, letters_and_digits
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.indexer.base import Hits
 
 _FOLDER, _FILE = "sqlite", "passages.sqlite"

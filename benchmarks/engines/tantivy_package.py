@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.engines.kinds import Engine, Kind, pad_hits, require
 from benchmarks.engines.terms import analysed
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.indexer.base import Hits
 
 _FOLDER = "tantivy"

@@ -11,7 +11,8 @@ from itertools import islice
 from benchmarks.engines.kinds import contents
 from benchmarks.processes import NAME
 from wikidx.corpora.build import open_store
-from wikidx.indexer.analysis import TermNumbers, TermTable
+from wikidx.indexer.analysis import TermTable
+from wikidx.indexer.analysis.english import TermNumbers
 
 _BATCH = 4096
 _CODED = "0x"  # starts the coded form of a term

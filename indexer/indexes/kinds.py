@@ -83,8 +83,10 @@ class IndexKind(Generic[Source, Index_co]):
         estimate: size -> estimate of the build; raises ``MissingExtraError`` if a required package is not installed.
         numbers: build parameters in the index's name, in this order; the name omits them if all have their defaults. Only for indexes
             over passages.
-        follow: directory -> follower that prepares a build there while the passages are stored; None: the kind has none. Only for indexes
-            over passages.
+        takes_analyzer: whether the index is one of terms, whose name may have an analyzer; its parameters then record the analyzer, see
+            ``analysis.recorded_analyzer``. Only for indexes over passages.
+        follow: (directory, parameters without numbers) -> follower that prepares a build there while the passages are stored; None: the
+            kind has none. Only for indexes over passages.
     """
 
     plugin_kind: ClassVar[str] = "index"
@@ -97,4 +99,5 @@ class IndexKind(Generic[Source, Index_co]):
     open: Callable[[Path, Manifest, OpenOptions], Index_co]
     estimate: Callable[[Size], Estimate]
     numbers: Mapping[str, Number] = field(default_factory=dict)
-    follow: Callable[[Path], Follower] | None = None
+    takes_analyzer: bool = False
+    follow: Callable[[Path, Parameters], Follower] | None = None

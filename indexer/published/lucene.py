@@ -28,7 +28,7 @@ from wikidx.base.progress import Progress, silent
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.compression import Unchanged, refuse_pointer
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.indexer.base import NO_ROW
 from wikidx.indexer.catalog import PACKAGES, index_ref, reusable_index
 from wikidx.indexer.indexes.bm25.similarity import length_code

@@ -53,7 +53,7 @@ Kinds = Annotated[
     list[str] | None,
     typer.Option(
         help="Build this index over each encoder's vectors: int8, binary, ivf, ivfpq or hnsw. A name such as bm25-1.2-0.75 builds "
-        "BM25 with k1 1.2 and b 0.75. May be repeated.",
+        "BM25 with k1 1.2 and b 0.75, bm25-german with your analyzer of that name. May be repeated.",
         metavar="NAME",
         autocompletion=completion.kind_of_index,
     ),

@@ -116,7 +116,7 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
 
 def _report_corruption(corpus: str, *, as_json: bool) -> None:
     from wikidx.base.artifacts.manifest import verify_files
-    from wikidx.base.errors import ArtifactError, MissingExtraError
+    from wikidx.base.errors import ArtifactError, MissingExtraError, PlugInMismatch
     from wikidx.corpora.build import open_store, store_manifest, store_path
     from wikidx.indexer.build import open_index
     from wikidx.indexer.catalog import index_folders, index_ref
@@ -135,7 +135,7 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
                     store = open_store(corpus)
                     if not is_store:
                         open_index(corpus, name, store)
-            except MissingExtraError as error:
+            except (MissingExtraError, PlugInMismatch) as error:
                 note(f"{name}: the files are as built, but it was not opened: {error}")
             except ArtifactError as error:
                 problems[name] = [str(error)]

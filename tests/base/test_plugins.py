@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
+from wikidx.base.errors import InputError, PlugInMismatch, UnknownNameError
 from wikidx.base.plugins import VARIABLE, check_same, find, find_plug_in, is_reference, plug, plug_in_names, plug_ins
 
 CODE = """
@@ -121,13 +121,13 @@ def test_other_kinds_and_names_of_idx_are_refused(file: Path) -> None:
 
 def test_an_artifact_is_read_by_the_file_alone_that_made_it(file: Path) -> None:
     with pytest.raises(
-        ArtifactMismatch, match=r"was made with the scale 'celsius', a plug-in: name its file again, as --plugin FILE\.py:NAME"
+        PlugInMismatch, match=r"was made with the scale 'celsius', a plug-in: name its file again, as --plugin FILE\.py:NAME"
     ):
         check_same("scale", "celsius", "0" * 64, Path("artifact"))
     given = plug(f"{file}:CELSIUS")
     check_same("scale", "celsius", given.sha256, Path("artifact"))
     with pytest.raises(
-        ArtifactMismatch, match="made with another version of the scale 'celsius' \\(sha256 000000000000…\\) than .*scales.py:CELSIUS"
+        PlugInMismatch, match="made with another version of the scale 'celsius' \\(sha256 000000000000…\\) than .*scales.py:CELSIUS"
     ):
         check_same("scale", "celsius", "0" * 64, Path("artifact"))
 

@@ -17,7 +17,7 @@ from benchmarks.processes import NAME
 from wikidx.base.errors import IdxError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.indexer.base import Hits
 
 N, K = 400, 10

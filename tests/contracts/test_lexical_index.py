@@ -12,7 +12,7 @@ import multiprocessing
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -21,12 +21,14 @@ import numpy as np
 import pytest
 
 from tests.conftest import corpus_of
+from tests.indexer.analyzers import REFERENCES, trigrams
 from tests.lucene.jvm import require_java
 from tests.lucene.oracle import index_passages
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, InputError
+from wikidx.base.plugins import VARIABLE
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import ANALYZER, english
 from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index
 from wikidx.indexer.catalog import index_ref
@@ -76,24 +78,24 @@ def coded(length: int) -> int:
 
 
 @functools.cache
-def documents() -> list[Counter[str]]:
-    return [Counter(english(f"{passage.title} {passage.text}")) for passage in PASSAGES]
+def documents(terms: Callable[[str], list[str]]) -> list[Counter[str]]:
+    return [Counter(terms(f"{passage.title}\n{passage.text}")) for passage in PASSAGES]
 
 
 @functools.cache
-def ranking(query: str, k1_and_b: tuple[float, float]) -> Ranking:
+def ranking(query: str, k1_and_b: tuple[float, float], terms: Callable[[str], list[str]] = english) -> Ranking:
     """Lucene's BM25Similarity over dictionaries: (score, row) of every row above 0, best first."""
     one, (k1, b) = np.float32(1), map(np.float32, k1_and_b)
-    lengths = [sum(document.values()) for document in documents()]
+    lengths = [sum(document.values()) for document in documents(terms)]
     n_rows_with_terms = sum(length > 0 for length in lengths)
     mean = np.float32(sum(lengths) / n_rows_with_terms)
     with np.errstate(divide="ignore"):
         inverse = [one / (k1 * ((one - b) + b * np.float32(coded(length)) / mean)) for length in lengths]
     scores = [0.0] * len(lengths)
-    for term, n in Counter(english(query)).items():
-        df = sum(term in document for document in documents())
+    for term, n in Counter(terms(query)).items():
+        df = sum(term in document for document in documents(terms))
         weight = np.float32(n) * np.float32(math.log(1 + (n_rows_with_terms - df + 0.5) / (df + 0.5)))
-        for row, document in enumerate(documents()):
+        for row, document in enumerate(documents(terms)):
             if document[term]:
                 scores[row] += float(weight - weight / (one + np.float32(document[term]) * inverse[row]))
     return sorted(((np.float32(score), row) for row, score in enumerate(scores) if score > 0), key=lambda pair: (-pair[0], pair[1]))
@@ -106,10 +108,15 @@ class Opened(NamedTuple):
     engine: LexicalIndex
     k1_and_b: tuple[float, float] = (0.9, 0.4)
     builds: str = "idx build made --bm25"
+    terms: Callable[[str], list[str]] = english
+
+    def ranking(self, query: str) -> Ranking:
+        """Return every row above 0 by the definition, best first."""
+        return ranking(query, self.k1_and_b, self.terms)
 
     def check(self, found: Hits, line: int, query: str) -> None:
         """Check the hits of a query against the definition."""
-        k, expected = found.rows.shape[1], ranking(query, self.k1_and_b)
+        k, expected = found.rows.shape[1], self.ranking(query)
         rows, scores = [row for _, row in expected[:k]], np.array([score for score, _ in expected[:k]], dtype=np.float32)
         n = len(rows)
         assert (found.rows[line, n:] == -1).all()
@@ -133,6 +140,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("whole") / "home"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDX_HOME", str(home))
+        patch.setenv(VARIABLE, REFERENCES)
         build_store(corpus_of(PASSAGES), StoreOptions())
         yield home
 
@@ -156,9 +164,15 @@ def open_of_kind(kind: str, home: Path) -> Opened:
         if kind == "bm25, all rows scored":
             built("bm25")
             ref = index_ref("made", "bm25")
-            return Opened("bm25", BM25Index(IndexFiles(ref.path, ref.manifest(None)), 0.9, 0.4, max_filtered_terms=0))
-        k1, b = map(float, kind.split("-"))
-        return Opened(f"bm25-{kind}", built(f"bm25-{kind}"), (k1, b), f"idx build made --index bm25-{kind}")
+            return Opened("bm25", BM25Index(IndexFiles(ref.path, ref.manifest(None)), ANALYZER, 0.9, 0.4, max_filtered_terms=0))
+        analyzer = next((name for name in ANALYZERS if kind.startswith(name)), "")
+        k1, b = map(float, kind.removeprefix(analyzer).strip("-").split("-")) if analyzer != kind else (0.9, 0.4)
+        terms = ANALYZERS.get(analyzer, english)
+        return Opened(f"bm25-{kind}", built(f"bm25-{kind}"), (k1, b), f"idx build made --index bm25-{kind}", terms)
+
+
+ANALYZERS: dict[str, Callable[[str], list[str]]] = {"tri-grams": trigrams, "as-english": english}
+OF_ANALYZERS = ["tri-grams", "tri-grams-1.2-0.75", "as-english"]
 
 
 LUCENE = pytest.param("lucene", marks=pytest.mark.slow)  # Java, and Pyserini's import
@@ -167,12 +181,12 @@ NUMBERS = ["1.2-0.75", "1.5-0.75", "2-1", "1.2-0", "0-0.75", "0-1", "0.00001-1",
 NUMBERS += [f"{round(RANDOM.uniform(0, 4), 3) or 0:g}-{RANDOM.choice([0, 1, round(RANDOM.random(), 3)]):g}" for _ in range(12)]
 
 
-@pytest.fixture(scope="module", params=["bm25", "bm25, all rows scored", *NUMBERS, LUCENE])
+@pytest.fixture(scope="module", params=["bm25", "bm25, all rows scored", *NUMBERS, *OF_ANALYZERS, LUCENE])
 def of_any_numbers(request: pytest.FixtureRequest, whole: Path) -> Opened:
     return open_of_kind(request.param, whole)
 
 
-@pytest.fixture(scope="module", params=["bm25", "1.2-0.75", LUCENE])
+@pytest.fixture(scope="module", params=["bm25", "1.2-0.75", "tri-grams", LUCENE])
 def opened(request: pytest.FixtureRequest, whole: Path) -> Opened:
     return open_of_kind(request.param, whole)
 
@@ -199,7 +213,7 @@ def test_within_a_scope_rows_and_scores_are_those_of_the_definition(of_any_numbe
             continue
         hits = of_any_numbers.engine.search(QUERIES, k, scope)
         for line, query in enumerate(QUERIES):
-            expected = [(score, row) for score, row in ranking(query, of_any_numbers.k1_and_b) if row in set(rows)][:k]
+            expected = [(score, row) for score, row in of_any_numbers.ranking(query) if row in set(rows)][:k]
             n = len(expected)
             assert hits.rows[line].tolist() == [row for _, row in expected] + [-1] * (k - n)
             assert hits.scores[line, :n].tobytes() == np.array([score for score, _ in expected], dtype=np.float32).tobytes()
@@ -212,7 +226,7 @@ def test_given_rows_have_the_scores_of_a_search(of_any_numbers: Opened) -> None:
             of_any_numbers.engine.rescore(QUERIES, [everything] * len(QUERIES))
         return
     for query, scores in zip(QUERIES, of_any_numbers.engine.rescore(QUERIES, [everything] * len(QUERIES)), strict=True):
-        expected = {row: score for score, row in ranking(query, of_any_numbers.k1_and_b)}
+        expected = {row: score for score, row in of_any_numbers.ranking(query)}
         assert scores.tolist() == [expected.get(row, -np.inf) for row in everything.tolist()]
     some = [everything[line::7] for line in range(len(QUERIES))]
     for query, rows, scores in zip(QUERIES, some, of_any_numbers.engine.rescore(QUERIES, some), strict=True):

@@ -15,8 +15,8 @@ import pytest
 from tests.indexer.real_collections import COLLECTIONS
 from tests.indexer.test_analysis import CASES, STEMS, numbers_of
 from tests.lucene.jvm import java_class, read_json, require_java
-from wikidx.indexer.analysis import TermNumbers, english
 from wikidx.indexer.analysis.characters import CLASSES, class_table
+from wikidx.indexer.analysis.english import TermNumbers, english
 
 pytestmark = pytest.mark.slow  # Java
 

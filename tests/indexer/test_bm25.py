@@ -15,8 +15,8 @@ from wikidx.base.errors import ArtifactError, ArtifactMismatch, ArtifactMissing,
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import TermNumbers
 from wikidx.indexer.analysis.dictionary import Dictionary
+from wikidx.indexer.analysis.english import TermNumbers
 from wikidx.indexer.base import LexicalIndex
 from wikidx.indexer.build import build_index, open_index, open_lexical_index
 from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes

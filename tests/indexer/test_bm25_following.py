@@ -16,6 +16,7 @@ from wikidx.corpora.build import StoreOptions, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import resolve
 from wikidx.corpora.store import PassageStore, StoreWriter
+from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
@@ -66,7 +67,7 @@ def files_of_a_second_pass() -> object:
 
 def follow(folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, **options: int) -> dict[str, bytes]:
     """Invert passages and return the files of the blocks."""
-    follower = FollowingInverter(folder, **options)
+    follower = FollowingInverter(folder, ANALYZER, **options)
     for start in range(0, len(rows), n_at_once):
         follower.add(rows[start : start + n_at_once])
     follower.finish()
@@ -78,7 +79,7 @@ def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., Pass
     rows = passages(2 * BLOCK_ROWS + 5)
     followed = follow(tmp_path / "followed", rows, n_at_once=10_007)
     progress = list[int]()
-    inversion.invert(build(rows), tmp_path / "inverted", lambda done, total: progress.append(done))
+    inversion.invert(build(rows), ANALYZER, tmp_path / "inverted", lambda done, total: progress.append(done))
     assert progress == [BLOCK_ROWS, 2 * BLOCK_ROWS, len(rows)]
     assert len(followed) == 9
     assert followed == contents(tmp_path / "inverted")
@@ -86,7 +87,7 @@ def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., Pass
 
 def test_an_interrupted_follower_keeps_its_finished_blocks(tmp_path: Path) -> None:
     rows = passages(BLOCK_ROWS + 40_000)
-    interrupted = FollowingInverter(tmp_path / "blocks")
+    interrupted = FollowingInverter(tmp_path / "blocks", ANALYZER)
     interrupted.add(rows[: BLOCK_ROWS + 3])
     interrupted._inverter.finish()
     interrupted.close()

@@ -20,7 +20,7 @@ from tests.indexer.real_collections import COLLECTIONS, Pair, index_both, sample
 from tests.lucene.jvm import require_java
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.analysis import TermNumbers
+from wikidx.indexer.analysis.english import TermNumbers
 from wikidx.indexer.base import Hits
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.indexes.bm25 import BM25Index

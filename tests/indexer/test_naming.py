@@ -72,7 +72,9 @@ def test_another_spelling_is_refused_with_the_canonical_name(name: str, canonica
     "numbers", ["", "1.2", "1.2-", "1.2-0.75-1", "-1-0.5", "1001-0.5", "1.2-1.01", "nan-0.5", "inf-0.5", "b-k1", "9" * 9999]
 )
 def test_numbers_that_cannot_be_are_refused(numbers: str) -> None:
-    with pytest.raises(UnknownNameError, match="known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1$") as caught:
+    with pytest.raises(
+        UnknownNameError, match="known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1(; an analyzer|$)"
+    ) as caught:
         parse_index_name(f"bm25-{numbers}")
     assert len(str(caught.value)) < 300
     with pytest.raises(UnknownNameError, match="known: lucene$"):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from wikidx.corpora.known import sample
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.retrievers.highlight import find_highlights
 
 

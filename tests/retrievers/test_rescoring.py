@@ -11,6 +11,7 @@ from tests.retrievers.worded import dense_over
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
+from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
@@ -54,7 +55,7 @@ def test_corruption_of_bm25_is_noticed(build: Callable[..., PassageStore], made_
     content = bytearray((path / "impacts").read_bytes())
     content[0] ^= 1
     (path / "impacts").write_bytes(content)
-    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None)), 0.9, 0.4))
+    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None)), ANALYZER, 0.9, 0.4))
     everything = np.arange(len(made_passages))
     with pytest.raises(ArtifactCorrupt, match="impacts"):
         retriever.rescore([" ".join(f"{n} {n + 1}" for n in range(0, 3000, 2))], [everything])

@@ -15,6 +15,7 @@
         ├── ArtifactCorrupt    the artifact's files do not match its manifest
         │   └── StagingCorrupt a build cannot resume from its staged files and starts again
         └── ArtifactMismatch   the artifact belongs to another corpus, source or format version
+            └── PlugInMismatch a plug-in that made the artifact has not been named, or is another now
 
 Wrong arguments of other functions (a wrong shape) raise ``ValueError`` or ``TypeError`` as usual.
 """
@@ -204,3 +205,7 @@ class StagingCorrupt(ArtifactCorrupt):
 
 class ArtifactMismatch(ArtifactError):
     """The artifact belongs to another corpus, source or format version."""
+
+
+class PlugInMismatch(ArtifactMismatch):
+    """A plug-in that made the artifact has not been named, or is another now."""

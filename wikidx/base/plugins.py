@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .artifacts.home import check_name
-from .errors import ArtifactMismatch, IdxError, InputError
+from .errors import IdxError, InputError, PlugInMismatch
 from .machine.failures import first_line
 from .registry import load, unknown_name_error
 
@@ -138,13 +138,13 @@ def check_same(kind: str, name: str, sha256: str, artifact: Path) -> None:
     """Check that the plug-in of a name is the one by which an artifact was made.
 
     Raises:
-        ArtifactMismatch: no plug-in of this name has been given, or its file has another checksum.
+        PlugInMismatch: no plug-in of this name has been given, or its file has another checksum.
     """
     plugged = find_plug_in(kind, name)
     if plugged is None:
-        raise ArtifactMismatch(f"{artifact} was made with the {kind} '{name}', a plug-in: name its file again, as --plugin FILE.py:NAME")
+        raise PlugInMismatch(f"{artifact} was made with the {kind} '{name}', a plug-in: name its file again, as --plugin FILE.py:NAME")
     if plugged.sha256 != sha256:
-        raise ArtifactMismatch(
+        raise PlugInMismatch(
             f"{artifact} was made with another version of the {kind} '{name}' (sha256 {sha256[:12]}…) than {plugged}: restore that file, "
             "or build again with --force"
         )

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.manifest import Manifest, Parameters
 from wikidx.base.compiled import interpreted, kernel
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch
+from wikidx.base.errors import ArtifactCorrupt
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Rows
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.analysis import ANALYZER, TermNumbers
+from wikidx.indexer.analysis import Analyzer, recorded_analyzer
 from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
@@ -34,7 +34,6 @@ from .similarity import denominators, idf, inverse_norms, mean_length
 from .while_storing import FollowingInverter
 
 FORMAT_VERSION = 6
-PARAMETERS: Parameters = {"analyzer": ANALYZER}
 
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
@@ -46,16 +45,17 @@ _POSTINGS_WORTH_THREADS = 4_000_000  # number of postings that takes a few milli
 class BM25Index:
     """A memory-mapped BM25 index. Threads and processes may share it."""
 
-    def __init__(self, files: IndexFiles, k1: float, b: float, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
+    def __init__(self, files: IndexFiles, analyzer: Analyzer, k1: float, b: float, max_filtered_terms: int = MAX_FILTERED_TERMS) -> None:
         """Wrap the files of an index.
 
         Args:
             files: the mapped files.
+            analyzer: the analyzer of the build.
             k1: BM25's k1, the same as in the build.
             b: BM25's b, the same as in the build.
             max_filtered_terms: see ``search.SearchTables``.
         """
-        self._files = files
+        self._files, self._analyzer = files, analyzer
         self._n_rows_with_terms, n_tokens = files.postings.totals.tolist()
         self._free_memory = deque[WorkingMemory]()  # a deque is thread-safe
         inverse = inverse_norms(k1, b, mean_length(n_tokens, self._n_rows_with_terms))
@@ -72,6 +72,7 @@ class BM25Index:
 
         Raises:
             ValueError: k < 1.
+            InputError: the analyzer fails for a query.
             ArtifactCorrupt: the data of a query's terms is corrupt.
         """
         check_k(k)
@@ -96,6 +97,7 @@ class BM25Index:
         The scores equal those of ``search`` bit by bit.
 
         Raises:
+            InputError: the analyzer fails for a query.
             ArtifactCorrupt: the data of a query's terms is corrupt.
         """
         scores = [np.empty(len(query_rows), dtype=np.float32) for query_rows in rows]
@@ -154,7 +156,7 @@ class BM25Index:
     def _terms(self, queries: Sequence[str]) -> tuple[Terms, NDArray[np.int64]]:
         """Return the queries' terms that are in the index, and the start of each query's terms, shape (len(queries) + 1,)."""
         postings = self._files.postings
-        analysed = TermNumbers()
+        analysed = self._analyzer.new_numbering()
         occurrences, ends = analysed.add(queries)
         table = analysed.table()
         known = find_all(HashedTerms(postings.pool, postings.ends, postings.slots), table.pool, table.ends)
@@ -212,9 +214,9 @@ def _search_queries(  # noqa: PLR0913
 def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     """Build the index of a store; see ``IndexKind.write``."""
     check_byte_order()
-    blocks = build.staging / INTERMEDIATE
+    blocks, analyzer = build.staging / INTERMEDIATE, recorded_analyzer(build.parameters, build.staging)
     with interpreted(text_bytes(build.source)):
-        dictionary = invert(build.source, blocks, build.progress)
+        dictionary = invert(build.source, analyzer, blocks, build.progress)
         return merge(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
 
 
@@ -223,12 +225,10 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
 
     Raises:
         ArtifactCorrupt: a file does not match its manifest.
-        ArtifactMismatch: the index was built with another analyzer.
+        ArtifactMismatch: see ``recorded_analyzer``.
     """
     check_byte_order()
-    parameters = {name: manifest.recipe.parameters.get(name) for name in PARAMETERS}
-    if parameters != PARAMETERS:
-        raise ArtifactMismatch(f"{path} was built with {parameters}, this version of idx has {PARAMETERS}: build it again with --force")
+    analyzer = recorded_analyzer(manifest.recipe.parameters, path)
     files = IndexFiles(path, manifest)
     if len(files.postings.totals) != 2:
         raise ArtifactCorrupt(f"{path / 'totals'} does not hold two numbers: build it again with --force")
@@ -242,7 +242,7 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
     expected = {name: manifest.count(name) for name in actual}
     if actual != expected:
         raise ArtifactCorrupt(f"{path} holds {actual}, its manifest says {expected}: build it again with --force")
-    return BM25Index(files, *_k1_and_b(manifest.recipe.parameters))
+    return BM25Index(files, analyzer, *_k1_and_b(manifest.recipe.parameters))
 
 
 def _k1_and_b(parameters: Parameters) -> tuple[float, float]:
@@ -262,10 +262,11 @@ KIND = IndexKind(
     name="bm25",
     source="passages",
     format_version=FORMAT_VERSION,
-    parameters=lambda size: PARAMETERS,
+    parameters=lambda size: {},
     write=write,
     open=open_bm25,
     estimate=_estimate,
-    follow=lambda staging: FollowingInverter(staging / INTERMEDIATE),
+    takes_analyzer=True,
+    follow=lambda staging, parameters: FollowingInverter(staging / INTERMEDIATE, recorded_analyzer(parameters, staging)),
     numbers={"k1": Number(0.9, 1000), "b": Number(0.4, 1)},  # Pyserini's defaults; far above 1000, float32 scores become imprecise
 )

@@ -31,7 +31,7 @@ from wikidx.base.progress import Progress
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
-from wikidx.indexer.analysis import TermNumbers, TermTable
+from wikidx.indexer.analysis import Analyzer, TermTable
 from wikidx.indexer.analysis.dictionary import Dictionary
 
 from .files import BLOCK_ROWS
@@ -74,11 +74,14 @@ class Inverter:
         n_blocks: number of blocks that are finished or submitted.
     """
 
-    def __init__(self, folder: Path, n_threads: int, progress: Callable[[int], object] = lambda n_finished: None) -> None:
+    def __init__(
+        self, folder: Path, analyzer: Analyzer, n_threads: int, progress: Callable[[int], object] = lambda n_finished: None
+    ) -> None:
         """Read the terms of the finished blocks.
 
         Args:
             folder: folder of the blocks.
+            analyzer: the analyzer of their texts.
             n_threads: number of blocks to invert at the same time.
             progress: called with the number of finished blocks.
 
@@ -87,7 +90,7 @@ class Inverter:
         """
         folder.mkdir(exist_ok=True)
         self.n_blocks, self._dictionary = 0, Dictionary()
-        self._folder, self._n_threads, self._progress = folder, n_threads, progress
+        self._folder, self._analyzer, self._n_threads, self._progress = folder, analyzer, n_threads, progress
         while _marker_path(folder, self.n_blocks).exists():
             finished = read_block(folder, self.n_blocks)
             self._dictionary.add(finished.new_pool, finished.new_ends)
@@ -125,22 +128,23 @@ class Inverter:
 
     def _run(self, n: int, batches: Iterable[Sequence[Passage]], n_bytes: int, previous: Future[None] | None) -> None:
         with interpreted(n_bytes):  # applies to this thread only
-            block = _invert_block(batches)
+            block = _invert_block(batches, self._analyzer)
             if previous is not None:
                 previous.result()  # it has numbered its terms
             _write_block(self._folder, n, block, self._dictionary)
 
 
-def invert(store: PassageStore, folder: Path, progress: Progress) -> Dictionary:
+def invert(store: PassageStore, analyzer: Analyzer, folder: Path, progress: Progress) -> Dictionary:
     """Write the unfinished blocks of a store to ``folder``, and return the dictionary of all terms.
 
     Raises:
+        InputError: the analyzer fails, or there are more terms than an index can have.
         StagingCorrupt: a finished block cannot be read.
     """
     n_rows = len(store)
     n_bytes = int(text_bytes(store) * min(1, BLOCK_ROWS / max(1, n_rows)))
     n_parallel = max_parallel_blocks(n_bytes) + 1  # the last one waits for the disk
-    inverter = Inverter(folder, n_parallel, lambda n_finished: progress(min(n_finished * BLOCK_ROWS, n_rows), n_rows))
+    inverter = Inverter(folder, analyzer, n_parallel, lambda n_finished: progress(min(n_finished * BLOCK_ROWS, n_rows), n_rows))
     with closing(inverter):
         for first in range(inverter.n_blocks * BLOCK_ROWS, n_rows, BLOCK_ROWS):
             inverter.submit(store.read_batches(first, first + BLOCK_ROWS), n_bytes)
@@ -193,8 +197,8 @@ def read_postings(folder: Path, n: int) -> tuple[NDArray[np.int64], NDArray[np.u
     return terms, postings
 
 
-def _invert_block(batches: Iterable[Sequence[Passage]]) -> InvertedBlock:
-    numbers = TermNumbers()
+def _invert_block(batches: Iterable[Sequence[Passage]], analyzer: Analyzer) -> InvertedBlock:
+    numbers = analyzer.new_numbering()
     occurrences, ends = [], []
     for passages in batches:
         terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])

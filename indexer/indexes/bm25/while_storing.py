@@ -10,6 +10,7 @@ from pathlib import Path
 from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Passage
+from wikidx.indexer.analysis import Analyzer
 
 from .files import BLOCK_ROWS
 from .inversion import Inverter
@@ -25,19 +26,20 @@ class FollowingInverter:
     the rest.
     """
 
-    def __init__(self, folder: Path, most_block_characters: int = _MOST_BLOCK_CHARACTERS) -> None:
+    def __init__(self, folder: Path, analyzer: Analyzer, most_block_characters: int = _MOST_BLOCK_CHARACTERS) -> None:
         """Read the finished blocks; delete them if they are corrupt.
 
         Args:
             folder: folder of the blocks.
+            analyzer: the analyzer of their texts.
             most_block_characters: characters of a block from which on the follower stops.
         """
         self._most_block_characters = most_block_characters
         try:
-            self._inverter = Inverter(folder, min(_THREADS, n_threads()))
+            self._inverter = Inverter(folder, analyzer, min(_THREADS, n_threads()))
         except StagingCorrupt:
             shutil.rmtree(folder)
-            self._inverter = Inverter(folder, min(_THREADS, n_threads()))
+            self._inverter = Inverter(folder, analyzer, min(_THREADS, n_threads()))
         self._n_skipped = self._inverter.n_blocks * BLOCK_ROWS  # rows of finished blocks that are still to come
         self._has_stopped = False
         self._begin_block()
@@ -86,7 +88,7 @@ class FollowingInverter:
 
     @contextmanager
     def _stopping_at_limits(self) -> Iterator[None]:
-        """Stop at terms that no index can hold, and where memory is short: the passages can still be stored."""
+        """Stop where the analyzer fails, at terms that no index can hold, and where memory is short: the passages can still be stored."""
         try:
             yield
         except (InputError, MemoryError):

@@ -19,7 +19,7 @@ from tests.retrievers.retrieving import Forwarding, at_home, build_corpus, opene
 from tests.retrievers.server.browsing import api_results, approximate, browsing, fill_in, link_to, search, shown_passages, watched_page
 from tests.retrievers.server.serving import Gated, ask, open_gated, serving, wait_until
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.analysis import english
+from wikidx.indexer.analysis.english import english
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.server.settings import Settings
 
