@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import with_checksum
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact
-from wikidx.base.artifacts.manifest import MANIFEST, Manifest, Recipe, check_fingerprint, read_manifest, verify_files
+from wikidx.base.artifacts.manifest import MANIFEST, Manifest, Part, Recipe, check_fingerprint, read_manifest, verify_files
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing
 
 RECIPE = Recipe(kind="thing", format_version=1, parameters={"size": 3}, inputs={"a.txt": "00ff"})
@@ -85,6 +87,26 @@ def test_another_version_or_kind_is_refused_and_both_are_named(target: Path) -> 
         read(target, version=2)
 
 
+@pytest.mark.parametrize(("name", "value"), [("version", 2), ("parts", [{"folder": "0"}, {"folder": "1"}]), ("parts", [])])
+def test_a_form_of_later_versions_is_refused(target: Path, name: str, value: object) -> None:
+    make(target)
+    data = json.loads((target / MANIFEST).read_bytes()) | {name: value}
+    del data["sha256"]
+    (target / MANIFEST).write_text(with_checksum(data))
+    with pytest.raises(ArtifactCorrupt, match=r"cannot be read \(another version of idx wrote it\): run 'idx build one --force'"):
+        read(target)
+
+
+def test_a_manifest_without_parts_has_one(target: Path) -> None:
+    """As those of earlier versions."""
+    made = make(target)
+    data = json.loads((target / MANIFEST).read_bytes())
+    for name in ("version", "parts", "sha256"):
+        del data[name]
+    (target / MANIFEST).write_text(with_checksum(data))
+    assert read(target) == dataclasses.replace(made, parts=(Part(),))
+
+
 def test_another_corpus_is_refused_and_both_are_named(target: Path) -> None:
     manifest = make(target)
     check_fingerprint(target, manifest, "f00d", "idx build one")
@@ -95,5 +117,6 @@ def test_another_corpus_is_refused_and_both_are_named(target: Path) -> None:
 def test_the_manifest_is_plain_json(target: Path) -> None:
     make(target)
     data = json.loads((target / MANIFEST).read_bytes())
-    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "recipe", "sha256", "sources"]
+    assert sorted(data) == ["counts", "created", "files", "fingerprint", "packages", "parts", "recipe", "sha256", "sources", "version"]
+    assert (data["version"], data["parts"]) == (1, [{"folder": "", "n_rows": 1}])
     assert data["packages"]["python"].count(".") == 2

@@ -24,7 +24,7 @@ from wikidx.base.errors import InputError, LockedError, StagingCorrupt, StorageE
 
 from .durable import file_sha256, parse_json, sync, write_durably
 from .home import home
-from .manifest import MANIFEST, FileRecord, Manifest, Recipe, manifest_from_json, missing_file, package_versions
+from .manifest import MANIFEST, FileRecord, Manifest, Part, Recipe, manifest_from_json, missing_file, package_versions
 
 INTERMEDIATE = "intermediate"  # subfolder of the staging directory, deleted before the rename
 
@@ -259,6 +259,7 @@ def _seal(staging: Path, spec: ArtifactSpec, result: BuildResult) -> Manifest:
         packages=package_versions((*_STORE_PACKAGES, *spec.packages)),
         files=files,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        parts=(Part(n_rows=result.counts.get("rows", 0)),),
     )
     write_durably(staging / MANIFEST, manifest.to_json())
     return manifest

@@ -19,6 +19,7 @@ from wikidx.base.progress import Progress, silent
 from .durable import file_sha256, parse_json
 
 MANIFEST = "manifest.json"
+VERSION = 1
 
 _CHECKSUM = "sha256"
 _MOST_KEPT = 256  # manifests
@@ -49,6 +50,14 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Consecutive rows of an artifact, whose files are in a folder; "" is the artifact's own."""
+
+    folder: str = ""
+    n_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Description of a finished artifact.
 
@@ -60,6 +69,8 @@ class Manifest:
         packages: versions of Python and of packages at build time, by name.
         files: size and checksum of each file, by its path in the artifact.
         created: time of creation, UTC, ISO 8601.
+        version: version of the manifest's own form.
+        parts: the parts in the order of their rows; so far every artifact has one.
     """
 
     recipe: Recipe
@@ -69,6 +80,8 @@ class Manifest:
     packages: Mapping[str, str]
     files: Mapping[str, FileRecord]
     created: str
+    version: int = VERSION
+    parts: tuple[Part, ...] = (Part(),)
 
     def to_json(self) -> bytes:
         """Return the content of ``manifest.json``, which includes a sha256 of all other fields."""
@@ -201,8 +214,11 @@ def manifest_from_json(content: bytes) -> Manifest:
     try:
         if data.pop(_CHECKSUM, None) != _checksum(data):
             raise ValueError("it is corrupt: its checksum is another one")
+        if (data.get("version", VERSION), len(data.get("parts", [""]))) != (VERSION, 1):
+            raise ValueError("another version of idx wrote it")
         files = {name: FileRecord(**record) for name, record in data.pop("files").items()}
-        return Manifest(recipe=Recipe(**data.pop("recipe")), files=files, **data)
+        parts = tuple(Part(**part) for part in data.pop("parts", [{}]))
+        return Manifest(recipe=Recipe(**data.pop("recipe")), files=files, parts=parts, **data)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not a manifest: {error}") from error
 
