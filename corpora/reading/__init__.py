@@ -1,5 +1,6 @@
 """Reading of dump files: from compressed bytes to passages with file and line.
 
-readers    one streaming reader for each format   compression  plain, gzip, bzip2 and zstd files
-splitters  article -> passages, by named rules    records      passages of JSON records
+readers    formats, and detection of them         compression  plain, gzip, bzip2 and zstd files
+containers bytes -> records, by kinds of file     records      record -> passage, by a map of its fields
+splitters  article -> passages, by named rules
 """
