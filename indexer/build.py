@@ -63,7 +63,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
         UnknownNameError, MissingExtraError, StorageError, LockedError: see ``index_ref``, ``IndexKind.write`` and ``build_artifact``.
     """
     ref = index_ref(corpus, name)
-    if not ref.name.kind:
+    if ref.name.source == "encoder":
         return build_vectors(corpus, encoder_spec(name), store, EmbedOptions(device="cpu"), force=force, progress=EmbedProgress(progress))
     recipe, source = _recipe(ref, store)
 
@@ -76,7 +76,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 
     work = ArtifactSpec(
         recipe=recipe,
-        sources={"passages": corpus} | ({"vectors": str(ref.vectors.path)} if ref.name.encoder else {}),
+        sources={"passages": corpus} | ({"vectors": str(ref.vectors.path)} if ref.name.source == "vectors" else {}),
         find_existing=lambda: reusable_index(ref, store, recipe.parameters, force=force),
         write=write,
         packages=PACKAGES,
@@ -89,7 +89,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
 def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | CorpusVectors]:
     """Return the recipe of an index, and its source (store or vectors); raises ``ArtifactMissing`` if the vectors are missing."""
     inputs = {"passages": store.fingerprint}
-    if not ref.name.encoder:
+    if ref.name.source == "passages":
         parameters = {**ref.kind.parameters(Size(len(store))), **ref.analysis, **ref.numbers, **kind_code(ref)}
         return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), store
     vectors = _corpus_vectors(ref.vectors, store.fingerprint)
@@ -187,9 +187,9 @@ class _Reopening:
 
 def open_index(corpus: str, name: str, store: PassageStore, *, device: str = "cpu") -> AnyIndex:
     """Open a built index; raises as ``open_vector_index`` does."""
-    if parse_index_name(name).encoder:
-        return open_vector_index(corpus, name, store, device=device)
-    return open_lexical_index(corpus, name, store)
+    if parse_index_name(name).source == "passages":
+        return open_lexical_index(corpus, name, store)
+    return open_vector_index(corpus, name, store, device=device)
 
 
 def open_lexical_index(corpus: str, name: str, store: PassageStore) -> LexicalIndex:
@@ -224,7 +224,7 @@ def open_vector_index(
     """
     ref = index_ref(corpus, name)
     manifest = ref.manifest(store.fingerprint)
-    if not ref.name.kind:
+    if ref.name.source == "encoder":
         return open_exact(ref.path, manifest, device=device, rows=rows)
     vectors = open_vectors(corpus, name, store)
     options = OpenOptions(name=str(ref.name), encoder=ref.name.encoder, device=device, vectors=vectors, rows=rows)

@@ -107,7 +107,7 @@ class BuildSpec:
 
     def replaces(self, index: str) -> bool:
         """Return whether to replace an existing index. Vectors are kept if an index built from them is requested."""
-        vector_indexes = (name for name in map(parse_index_name, self.indexes) if name.encoder and name.kind)
+        vector_indexes = (name for name in map(parse_index_name, self.indexes) if name.source == "vectors")
         return self.source.options.replace and all(name.encoder != index for name in vector_indexes)
 
     def is_reusable(self, index: str) -> bool:
@@ -119,7 +119,7 @@ class BuildSpec:
         """The index to prepare while the passages are stored: the first that can be; None if there is none, as for passages in Python."""
         if not (self.source.corpus.files or self.source.corpus.path):
             return None
-        names = (name for name in self.indexes if not parse_index_name(name).encoder and not self.is_reusable(name))
+        names = (name for name in self.indexes if parse_index_name(name).source == "passages" and not self.is_reusable(name))
         return next((name for name in names if index_ref(self.name, name).kind.follow is not None), None)
 
     def reusable_store(self) -> Manifest | None:

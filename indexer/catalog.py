@@ -34,7 +34,7 @@ class IndexRef(NamedTuple):
     @property
     def path(self) -> Path:
         """Directory of the index; for exact search, the directory of the encoder's vectors."""
-        return corpus_path(self.corpus) / ("indexes" if self.name.kind else "vectors") / self.name
+        return corpus_path(self.corpus) / ("vectors" if self.name.source == "encoder" else "indexes") / self.name
 
     @property
     def vectors(self) -> IndexRef:
@@ -63,11 +63,11 @@ class IndexRef(NamedTuple):
             ArtifactMismatch: the index belongs to another store, other vectors, another name or another version of idx.
             ArtifactCorrupt: the manifest is invalid, or a file is missing or has the wrong size.
         """
-        kind, version = (KIND, FORMAT_VERSION) if not self.name.kind else (self.kind.name, self.kind.format_version)
+        kind, version = (KIND, FORMAT_VERSION) if self.name.source == "encoder" else (self.kind.name, self.kind.format_version)
         manifest = read_manifest(self.path, kind, version, self.rebuild)
         if fingerprint is not None:
             check_fingerprint(self.path, manifest, fingerprint, self.rebuild)
-        if self.name.encoder and self.name.kind and self.vectors.is_built:
+        if self.name.source == "vectors" and self.vectors.is_built:
             _check_vectors(self, manifest, self.vectors.manifest(None))
         if (code := manifest.recipe.parameters.get("kind_sha256")) is not None:
             check_same("index", self.name.kind, str(code), self.path)
@@ -96,7 +96,7 @@ class IndexRef(NamedTuple):
     @property
     def kind(self) -> IndexKind[Any, Any]:
         """Kind of the index. Exact search has none: the property then raises ``UnknownNameError``."""
-        kind: IndexKind[Any, Any] = find("index", self.name.kind, VECTOR_INDEXES if self.name.encoder else INDEXES)
+        kind: IndexKind[Any, Any] = find("index", self.name.kind, VECTOR_INDEXES if self.name.source == "vectors" else INDEXES)
         return kind
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def encoder_names() -> list[str]:
 def is_encoder(name: str) -> bool:
     """Return whether an encoder has this name."""
     if isinstance(name, IndexName):
-        return not name.kind
+        return name.source == "encoder"
     return name in ENCODERS or registered(name) is not None or find_plug_in("encoder", name) is not None
 
 
@@ -147,6 +147,13 @@ class IndexName(str):
         name = super().__new__(cls, "-".join(filter(None, (encoder, kind, analyzer, *numbers))))
         name.encoder, name.kind, name.numbers, name.analyzer = encoder, kind, numbers, analyzer
         return name
+
+    @property
+    def source(self) -> Literal["passages", "encoder", "vectors"]:
+        """Source of the index: passages, an encoder (exact search over its vectors), or its vectors; see ``IndexKind.source``."""
+        if not self.encoder:
+            return "passages"
+        return "vectors" if self.kind else "encoder"
 
     def __getnewargs__(self) -> tuple[str, str, tuple[str, ...], str]:  # type: ignore[override]
         """Return the parts, for pickle."""

@@ -261,7 +261,7 @@ def _estimate_steps(spec: BuildSpec, corpus: CorpusEstimate, *, has_store: bool)
         if spec.is_reusable(index):
             continue
         ref = index_ref(spec.name, index)
-        yield _estimate_index(ref, corpus) if ref.name.kind else _estimate_vectors(spec, encoder_spec(index), corpus)
+        yield _estimate_vectors(spec, encoder_spec(index), corpus) if ref.name.source == "encoder" else _estimate_index(ref, corpus)
 
 
 def _estimate_store(corpus: CorpusEstimate, *, is_followed: bool) -> StepEstimate:
@@ -276,9 +276,9 @@ def _estimate_store(corpus: CorpusEstimate, *, is_followed: bool) -> StepEstimat
 
 def _estimate_index(ref: IndexRef, corpus: CorpusEstimate) -> StepEstimate:
     """Return the estimate for a lexical index, or an index built from an encoder's vectors."""
-    dim = encoder_spec(ref.name.encoder).dim if ref.name.encoder else 0
-    if ref.name.encoder and ref.vectors.is_built:
-        dim = ref.vectors.manifest(None).count("dim")
+    dim = 0
+    if ref.name.source == "vectors":
+        dim = ref.vectors.manifest(None).count("dim") if ref.vectors.is_built else encoder_spec(ref.name.encoder).dim
     return StepEstimate(str(ref.name), *ref.kind.estimate(Size(corpus.n_passages, dim, corpus.passage_bytes)))
 
 

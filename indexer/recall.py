@@ -44,7 +44,7 @@ def measure_recall(corpus: str, queries: Sequence[str] = (), origin: str = "", s
         ArtifactError, MissingExtraError: see ``open_vector_index``.
     """
     store = open_store(corpus)
-    indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.encoder and name.kind]
+    indexes = [name for name in map(parse_index_name, built_indexes(corpus)) if name.source == "vectors"]
     if not indexes:
         raise ArtifactMissing(f"'{corpus}' has no index made of vectors: run 'idx build {corpus} --encoder NAME --index KIND'")
     texts, origin = (queries, origin) if queries else _default_queries(store)

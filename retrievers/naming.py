@@ -81,7 +81,7 @@ class RetrieverName:
     @property
     def is_lexical(self) -> bool:
         """True if all that searches or reranks is a lexical index."""
-        return not (self.remotes or self.rerankers or any(parse_index_name(part).encoder for part in self.parts))
+        return not (self.remotes or self.rerankers or any(parse_index_name(part).source != "passages" for part in self.parts))
 
     def check(self) -> None:
         """Check that a retriever of this name can exist.

@@ -193,7 +193,7 @@ def open_retriever(
     """Open the retriever of one index over a store; raises as ``open_searcher`` does."""
     from wikidx.indexer.build import open_lexical_index, open_vector_index, open_vectors
 
-    if not parse_index_name(name).encoder:
+    if parse_index_name(name).source == "passages":
         return BM25Retriever(open_lexical_index(corpus, name, store))
     index = open_vector_index(corpus, name, store, device=device)
     level = logging.INFO if len(store) >= _LARGE_CORPUS else logging.DEBUG

@@ -111,7 +111,7 @@ def check_analyzer(reference: str) -> None:
 
 
 def check_reader(reference: str, path: Path | str) -> None:
-    """Check a format on a file: passages have ids of their own and texts, and are the same again; a cut costs no more than what it cuts off."""
+    """Check a format on a file: passages have ids of their own and texts, and are the same again; a cut costs only what it cuts off."""
     with own_home(), tempfile.TemporaryDirectory() as folder:
         name = plug(reference, "format").name
         passages = [located.passage for located in read(Path(path), name)]

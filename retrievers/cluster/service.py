@@ -125,7 +125,7 @@ class ShardService:
 
     def _open(self, shards: Sequence[Shard], corpus: str, name: str, store: PassageStore, *, device: str) -> Retriever:
         """Open a dense retriever over the shards, or a lexical retriever in this process."""
-        if not parse_index_name(name).encoder:
+        if parse_index_name(name).source == "passages":
             return open_retriever(corpus, name, store, device=device)
         identity = shards[0].ranges[corpus, name].identity
         if store.fingerprint != identity.fingerprint:

@@ -94,7 +94,7 @@ def _list_unfinished(corpus: str) -> list[dict[str, Any]]:
     from wikidx.indexer.vectors.file import finished_ranges
 
     def n_rows(name: str, path: Path) -> int | None:
-        is_vectors = name != "passages" and not parse_index_name(name).kind
+        is_vectors = name != "passages" and parse_index_name(name).source == "encoder"
         return sum(map(len, finished_ranges(staging_path(path)))) if is_vectors else None
 
     paths = {"passages": store_path(corpus), **{name: index_ref(corpus, name).path for name in possible_indexes(corpus)}}
