@@ -42,7 +42,7 @@ import re
 from wikidx.indexer.analysis import Analyzer
 
 def stem(text):
-    return [re.sub("(ern|en|er|e|n|s)$", "", word) for word in re.findall(r"\\w+", text.lower())]
+    return [re.sub(r"(?<=\\w\\w)(ern|en|er|e|n|s)$", "", word) for word in re.findall(r"\\w+", text.lower())]
 
 GERMAN = Analyzer(name="german", terms=stem)
 """
