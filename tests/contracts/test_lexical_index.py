@@ -33,7 +33,7 @@ from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
-from wikidx.indexer.indexes.bm25.files import IndexFiles
+from wikidx.indexer.indexes.postings.files import IndexFiles
 from wikidx.indexer.published.lucene import import_lucene
 from wikidx.indexer.scope import Scope
 

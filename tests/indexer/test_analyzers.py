@@ -29,9 +29,9 @@ from wikidx.indexer.analysis.english import ANALYZER, TermNumbers
 from wikidx.indexer.build import build_index, open_lexical_index
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref, possible_indexes
-from wikidx.indexer.indexes.bm25 import inversion
-from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
-from wikidx.indexer.indexes.bm25.while_storing import FollowingInverter
+from wikidx.indexer.indexes.postings import inversion
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS
+from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.naming import is_index_name, parse_index_name
 from wikidx.indexer.planning import Build
 from wikidx.retrievers.highlight import analyzer_of, find_highlights

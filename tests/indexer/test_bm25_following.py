@@ -20,9 +20,9 @@ from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.indexes.bm25 import inversion
-from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS
-from wikidx.indexer.indexes.bm25.while_storing import FollowingInverter
+from wikidx.indexer.indexes.postings import inversion
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS
+from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.planning import Build
 
 WORDS = "river bank water flow gold silver mine deep lake fish boat sail wind storm night day sun moon star".split()
@@ -180,7 +180,7 @@ def test_a_full_disk_is_one_of_the_passages(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("name", "value", "error"),
-    [("indexes.bm25.inversion._invert_block", refuse(MemoryError()), MemoryError), ("analysis.dictionary._MAX_TERMS", 3, InputError)],
+    [("indexes.postings.inversion._invert_block", refuse(MemoryError()), MemoryError), ("analysis.dictionary._MAX_TERMS", 3, InputError)],
 )
 def test_what_stops_the_index_does_not_lose_the_passages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object, error: type[Exception]

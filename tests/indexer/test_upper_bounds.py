@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
-from wikidx.indexer.indexes.bm25 import selection
-from wikidx.indexer.indexes.bm25.cursors import Terms
-from wikidx.indexer.indexes.bm25.files import BLOCK_ROWS, DTYPES, Postings
 from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, search_query
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
+from wikidx.indexer.indexes.postings import selection
+from wikidx.indexer.indexes.postings.cursors import Terms
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, DTYPES, Postings
 from wikidx.indexer.scope import NO_WORDS
 
 N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample

@@ -15,7 +15,7 @@ from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
-from wikidx.indexer.indexes.bm25.files import IndexFiles
+from wikidx.indexer.indexes.postings.files import IndexFiles
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.bm25 import BM25Retriever
 from wikidx.retrievers.opening import open_retriever

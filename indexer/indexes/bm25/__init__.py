@@ -1,10 +1,8 @@
-"""BM25 with Lucene's scores, without Lucene.
+"""BM25 with Lucene's scores, without Lucene, over ``postings``.
 
-similarity  arithmetic of the scores           inversion     rows -> blocks, resumable   merging  blocks -> index files
-files       the files of an index              cursors       terms block by block        upper_bounds  16-bit bounds of scores
-candidates  rows and their threshold           selection     the candidates of a query
-scoring     scores of given rows               search        selection, scoring and top-k
-index       BM25Index, and its IndexKind       while_storing inversion while the passages are stored
+similarity  arithmetic of the scores           merging     blocks of postings -> index files
+scoring     scores of given rows               search      selection, scoring and top-k
+index       BM25Index, and its IndexKind
 """
 
 from .index import KIND, BM25Index

@@ -23,15 +23,15 @@ from wikidx.indexer.analysis import Analyzer, recorded_analyzer
 from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
+from wikidx.indexer.indexes.postings.cursors import Terms
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, IndexFiles, check_byte_order
+from wikidx.indexer.indexes.postings.inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
+from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.scope import NO_WORDS, Scope
 
-from .cursors import Terms
-from .files import BLOCK_ROWS, IndexFiles, check_byte_order
-from .inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from .merging import merge
 from .search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
-from .while_storing import FollowingInverter
 
 FORMAT_VERSION = 6
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.indexer.analysis.dictionary import Dictionary
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, MAX_TF
+from wikidx.indexer.indexes.postings.inversion import count_blocks, read_block, read_postings
 
-from .files import BLOCK_ROWS
-from .inversion import count_blocks, read_block, read_postings
-from .similarity import MAX_TF, TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
+from .similarity import TermFrequencies, impact, inverse_norms, length_codes, mean_length, term_frequencies
 
 FREQUENT_ABOVE = 1 / 8  # share of all rows above which adding to every row of a block is no slower than adding to the term's rows
 RANGE_POSTINGS = 1 << 24

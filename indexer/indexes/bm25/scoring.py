@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.indexer.indexes.postings.cursors import Cursors, Terms, advance, look_up, start_cursors
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
 
-from .cursors import Cursors, Terms, advance, look_up, start_cursors
-from .files import BLOCK_ROWS, Postings
 from .similarity import Denominators
 
 POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection

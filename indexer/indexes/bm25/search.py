@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.indexer.indexes.keys import encode, write_largest
+from wikidx.indexer.indexes.postings.cursors import Terms
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
+from wikidx.indexer.indexes.postings.selection import select_candidates
 from wikidx.indexer.scope import Words
 
-from .cursors import Terms
-from .files import BLOCK_ROWS, Postings
 from .scoring import POSTINGS_PER_LOOKUP, scores
-from .selection import select_candidates
 from .similarity import Denominators
 
 MAX_FILTERED_TERMS = 1000

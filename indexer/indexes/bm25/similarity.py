@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
+from wikidx.indexer.indexes.postings.files import MAX_TF
 
-MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip them; such scores differ in the third digit
 N_LENGTH_CODES = 256
 
 _INFINITE = np.float32(1e30)  # stands for an infinite ``inverse``: the scores are the same, and products stay finite

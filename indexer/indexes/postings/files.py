@@ -22,6 +22,7 @@ from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, StorageError
 
 BLOCK_ROWS = 65_536
+MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip them; such scores differ in the third digit
 
 
 class Postings(NamedTuple):

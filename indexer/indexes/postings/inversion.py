@@ -34,8 +34,7 @@ from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import Analyzer, TermTable
 from wikidx.indexer.analysis.dictionary import Dictionary
 
-from .files import BLOCK_ROWS
-from .similarity import MAX_TF
+from .files import BLOCK_ROWS, MAX_TF
 
 BYTES_PER_TEXT_BYTE = 1.6  # memory for inverting a block, per byte of its text; measured on 20,000 articles of 20 kB
 _TEXT_PER_STORED_BYTE = 2.5
