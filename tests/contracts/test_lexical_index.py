@@ -33,6 +33,7 @@ from wikidx.indexer.base import Hits, LexicalIndex
 from wikidx.indexer.build import build_index, open_lexical_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
+from wikidx.indexer.indexes.bm25.files import DTYPES
 from wikidx.indexer.indexes.postings.files import IndexFiles
 from wikidx.indexer.published.lucene import import_lucene
 from wikidx.indexer.scope import Scope
@@ -164,7 +165,7 @@ def open_of_kind(kind: str, home: Path) -> Opened:
         if kind == "bm25, all rows scored":
             built("bm25")
             ref = index_ref("made", "bm25")
-            return Opened("bm25", BM25Index(IndexFiles(ref.path, ref.manifest(None)), ANALYZER, 0.9, 0.4, max_filtered_terms=0))
+            return Opened("bm25", BM25Index(IndexFiles(ref.path, ref.manifest(None), DTYPES), ANALYZER, 0.9, 0.4, max_filtered_terms=0))
         analyzer = next((name for name in ANALYZERS if kind.startswith(name)), "")
         k1, b = map(float, kind.removeprefix(analyzer).strip("-").split("-")) if analyzer != kind else (0.9, 0.4)
         terms = ANALYZERS.get(analyzer, english)

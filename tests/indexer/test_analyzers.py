@@ -304,7 +304,7 @@ def test_without_its_plug_in_an_index_is_listed_checked_and_removed_but_not_read
 def test_an_unfinished_build_is_listed_without_its_plug_in(build: Callable[..., PassageStore], monkeypatch: pytest.MonkeyPatch) -> None:
     store = build(ROWS)
     with monkeypatch.context() as patched:
-        patched.setattr("wikidx.indexer.indexes.bm25.index.merge", None)
+        patched.setattr("wikidx.indexer.indexes.bm25.index.write_index", None)
         with pytest.raises(TypeError):
             build_index("made", "bm25-german", store)
     monkeypatch.setenv(VARIABLE, "")

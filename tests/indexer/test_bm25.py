@@ -20,10 +20,9 @@ from wikidx.indexer.analysis.english import TermNumbers
 from wikidx.indexer.base import LexicalIndex
 from wikidx.indexer.build import build_index, open_index, open_lexical_index
 from wikidx.indexer.catalog import built_indexes, index_ref, possible_indexes
-from wikidx.indexer.indexes.bm25 import merging
 from wikidx.indexer.indexes.bm25.index import KIND
 from wikidx.indexer.indexes.kinds import Size
-from wikidx.indexer.indexes.postings import inversion
+from wikidx.indexer.indexes.postings import inversion, merging
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS
 
 Build = Callable[..., PassageStore]

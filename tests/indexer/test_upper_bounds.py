@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
+from wikidx.indexer.indexes.bm25.files import Documents
+from wikidx.indexer.indexes.bm25.scoring import ScoringTables
 from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, search_query
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
 from wikidx.indexer.indexes.postings import selection
@@ -26,6 +28,7 @@ N_ROWS = (N_BLOCKS - 1) * BLOCK_ROWS + 12_345
 SAMPLED = np.concatenate([np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + 12_000) for block in (0, 8, 16)])
 LENGTH, K = 10, 64
 INVERSE = inverse_norms(0.9, 0.4, LENGTH)
+DOCUMENTS = Documents(np.full(N_ROWS, LENGTH, np.uint8), np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.int64))
 IMPACTS = np.array([0, *(impact(tf, INVERSE[LENGTH]) for tf in range(1, 64))], np.uint8)
 
 Tfs = NDArray[np.int64]
@@ -44,12 +47,12 @@ def postings_of(tfs: Sequence[Tfs], frequent: NDArray[np.uint8]) -> Postings:
         arrays["segment_sizes"].append(sizes - 1)
         arrays["posting_starts"].append(arrays["posting_starts"][-1] + len(rows))
         arrays["segment_starts"].append(arrays["segment_starts"][-1] + len(blocks))
-    found = Postings(**{name: np.concatenate(parts).astype(DTYPES[name]) for name, parts in arrays.items()})
-    return found._replace(lengths=np.full(N_ROWS, LENGTH, np.uint8), frequent_impacts=IMPACTS[frequent])
+    found = Postings(**{name: np.concatenate(parts).astype(DTYPES[name]) for name, parts in arrays.items()}, n_rows=N_ROWS)
+    return found._replace(frequent_impacts=IMPACTS[frequent])
 
 
 def best(postings: Postings, terms: Terms, k: int, max_filtered_terms: int) -> tuple[list[int], list[float]]:
-    tables = SearchTables(postings, denominators(INVERSE), max_filtered_terms)
+    tables = SearchTables(ScoringTables(postings, DOCUMENTS, denominators(INVERSE)), max_filtered_terms)
     memory = WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
     rows, scores = np.full(k, -1, np.int64), np.full(k, -np.inf, np.float32)
     search_query(tables, terms, Allowed(NO_WORDS, np.empty(0, np.int64)), memory, rows, scores)

@@ -15,6 +15,7 @@ from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.indexes.bm25 import BM25Index
+from wikidx.indexer.indexes.bm25.files import DTYPES
 from wikidx.indexer.indexes.postings.files import IndexFiles
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.bm25 import BM25Retriever
@@ -55,7 +56,7 @@ def test_corruption_of_bm25_is_noticed(build: Callable[..., PassageStore], made_
     content = bytearray((path / "impacts").read_bytes())
     content[0] ^= 1
     (path / "impacts").write_bytes(content)
-    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None)), ANALYZER, 0.9, 0.4))
+    retriever = BM25Retriever(BM25Index(IndexFiles(path, index_ref("made", "bm25").manifest(None), DTYPES), ANALYZER, 0.9, 0.4))
     everything = np.arange(len(made_passages))
     with pytest.raises(ArtifactCorrupt, match="impacts"):
         retriever.rescore([" ".join(f"{n} {n + 1}" for n in range(0, 3000, 2))], [everything])

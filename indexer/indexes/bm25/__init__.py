@@ -1,8 +1,8 @@
 """BM25 with Lucene's scores, without Lucene, over ``postings``.
 
-similarity  arithmetic of the scores           merging     blocks of postings -> index files
-scoring     scores of given rows               search      selection, scoring and top-k
-index       BM25Index, and its IndexKind
+similarity  arithmetic of the scores           impacts     blocks of postings -> files, with impacts and exceptions
+files       lengths and exceptions             scoring     scores of given rows
+search      selection, scoring and top-k       index       BM25Index, and its IndexKind
 """
 
 from .index import KIND, BM25Index

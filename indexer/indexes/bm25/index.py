@@ -29,7 +29,9 @@ from wikidx.indexer.indexes.postings.inversion import BYTES_PER_TEXT_BYTE, inver
 from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.scope import NO_WORDS, Scope
 
-from .merging import merge
+from .files import DTYPES, Documents
+from .impacts import write_index
+from .scoring import ScoringTables
 from .search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
 
@@ -56,13 +58,14 @@ class BM25Index:
             max_filtered_terms: see ``search.SearchTables``.
         """
         self._files, self._analyzer = files, analyzer
-        self._n_rows_with_terms, n_tokens = files.postings.totals.tolist()
+        documents = Documents(**files.further)
+        self._n_rows_with_terms, n_tokens = documents.totals.tolist()
         self._free_memory = deque[WorkingMemory]()  # a deque is thread-safe
         inverse = inverse_norms(k1, b, mean_length(n_tokens, self._n_rows_with_terms))
-        self._tables = SearchTables(self._files.postings, denominators(inverse), max_filtered_terms)
+        self._tables = SearchTables(ScoringTables(files.postings, documents, denominators(inverse)), max_filtered_terms)
 
     def __len__(self) -> int:
-        return len(self._files.postings.lengths)
+        return self._files.postings.n_rows
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> Hits:
         """Return the k rows with the highest scores above 0 for each query, of all rows or of a scope.
@@ -217,7 +220,7 @@ def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     blocks, analyzer = build.staging / INTERMEDIATE, recorded_analyzer(build.parameters, build.staging)
     with interpreted(text_bytes(build.source)):
         dictionary = invert(build.source, analyzer, blocks, build.progress)
-        return merge(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
+        return write_index(build.staging, blocks, dictionary, *_k1_and_b(build.parameters))
 
 
 def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index:
@@ -229,13 +232,14 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
     """
     check_byte_order()
     analyzer = recorded_analyzer(manifest.recipe.parameters, path)
-    files = IndexFiles(path, manifest)
-    if len(files.postings.totals) != 2:
+    files = IndexFiles(path, manifest, DTYPES)
+    documents = Documents(**files.further)
+    if len(documents.totals) != 2:
         raise ArtifactCorrupt(f"{path / 'totals'} does not hold two numbers: build it again with --force")
-    n_rows_with_terms, n_tokens = files.postings.totals.tolist()
+    n_rows_with_terms, n_tokens = documents.totals.tolist()
     actual = {
         "terms": len(files.postings.ends),
-        "rows": len(files.postings.lengths),
+        "rows": len(documents.lengths),
         "rows_with_terms": n_rows_with_terms,
         "tokens": n_tokens,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,17 +11,24 @@ from wikidx.base.compiled import kernel
 from wikidx.indexer.indexes.postings.cursors import Cursors, Terms, advance, look_up, start_cursors
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
 
+from .files import Documents
 from .similarity import Denominators
 
 POSTINGS_PER_LOOKUP = 60  # postings read sequentially in the time of one lookup by bisection
 
 
+class ScoringTables(NamedTuple):
+    """Tables of an index: its postings, the lengths and exceptions of its rows, and the denominators of the scores."""
+
+    postings: Postings
+    documents: Documents
+    denominators: Denominators
+
+
 @kernel
-def scores(
-    postings: Postings, denominators: Denominators, terms: Terms, rows: NDArray[np.int64], positions: NDArray[np.int32]
-) -> NDArray[np.float32]:
+def scores(tables: ScoringTables, terms: Terms, rows: NDArray[np.int64], positions: NDArray[np.int32]) -> NDArray[np.float32]:
     """Return the scores of rows, which must ascend. ``positions`` is working memory, (BLOCK_ROWS,), all -1 before and after."""
-    sums = np.zeros(len(rows), dtype=np.float64)
+    postings, sums = tables.postings, np.zeros(len(rows), dtype=np.float64)
     cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
     start = 0
     while start < len(rows):
@@ -27,15 +36,14 @@ def scores(
         while end < len(rows) and rows[end] < (block + 1) * BLOCK_ROWS:
             end += 1
         advance(postings, terms, cursors, block)
-        _add_block(postings, denominators, terms, cursors, rows[start:end], positions, sums[start:end])
+        _add_block(tables, terms, cursors, rows[start:end], positions, sums[start:end])
         start = end
     return sums.astype(np.float32)
 
 
 @kernel
-def _add_block(  # noqa: PLR0913
-    postings: Postings,
-    denominators: Denominators,
+def _add_block(
+    tables: ScoringTables,
     terms: Terms,
     cursors: Cursors,
     rows: NDArray[np.int64],
@@ -43,10 +51,10 @@ def _add_block(  # noqa: PLR0913
     sums: NDArray[np.float64],
 ) -> None:
     """Add each term's part of the score, in order of the terms, to the sums of given rows of one block."""
-    n_rows = len(postings.lengths)
+    postings, n_rows = tables.postings, tables.postings.n_rows
     lengths, rows_in_block, impacts = np.empty(len(rows), np.uint8), np.empty(len(rows), np.uint16), np.empty(len(rows), np.uint8)
     for i in range(len(rows)):
-        lengths[i] = postings.lengths[rows[i]]
+        lengths[i] = tables.documents.lengths[rows[i]]
         rows_in_block[i] = rows[i] % BLOCK_ROWS
         positions[rows_in_block[i]] = i
     for t in range(len(terms.numbers)):
@@ -60,9 +68,9 @@ def _add_block(  # noqa: PLR0913
             look_up(postings.rows[start : start + size], postings.impacts[start : start + size], rows_in_block, impacts)
         else:
             _read(postings.rows[start : start + size], postings.impacts[start : start + size], positions, impacts)
-        n_shared = _add_scores(terms.weights[t], denominators.values, lengths, impacts, sums)
+        n_shared = _add_scores(terms.weights[t], tables.denominators.values, lengths, impacts, sums)
         if n_shared > 0:
-            _add_shared_scores(postings, denominators, terms, t, rows, impacts, sums)
+            _add_shared_scores(tables, terms, t, rows, impacts, sums)
     for i in range(len(rows)):
         positions[rows_in_block[i]] = -1
 
@@ -101,9 +109,8 @@ def _add_scores(
 
 
 @kernel
-def _add_shared_scores(  # noqa: PLR0913
-    postings: Postings,
-    denominators: Denominators,
+def _add_shared_scores(
+    tables: ScoringTables,
     terms: Terms,
     t: int,
     rows: NDArray[np.int64],
@@ -111,14 +118,15 @@ def _add_shared_scores(  # noqa: PLR0913
     sums: NDArray[np.float64],
 ) -> None:
     """Add a term's part of the score for rows whose impact several tf share. The tf is the lowest, unless the row is an exception."""
+    documents, denominators = tables.documents, tables.denominators
     for i in range(len(rows)):
-        length = np.intp(postings.lengths[rows[i]])
+        length = np.intp(documents.lengths[rows[i]])
         denominator = denominators.values[length, np.intp(impacts[i])]
         if denominator > 0:
             continue
         denominator = -denominator
-        key = terms.numbers[t] * len(postings.lengths) + rows[i]
-        p = np.searchsorted(postings.exception_postings, key)
-        if p < len(postings.exception_postings) and postings.exception_postings[p] == key:
-            denominator = np.float32(1) + np.float32(postings.exception_tfs[p]) * denominators.inverse[length]
+        key = terms.numbers[t] * len(documents.lengths) + rows[i]
+        p = np.searchsorted(documents.exception_postings, key)
+        if p < len(documents.exception_postings) and documents.exception_postings[p] == key:
+            denominator = np.float32(1) + np.float32(documents.exception_tfs[p]) * denominators.inverse[length]
         sums[i] += np.float64(terms.weights[t] - terms.weights[t] / denominator)

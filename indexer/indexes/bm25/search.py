@@ -18,8 +18,7 @@ from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
 from wikidx.indexer.indexes.postings.selection import select_candidates
 from wikidx.indexer.scope import Words
 
-from .scoring import POSTINGS_PER_LOOKUP, scores
-from .similarity import Denominators
+from .scoring import POSTINGS_PER_LOOKUP, ScoringTables, scores
 
 MAX_FILTERED_TERMS = 1000
 
@@ -27,8 +26,7 @@ MAX_FILTERED_TERMS = 1000
 class SearchTables(NamedTuple):
     """Tables of an index, and the maximum number of terms of a query whose candidates are selected by upper bounds."""
 
-    postings: Postings
-    denominators: Denominators
+    scoring: ScoringTables
     max_filtered_terms: int
 
 
@@ -59,7 +57,7 @@ def search_query(  # noqa: PLR0913
 
     Both have shape (k,). A scope of so few rows that looking them up takes less time than reading the postings is scored whole.
     """
-    postings, denominators = tables.postings, tables.denominators
+    scoring, postings = tables.scoring, tables.scoring.postings
     if len(terms.numbers) == 0:
         return
     has_few_rows = 0 < len(allowed.rows) * len(terms.numbers) * POSTINGS_PER_LOOKUP < _n_postings(postings, terms)
@@ -67,14 +65,14 @@ def search_query(  # noqa: PLR0913
         rows = allowed.rows
         if not has_few_rows:
             rows = select_candidates(postings, terms, len(best_rows), allowed.words, memory.upper_bounds)
-        write_best(scores(postings, denominators, terms, rows, memory.positions), rows, best_scores, best_rows)
+        write_best(scores(scoring, terms, rows, memory.positions), rows, best_scores, best_rows)
         return
-    for first_row in range(0, len(postings.lengths), BLOCK_ROWS):
-        rows = np.arange(first_row, min(first_row + BLOCK_ROWS, len(postings.lengths)))
+    for first_row in range(0, postings.n_rows, BLOCK_ROWS):
+        rows = np.arange(first_row, min(first_row + BLOCK_ROWS, postings.n_rows))
         if len(allowed.words) > 0:
             bits = allowed.words[rows >> 6] >> (rows & 63).astype(np.uint64)
             rows = rows[(bits & np.uint64(1)) > 0]
-        merge_best(scores(postings, denominators, terms, rows, memory.positions), rows, best_scores, best_rows)
+        merge_best(scores(scoring, terms, rows, memory.positions), rows, best_scores, best_rows)
 
 
 @kernel
@@ -83,7 +81,7 @@ def _n_postings(postings: Postings, terms: Terms) -> int:
     n = 0
     for t in range(len(terms.numbers)):
         number = terms.numbers[t]
-        n += len(postings.lengths) if terms.frequent[t] >= 0 else postings.posting_starts[number + 1] - postings.posting_starts[number]
+        n += postings.n_rows if terms.frequent[t] >= 0 else postings.posting_starts[number + 1] - postings.posting_starts[number]
     return n
 
 
@@ -114,6 +112,6 @@ def score_rows(
     tables: SearchTables, terms: Terms, memory: WorkingMemory, rows: NDArray[np.int64], best_scores: NDArray[np.float32]
 ) -> None:
     """Write the scores of given rows, which must ascend; -inf for a row without a term of the query."""
-    row_scores = scores(tables.postings, tables.denominators, terms, rows, memory.positions)
+    row_scores = scores(tables.scoring, terms, rows, memory.positions)
     for i in range(len(rows)):
         best_scores[i] = row_scores[i] if row_scores[i] > 0 else np.float32(-np.inf)

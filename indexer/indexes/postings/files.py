@@ -1,8 +1,8 @@
 """Files of a built index: their contents, memory mapping, and checksums.
 
 A row's number is 65,536 * block + row within the block. The postings of a term consist of segments, one per block that contains the term,
-in ascending order. A segment lists rows within the block, ascending, and their impacts (see ``similarity``). A frequent term is in more
-than 1/8 of all rows. It has no segments, but an impact for every row: 0 if the row lacks the term.
+in ascending order. A segment lists rows within the block, ascending, and their impacts: from 1 to 255, in 255ths of the term's weight. A
+frequent term is in more than 1/8 of all rows. It has no segments, but an impact for every row: 0 if the row lacks the term.
 
 All files are little-endian. A process verifies the checksum of each page before it first reads the page (``wikidx.base.artifacts.pages``).
 """
@@ -10,7 +10,7 @@ All files are little-endian. A process verifies the checksum of each page before
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip 
 
 
 class Postings(NamedTuple):
-    """All arrays of an index, each in a file of its name.
+    """Arrays of an index, each in a file of its name, and the number of rows.
 
     Attributes:
         pool, ends, slots: the dictionary; see ``HashedTerms``.
@@ -35,14 +35,11 @@ class Postings(NamedTuple):
         segment_blocks: block of each segment.
         segment_sizes: number of postings of each segment, minus one.
         rows: row within the block of each posting.
-        impacts: impact of each posting; see ``similarity``.
-        lengths: length code of each row; see ``similarity``.
+        impacts: impact of each posting.
         frequent_terms: numbers of the frequent terms, ascending.
         frequent_term_dfs: document frequencies of the frequent terms.
         frequent_impacts: impact of each row for the first frequent term, then for the second, and so on.
-        exception_postings: term * number of rows + row for each exception (see ``similarity``), ascending.
-        exception_tfs: tf of each exception.
-        totals: number of rows with a term, and number of tokens in all rows.
+        n_rows: number of rows, with and without terms.
     """
 
     pool: NDArray[np.uint8]
@@ -54,21 +51,17 @@ class Postings(NamedTuple):
     segment_sizes: NDArray[np.uint16]
     rows: NDArray[np.uint16]
     impacts: NDArray[np.uint8]
-    lengths: NDArray[np.uint8]
     frequent_terms: NDArray[np.int64]
     frequent_term_dfs: NDArray[np.int64]
     frequent_impacts: NDArray[np.uint8]
-    exception_postings: NDArray[np.int64]
-    exception_tfs: NDArray[np.uint16]
-    totals: NDArray[np.int64]
+    n_rows: int
 
 
-_INT64 = ("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs", "exception_postings", "totals")
 DTYPES: dict[str, np.dtype[Any]] = {  # dtype of each file; a table, because annotations differ among versions of NumPy
-    **dict.fromkeys(("pool", "impacts", "lengths", "frequent_impacts"), np.dtype(np.uint8)),
-    **dict.fromkeys(("segment_blocks", "segment_sizes", "rows", "exception_tfs"), np.dtype(np.uint16)),
+    **dict.fromkeys(("pool", "impacts", "frequent_impacts"), np.dtype(np.uint8)),
+    **dict.fromkeys(("segment_blocks", "segment_sizes", "rows"), np.dtype(np.uint16)),
     **dict.fromkeys(("ends", "slots"), np.dtype(np.uint32)),
-    **dict.fromkeys(_INT64, np.dtype(np.int64)),
+    **dict.fromkeys(("posting_starts", "segment_starts", "frequent_terms", "frequent_term_dfs"), np.dtype(np.int64)),
 }
 # A search reads parts of these files, and all other files whole.
 _OF_SEGMENTS = ("segment_blocks", "segment_sizes")
@@ -81,16 +74,23 @@ class IndexFiles:
 
     Attributes:
         postings: arrays of the files; call ``check_tables`` and ``check`` before reading them.
+        further: arrays of the kind's own files, by name; call ``check_tables`` before reading them.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, further: Mapping[str, np.dtype[Any]]) -> None:
         """Map the files.
+
+        Args:
+            path: folder of the index.
+            manifest: its manifest.
+            further: names and dtypes of the files that a kind of index has besides, which every search reads whole.
 
         Raises:
             ArtifactCorrupt: a file's size does not fit its content.
         """
         self._files = CheckedFiles(path, manifest)
-        self.postings = Postings(**{name: self._array(path, name) for name in DTYPES})
+        self.postings = Postings(**{name: self._array(path, name, DTYPES[name]) for name in DTYPES}, n_rows=manifest.count("rows"))
+        self.further = {name: self._array(path, name, dtype) for name, dtype in further.items()}
         self._is_checked = np.zeros(len(self.postings.ends), dtype=np.bool_)  # for each term: whether its postings are verified
         self._has_checked_tables = False
 
@@ -108,13 +108,13 @@ class IndexFiles:
         numbers, positions = numbers[is_new], frequent[is_new & (frequent >= 0)]
         self._check(_OF_SEGMENTS, self.postings.segment_starts[numbers], self.postings.segment_starts[numbers + 1])
         self._check(_OF_POSTINGS, self.postings.posting_starts[numbers], self.postings.posting_starts[numbers + 1])
-        self._check((_FREQUENT,), positions * len(self.postings.lengths), (positions + 1) * len(self.postings.lengths))
+        self._check((_FREQUENT,), positions * self.postings.n_rows, (positions + 1) * self.postings.n_rows)
         self._is_checked[numbers] = True
 
     def check_tables(self) -> None:
         """Verify the files that every search reads whole, unless they are verified already; raises as ``check`` does."""
         if not self._has_checked_tables:
-            for name in DTYPES:
+            for name in (*DTYPES, *self.further):
                 if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT):
                     self._files[name].check_all()
             self._has_checked_tables = True
@@ -123,8 +123,8 @@ class IndexFiles:
         for name in names:
             self._files[name].check(starts * DTYPES[name].itemsize, stops * DTYPES[name].itemsize)
 
-    def _array(self, path: Path, name: str) -> NDArray[Any]:
-        content, dtype = self._files[name].content, DTYPES[name]
+    def _array(self, path: Path, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        content = self._files[name].content
         if len(content) % dtype.itemsize:
             raise ArtifactCorrupt(f"{path / name} has {len(content):,} bytes, which are no {dtype} numbers: build it again with --force")
         return content.view(dtype)

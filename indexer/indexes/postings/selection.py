@@ -64,7 +64,7 @@ def select_candidates(postings: Postings, terms: Terms, k: int, scope: Words, up
     In a large corpus, a sample of its blocks gives a first guess of the threshold. If it was too high, which the candidates show, the
     search is repeated without it.
     """
-    n_blocks, guess = -(-len(postings.lengths) // BLOCK_ROWS), 1
+    n_blocks, guess = -(-postings.n_rows // BLOCK_ROWS), 1
     step = max(_SAMPLED_FROM // 2, n_blocks // _SAMPLED_FROM)
     if k >= _SAMPLED_K and n_blocks >= _SAMPLED_FROM:
         expected = k / step  # of the k best, in the sample
@@ -81,7 +81,7 @@ def _scan(  # noqa: PLR0913
     postings: Postings, terms: Terms, k: int, step: int, guess: int, scope: Words, upper_bounds: NDArray[np.uint16]
 ) -> tuple[Candidates, int]:
     """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
-    n_rows, query, candidates = len(postings.lengths), start_query(postings, terms), make_room(_FIRST_ROOM)
+    n_rows, query, candidates = postings.n_rows, start_query(postings, terms), make_room(_FIRST_ROOM)
     lookups, of_frequent = Lookups(0, _FIRST_PAUSE, _FIRST_PAUSE), query.weights[query.frequent].sum()
     n_candidates, n_at_last_cut, n_new, threshold = 0, 0, 0, guess
     for first_row in range(0, n_rows, step * BLOCK_ROWS):

@@ -55,7 +55,7 @@ def start_query(postings: Postings, terms: Terms) -> Query:
     by_weight = np.argsort(weights)
     is_frequent = terms.frequent[by_weight] >= 0
     cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
-    starts = terms.frequent * len(postings.lengths)
+    starts = terms.frequent * postings.n_rows
     return Query(postings, cursors, weights, slack, starts, by_weight[is_frequent], by_weight[~is_frequent])
 
 
@@ -94,7 +94,7 @@ def add_frequent_term(query: Query, t: int, first_row: int, upper_bounds: NDArra
 def look_up_frequent_term(query: Query, t: int, candidates: Candidates) -> None:
     """Add what ``add_frequent_term`` adds, to the bounds of a few rows."""
     start, factor = query.frequent_starts[t], np.uint32(query.weights[t])
-    impacts = query.postings.frequent_impacts[start : start + len(query.postings.lengths)]
+    impacts = query.postings.frequent_impacts[start : start + query.postings.n_rows]
     for i in range(len(candidates.rows)):
         impact = np.uint32(impacts[candidates.rows[i]])
         added = np.uint16((impact * factor) >> np.uint32(8)) + np.uint16(impact > 0)
