@@ -4,7 +4,8 @@ known/      wiki2018, wiki2020, sample, users' files     store/      PassageStor
 reading/    dump files -> passages, with file and line   sources     source files, downloaded or local
 passage     Passage(id, title, text), BadRecord          corpus      Corpus: files, reader, number of passages
 build       builds and opens the store of a corpus       resolving   name or file -> Corpus
-size_estimate  of a corpus before it is built            unnamed     corpora that end with the process that built them
+size_estimate  of a corpus before it is built            plugged     corpora and readers by the user's code
+unnamed     corpora that end with the process that built them
 """
 
 if __name__ != "wikidx.corpora":

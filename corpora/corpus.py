@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from wikidx.base.net.download import SourceFile
 
@@ -30,6 +31,8 @@ class Corpus:
         unkept_fields: fields of records given in Python that passages do not keep.
         reading: named values that identify the result of ``read``, such as the format; a store with other values is not reused.
     """
+
+    plugin_kind: ClassVar[str] = "corpus"
 
     name: str
     summary: str

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from wikidx.base.artifacts.home import corpus_names, split_name
-from wikidx.base.artifacts.manifest import is_finished, load_manifest
+from wikidx.base.artifacts.manifest import Manifest, is_finished, load_manifest
 from wikidx.base.errors import ArtifactMissing, IdxError, InputError
-from wikidx.base.registry import load, unknown_name_error
+from wikidx.base.plugins import PlugIn, check_same, find, find_plug_in, is_reference, plug, plug_in_names
+from wikidx.base.registry import unknown_name_error
 
 from . import CORPORA
 from .build import StoreOptions, store_name, store_path
 from .corpus import Corpus
 from .known.custom import ReadOptions, custom_corpus
 from .known.python_values import FORMAT, described_corpus
+from .passage import LocatedPassage, OnBad
+from .plugged import plugged_corpus
 from .reading.compression import STANDARD_INPUT, check_file
 
 
@@ -41,14 +44,20 @@ class ResolvedCorpus(NamedTuple):
 
 
 def known_corpora() -> list[Corpus]:
-    """Return the known corpora, which are those of ``CORPORA``."""
-    return [known_corpus(name) for name in CORPORA]
+    """Return the corpora of ``known_names``."""
+    return [known_corpus(name) for name in known_names()]
+
+
+def known_names() -> list[str]:
+    """Return the names of the known corpora: those of ``CORPORA`` and plug-ins."""
+    return [*CORPORA, *plug_in_names("corpus")]
 
 
 def known_corpus(name: str) -> Corpus:
     """Return the known corpus ``name``; raises ``UnknownNameError``."""
-    corpus: Corpus = load("corpus", name, CORPORA)
-    return corpus
+    corpus: Corpus = find("corpus", name, CORPORA)
+    plugged = None if name in CORPORA else find_plug_in("corpus", name)
+    return corpus if plugged is None else plugged_corpus(plugged)
 
 
 def article_url(name: str) -> str | None:
@@ -58,7 +67,8 @@ def article_url(name: str) -> str | None:
 
 def is_known(name: str) -> bool:
     """Return whether ``name`` is a known corpus, or a subset of one such as ``sample@100``."""
-    return name.partition("@")[0] in CORPORA
+    base = name.partition("@")[0]
+    return base in CORPORA or base in plug_in_names("corpus")
 
 
 def built_names() -> list[str]:
@@ -81,7 +91,7 @@ def require_built(name: str) -> None:
         raise ArtifactMissing(f"the corpus '{name}' is not built: run 'idx build {name}'")
     if name in corpus_names():
         raise ArtifactMissing(f"the corpus '{name}' is not finished: run the 'idx build' that began it again")
-    raise unknown_name_error("corpus", name, {*CORPORA, *built_names()})
+    raise unknown_name_error("corpus", name, {*known_names(), *built_names()})
 
 
 def require_built_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -113,7 +123,7 @@ def resolve(
     """Resolve a name or path to a corpus, with options for building its store.
 
     Args:
-        corpus: the name of a known or built corpus, or the path of a file.
+        corpus: the name of a known or built corpus, a plug-in's reference, or the path of a file.
         name: name for the corpus in a file; None: derived from the file's name.
         options: options for building the store.
         reading: format and splitting of a file.
@@ -121,6 +131,8 @@ def resolve(
     Raises:
         InputError, UnknownNameError: the corpus or file does not exist, or an option does not apply to it.
     """
+    if is_reference(corpus) and not Path(corpus).exists():
+        corpus = plug(corpus, "corpus").name
     if is_name(corpus):
         _reject_file_options(corpus, name, reading)
         return _resolve_known(corpus, options) if is_known(corpus) else _resolve_built(corpus, options)
@@ -135,31 +147,73 @@ def _resolve_known(corpus: str, options: StoreOptions) -> ResolvedCorpus:
     base, limit = split_name(corpus)
     if limit is not None and options.limit not in (None, limit):
         raise InputError(f"'{corpus}' has {limit:,} passages, --limit says {options.limit:,}")
-    return ResolvedCorpus(known_corpus(base), dataclasses.replace(options, limit=limit or options.limit))
+    resolved = ResolvedCorpus(known_corpus(base), dataclasses.replace(options, limit=limit or options.limit))
+    if base not in CORPORA and (plugged := find_plug_in("corpus", base)) is not None:
+        _check_origin(resolved.name, plugged)
+    return resolved
+
+
+def _check_origin(name: str, plugged: PlugIn) -> None:
+    """Check that the store of a name, if there is one, is that of a corpus that is a plug-in."""
+    if name in built_names() and "corpus_sha256" not in load_manifest(store_path(name)).recipe.parameters:
+        raise InputError(
+            f"the corpus '{name}' was built from a file or from passages of yours, and {plugged.reference} has its name: "
+            f"give the plug-in another name, or delete that corpus with 'idx remove {name}'"
+        )
 
 
 def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
-    """Return a corpus built from a file, with the options in its manifest."""
+    """Return a corpus built from a file, from passages given in Python, or by a plug-in, with the options in its manifest."""
     base, limit = split_name(name)
     if options.source or options.limit not in (None, limit):
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
     try:
         manifest = load_manifest(store_path(name))
-        parameters = manifest.recipe.parameters
-        if parameters["format"] == FORMAT:
-            described = described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split")})
-            return ResolvedCorpus(described, dataclasses.replace(options, limit=limit), keep_store=True)
-        reading = ReadOptions(
-            file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
-        )
-        (source,) = manifest.sources.values()
+        corpus = _built_corpus(name, manifest, options)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"the manifest of '{name}' does not say which file it was built from ({error}): {rebuild_advice(base)}") from error
-    was_skipping = parameters.get("on_error") == "skip"
+    was_skipping = manifest.recipe.parameters.get("on_error") == "skip"
     if options.skip_bad and not was_skipping:
         raise InputError(f"'{name}' was built without --on-error skip: {rebuild_advice(base)}")
-    options = dataclasses.replace(options, limit=limit, skip_bad=was_skipping)
-    return ResolvedCorpus(custom_corpus(Path(source), base, reading), options, keep_store=True)
+    return ResolvedCorpus(corpus, dataclasses.replace(options, limit=limit, skip_bad=was_skipping), keep_store=True)
+
+
+def _built_corpus(name: str, manifest: Manifest, options: StoreOptions) -> Corpus:
+    base, parameters = name.partition("@")[0], manifest.recipe.parameters
+    if "corpus_sha256" in parameters:
+        return _corpus_of_absent("corpus", base, name, manifest, lambda: known_corpus(base))
+    if parameters["format"] == FORMAT:
+        return described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split")})
+    (source,) = manifest.sources.values()
+    file_format, split, n_words = str(parameters["format"]), str(parameters["split"]), int(parameters.get("words") or 100)
+
+    def of_file() -> Corpus:
+        return custom_corpus(Path(source), base, ReadOptions(file_format=file_format, split=split, n_words=n_words))
+
+    if (sha256 := parameters.get("format_sha256")) is None:
+        return of_file()
+    plugged = find_plug_in("format", file_format)
+    if plugged is not None and (plugged.sha256 == sha256 or options.replace):
+        return of_file()
+    return dataclasses.replace(_corpus_of_absent("format", file_format, name, manifest, of_file), path=Path(source))
+
+
+def _corpus_of_absent(kind: str, plug_in: str, name: str, manifest: Manifest, find_corpus: Callable[[], Corpus]) -> Corpus:
+    """Return a built corpus whose plug-in has not been named: its store is used as it is, and cannot be built."""
+    parameters = manifest.recipe.parameters
+
+    def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
+        check_same(kind, plug_in, str(parameters[f"{kind}_sha256"]), store_path(name))
+        return find_corpus().read(files, on_bad)
+
+    return Corpus(
+        name=name.partition("@")[0],
+        summary=f"by a plug-in, the {kind} '{plug_in}'",
+        files=(),
+        read=read,
+        n_passages=None,
+        reading={key: value for key, value in parameters.items() if isinstance(value, str | int) and key not in ("limit", "on_error")},
+    )
 
 
 def rebuild_advice(corpus: str) -> str:
@@ -174,7 +228,7 @@ def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpu
         name = re.sub(r"[^a-z0-9._-]+", "-", path.name.partition(".")[0].lower()).strip("-._")
         if not name:
             raise InputError(f"no name for a corpus can be made of '{path.name}': give one with --name")
-    if name in CORPORA:
+    if is_known(name):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one with --name")
     return custom_corpus(path, name, reading)
 
@@ -196,4 +250,4 @@ def _unknown_corpus(name: str) -> IdxError:
     """Return (not raise) the error for an unknown corpus or a missing file."""
     if "/" in name or "." in name:
         return InputError(f"there is no file {name}")
-    return unknown_name_error("corpus (and no file of that name is here)", name, {*CORPORA, *built_names()})
+    return unknown_name_error("corpus (and no file of that name is here)", name, {*known_names(), *built_names()})

@@ -22,7 +22,7 @@ class ReadOptions:
     """Format and splitting of a user's file.
 
     Attributes:
-        file_format: a key of ``READERS``; None detects it from the content.
+        file_format: a key of ``READERS``, or a plug-in's name or reference; None detects it from the content.
         split: a key of ``SPLITTERS``, or "none"; None means "words" for formats of whole articles, "none" for others.
         n_words: maximum number of words per passage, if articles are split.
     """
@@ -63,7 +63,9 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
         read=read_file,
         n_passages=None,
         path=path,
-        reading={"format": chosen.name, "split": chosen_split} | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
+        reading={"format": chosen.name, "split": chosen_split}
+        | ({} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256})
+        | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from wikidx.base.artifacts.home import check_name
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import plug_in_names
 from wikidx.base.registry import unknown_name_error
 from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
@@ -42,7 +43,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
     """
     if split is not None and split not in get_args(SplitRule):
         raise unknown_name_error("splitting rule", split, get_args(SplitRule))
-    if name in CORPORA:
+    if name in CORPORA or name in plug_in_names("corpus"):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
     check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')", "its path, or its texts")
     given, unkept = list[Passage](), dict[str, None]()

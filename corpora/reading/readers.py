@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import PlugIn, check_free, find_plug_in, plug_in_names, running
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad
+from wikidx.corpora.plugged import checked
 
-from .containers import Container, json_lines, read_lines, tsv, unescape, wikiextractor
+from .containers import Container, Records, json_lines, read_lines, tsv, unescape, wikiextractor
 from .records import BEIR, CONTENTS, PLAIN, FieldMap, explain_json_error
 
 
@@ -27,15 +29,23 @@ def fail(bad: BadRecord) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of files.
+    """A format of files, also that of a plug-in.
+
+    >>> def read_cards(path, on_bad):  # such as "1 | Lima | It is the capital of Peru."
+    ...     for number, line in enumerate(path.open(encoding="utf-8"), 1):
+    ...         yield number, dict(zip(("id", "title", "text"), map(str.strip, line.split("|"))))
+    >>> CARDS = Format(name="cards", records=read_cards)
 
     Attributes:
         name: name on the command line and in manifests.
-        records: function that yields the number and the values of each record of a file, and passes unreadable ones to its second argument.
+        records: function that takes a path and yields ``(number, record)`` for each record of the file, from 1. The number is that of its
+            line, or of the record itself where a format has no lines; the record is a mapping of names to values. Its second argument takes
+            a ``BadRecord``, which the user may want to skip; a record without an id or a text becomes one by itself.
         fields: fields of the records that make a passage.
         holds_articles: whether records are whole articles, which are split unless the user says otherwise.
         matches: function that takes the first line of a file that is not blank, and the record in it if it is a JSON object, and returns
-            whether the file is in this format.
+            whether the file is in this format; not asked of plug-ins, which are used if they are named.
+        code_sha256: checksum of a plug-in's file; None for the formats of idx.
     """
 
     plugin_kind: ClassVar[str] = "format"
@@ -44,6 +54,7 @@ class Format:
     fields: FieldMap = FieldMap()
     holds_articles: bool = False
     matches: Callable[[str, Mapping[str, Any]], bool] = lambda line, record: False
+    code_sha256: str | None = None
 
     def read(self, path: Path, on_bad: OnBad = fail) -> Iterator[LocatedPassage]:
         """Yield the passages of a file.
@@ -93,10 +104,40 @@ def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located
 
 
 def find_format(name: str) -> Format:
-    """Return the format of a name; raises ``UnknownNameError``."""
-    if name not in READERS:
-        raise unknown_name_error("format", name, READERS)
-    return READERS[name]
+    """Return the format of a name, or of a plug-in's reference; its functions then raise ``InputError`` if their code fails.
+
+    Raises:
+        UnknownNameError: the name is unknown.
+        InputError: see ``plug``; or a plug-in has the name of a format of idx.
+    """
+    if name in READERS:
+        check_free("format", name)
+        return READERS[name]
+    plugged = find_plug_in("format", name)
+    if plugged is None:
+        raise unknown_name_error("format", name, [*READERS, *plug_in_names("format")])
+    if plugged.name in READERS:
+        check_free("format", plugged.name)
+    return _plugged_format(plugged)
+
+
+def _plugged_format(plugged: PlugIn) -> Format:
+    own = plugged.value
+    if not isinstance(own, Format):
+        raise InputError(f"{plugged.reference} is a {type(own).__name__}: a format is a wikidx.Format")
+
+    def records(path: Path, on_bad: OnBad) -> Records:
+        return checked(plugged, lambda: own.records(path, on_bad), str(path), (_is_record, _RECORD))
+
+    decode = own.fields.decode and running(plugged, "when it decodes a text")(own.fields.decode)
+    return replace(own, name=plugged.name, records=records, fields=replace(own.fields, decode=decode), code_sha256=plugged.sha256)
+
+
+_RECORD = "(number, {'id': …, 'title': …, 'text': …})"
+
+
+def _is_record(item: object) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], int) and isinstance(item[1], Mapping)
 
 
 def unkept_fields(path: Path, file_format: str, n_records: int) -> list[str]:

@@ -25,10 +25,9 @@ from wikidx.base.artifacts.pages import ReadableArray, build_checked, save_array
 from wikidx.base.errors import ArtifactError, ArtifactMismatch, InputError
 from wikidx.base.machine.devices import encoder_device
 from wikidx.base.progress import Progress, silent
-from wikidx.corpora import CORPORA
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.passage import Rows
-from wikidx.corpora.resolving import known_corpus
+from wikidx.corpora.resolving import known_corpus, known_names
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import NO_ROW, Stored
 from wikidx.indexer.catalog import PACKAGES, check_staged_recipe, index_ref, reusable_index
@@ -240,7 +239,7 @@ def _scale(block: Block) -> Block:
 
 def _n_corpus_passages(corpus: str) -> int | None:
     """Return the number of passages of a whole corpus; None if it is unknown."""
-    if corpus in CORPORA and (n_passages := known_corpus(corpus).n_passages) is not None:
+    if corpus in known_names() and (n_passages := known_corpus(corpus).n_passages) is not None:
         return n_passages
     try:
         return store_manifest(corpus).count("rows")

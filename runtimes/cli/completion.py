@@ -26,10 +26,9 @@ def retriever_option(help_: str) -> Any:  # noqa: ANN401
 
 def any_corpus(incomplete: str) -> list[str]:
     """Return the known and built corpora that match; if there are none, the shell completes file names."""
-    from wikidx.corpora import CORPORA
-    from wikidx.corpora.resolving import built_names
+    from wikidx.corpora.resolving import built_names, known_names
 
-    return _matching(incomplete, [*CORPORA, *built_names()])
+    return _matching(incomplete, [*known_names(), *built_names()])
 
 
 def built_corpus(incomplete: str) -> list[str]:

@@ -15,6 +15,7 @@ import zstandard
 
 from tests.fuzz.mutating import in_memory_of
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import VARIABLE
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading import containers
 from wikidx.corpora.reading.readers import READERS, detect_format, read
@@ -59,6 +60,21 @@ SAMPLES = {
         [Passage("1", "T", "a < é"), Passage("2", "U", "b")],
     ),
 }
+# A format by the user's own code, of records such as "1 | T | a é".
+PLUG_IN = """
+from wikidx.corpora.reading.containers import read_lines
+from wikidx.corpora.reading.readers import Format
+
+
+def read_cards(path, on_bad):
+    for number, line in read_lines(path, on_bad):
+        if not line.isspace():
+            yield number, dict(zip(("id", "title", "text"), line.rstrip().split(" | ")))
+
+
+CARDS = Format(name="cards", records=read_cards)
+"""
+SAMPLES["cards"] = Sample("1 | T | a é\n2 | U | b\n", 2, [Passage("1", "T", "a é"), Passage("2", "U", "b")])
 # How the same records may stand in a file: the bytes, and the lines that are before them.
 FORMS: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "plain": (bytes, 0),
@@ -80,21 +96,34 @@ def _skipped(number: int) -> bytes:
     return bytes([number]) + b"\x2a\x4d\x18\x04\0\0\0size"
 
 
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("plug-in") / "cards.py"
+    file.write_text(PLUG_IN)
+    return f"{file}:CARDS"
+
+
+@pytest.fixture(autouse=True)
+def plugged(cards: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, cards)
+
+
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("file_format", READERS)
+@pytest.mark.parametrize("file_format", [*READERS, "cards"])
 def test_records_are_the_same_in_every_form_of_file(tmp_path: Path, file_format: str, form: str) -> None:
     (content, second_line, expected), (write, n_before), path = SAMPLES[file_format], FORMS[form], tmp_path / "data.gz"
     path.write_bytes(write(content.encode()))
     if form == "CRLF":  # part of an article's text
         expected = [passage._replace(text=passage.text.replace("\n", "\r\n")) if "doc" in content else passage for passage in expected]
-    assert detect_format(path) == file_format
+    if file_format in READERS:  # plug-ins are used if they are named
+        assert detect_format(path) == file_format
     found = list(read(path, file_format))
     assert [one.passage for one in found] == expected
     assert {one.file for one in found} == {str(path)}
     assert found[1].line == n_before + second_line
 
 
-@pytest.mark.parametrize("file_format", READERS)
+@pytest.mark.parametrize("file_format", [*READERS, "cards"])
 def test_a_file_of_blank_lines_has_no_records(tmp_path: Path, file_format: str) -> None:
     (tmp_path / "data").write_text("\n \n\t \r\n")
     assert list(read(tmp_path / "data", file_format)) == []
@@ -114,7 +143,7 @@ def ids_and_corruption(path: Path) -> tuple[list[str], str]:
 
 
 @of_each_compression
-@pytest.mark.parametrize("file_format", READERS)
+@pytest.mark.parametrize("file_format", [*READERS, "cards"])
 def test_a_file_that_is_cut_off_is_refused_with_its_line(tmp_path: Path, compress: Compress, file_format: str) -> None:
     (tmp_path / "data").write_bytes(compress(SAMPLES[file_format].content.encode())[:-3])
     with pytest.raises(InputError, match=r"data, line \d+: the file is cut off or corrupt here \(.+\); fetch or compress it again"):
