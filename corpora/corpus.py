@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from wikidx.base.artifacts.manifest import Parameters
 from wikidx.base.net.download import SourceFile
 
 from .passage import LocatedPassage, OnBad
@@ -43,4 +44,4 @@ class Corpus:
     estimate: tuple[int, int] | None = None
     article_url: str | None = None
     unkept_fields: tuple[str, ...] = ()
-    reading: Mapping[str, str | int] = field(default_factory=dict)
+    reading: Parameters = field(default_factory=dict)

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from wikidx.base.artifacts.home import check_new_name
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, running
 
@@ -19,8 +20,12 @@ _END = object()
 
 
 def plugged_corpus(plugged: PlugIn) -> Corpus:
-    """Return the corpus of a plug-in, which its checksum identifies as ``Corpus.reading`` does; raises ``InputError`` if it is none."""
-    corpus = plugged.value
+    """Return the corpus of a plug-in, whose checksum becomes part of ``Corpus.reading``.
+
+    Raises:
+        InputError: the plug-in is no ``Corpus``, or its name is reserved.
+    """
+    corpus, name = plugged.value, check_new_name(plugged.name)
     if not isinstance(corpus, Corpus):
         raise InputError(f"{plugged.reference} is a {type(corpus).__name__}: a corpus is a wikidx.Corpus")
 
@@ -28,7 +33,7 @@ def plugged_corpus(plugged: PlugIn) -> Corpus:
         place = ", ".join(map(str, files)) or corpus.name
         return checked(plugged, lambda: corpus.read(files, on_bad), place, (_is_passage, _PASSAGE))
 
-    return replace(corpus, name=plugged.name, read=read, reading={**corpus.reading, "corpus_sha256": plugged.sha256})
+    return replace(corpus, name=name, read=read, reading={**corpus.reading, "corpus_sha256": plugged.sha256})
 
 
 def checked(plugged: PlugIn, run: Callable[[], Iterable[Any]], place: str, expected: tuple[Callable[[object], bool], str]) -> Iterator[Any]:

@@ -185,17 +185,19 @@ def _built_corpus(name: str, manifest: Manifest, options: StoreOptions) -> Corpu
     if parameters["format"] == FORMAT:
         return described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split")})
     (source,) = manifest.sources.values()
-    file_format, split, n_words = str(parameters["format"]), str(parameters["split"]), int(parameters.get("words") or 100)
 
     def of_file() -> Corpus:
-        return custom_corpus(Path(source), base, ReadOptions(file_format=file_format, split=split, n_words=n_words))
+        reading = ReadOptions(
+            file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
+        )
+        return custom_corpus(Path(source), base, reading)
 
     if (sha256 := parameters.get("format_sha256")) is None:
         return of_file()
-    plugged = find_plug_in("format", file_format)
+    plugged = find_plug_in("format", str(parameters["format"]))
     if plugged is not None and (plugged.sha256 == sha256 or options.replace):
         return of_file()
-    return dataclasses.replace(_corpus_of_absent("format", file_format, name, manifest, of_file), path=Path(source))
+    return dataclasses.replace(_corpus_of_absent("format", str(parameters["format"]), name, manifest, of_file), path=Path(source))
 
 
 def _corpus_of_absent(kind: str, plug_in: str, name: str, manifest: Manifest, find_corpus: Callable[[], Corpus]) -> Corpus:
@@ -212,7 +214,7 @@ def _corpus_of_absent(kind: str, plug_in: str, name: str, manifest: Manifest, fi
         files=(),
         read=read,
         n_passages=None,
-        reading={key: value for key, value in parameters.items() if isinstance(value, str | int) and key not in ("limit", "on_error")},
+        reading={key: value for key, value in parameters.items() if key not in ("limit", "on_error")},
     )
 
 

@@ -303,6 +303,8 @@ def test_names_that_another_corpus_has_are_refused(notes: str, written: Callable
         given_corpus(["a text"], "notes")
     with pytest.raises(InputError, match=r"sample\.py:CORPUS is called 'sample', as the corpus of idx is: give it another name"):
         resolve(f"{written('sample.py', NOTES.replace('notes', 'sample'))}:CORPUS")
+    with pytest.raises(InputError, match="'unnamed-0123abcd' cannot be a name: idx gives such names to corpora without one"):
+        resolve(f"{written('other.py', NOTES.replace('notes', 'unnamed-0123abcd'))}:CORPUS")
     with pytest.raises(InputError, match="is a plug-in of the kind 'format', not 'corpus'"):
         resolve(f"{written('articles.py', ARTICLES)}:PUBMED")
     with pytest.raises(InputError, match="--format is for corpora from a file; 'notes' has its own"):
