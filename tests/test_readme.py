@@ -91,6 +91,16 @@ def test_what_a_page_shows_runs(page: Path, reader: Reader, quickstart_home: Pat
         shutil.copytree(home, quickstart_home, ignore=lambda folder, names: {"mine", "downloads"} & set(names))
 
 
+@pytest.fixture
+def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the plug-ins that pages show into the working directory, from which options load them."""
+    for block in (block for page in PAGES for block in blocks(page) if block.file.endswith(".py") and "/" not in block.file):
+        (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IDX_PLUGINS", "")
+
+
+@pytest.mark.usefixtures("plug_ins")
 @pytest.mark.parametrize("page", ALL, ids=named)
 def test_what_cannot_be_run_is_parsed(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
@@ -129,6 +139,7 @@ def parse_shell(line: str) -> None:
         assert module.with_suffix(".py").exists() or (module / "__main__.py").exists(), line
 
 
+@pytest.mark.usefixtures("plug_ins")
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_commands_and_options_in_the_text_exist(page: Path) -> None:
     """Whole lines of ``idx`` in the text are parsed; of parts of lines every option is one of some command."""
