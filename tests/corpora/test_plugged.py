@@ -20,11 +20,12 @@ from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.python_values import given_corpus
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.reading.readers import find_format
-from wikidx.corpora.resolving import ResolvedCorpus, is_name, known_corpora, known_corpus, resolve
+from wikidx.corpora.resolving import ResolvedCorpus, article_url, built_names, is_name, known_corpora, known_corpus, resolve
 from wikidx.corpora.size_estimate import estimate_corpus
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import built_indexes
 from wikidx.indexer.planning import build
+from wikidx.runtimes.cli.completion import any_corpus
 from wikidx.testing import check_reader
 
 ARTICLES = """
@@ -232,7 +233,8 @@ def test_a_corpus_of_ones_own_is_built_by_its_reference_and_known_by_its_name(no
     assert list(open_store("notes").read()) == NOTED
     assert store_manifest("notes").recipe.parameters["corpus_sha256"] == hashlib.sha256(NOTES.encode()).hexdigest()
     assert [(corpus.name, corpus.summary) for corpus in known_corpora()][-1] == ("notes", "notes on metals")
-    assert known_corpus("notes").article_url == "https://example.org/{title}"
+    assert known_corpus("notes").article_url == article_url("notes") == "https://example.org/{title}"
+    assert list(any_corpus("no")) == ["notes"]
     subset = resolve("notes@2")
     build_store(subset.corpus, subset.options)
     assert list(open_store("notes@2").read()) == NOTED[:2]
@@ -329,7 +331,6 @@ def test_commands_know_them_by_reference_by_variable_and_by_entry_point(
         f"build {notes}",
         "build minerals",
         "list",
-        "check notes",
     ]
     done = subprocess.run([sys.executable, "-c", RUN, *commands], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
@@ -337,8 +338,12 @@ def test_commands_know_them_by_reference_by_variable_and_by_entry_point(
         assert list(open_store(name).read()) == plainly_read(path.read_text())
     assert list(open_store("notes").read()) == list(open_store("minerals").read()) == NOTED
     assert "minerals  notes on metals" in done.stdout
-    removed = subprocess.run([sys.executable, "-m", "wikidx", "remove", "notes", "--yes"], capture_output=True, text=True, check=False)
-    assert (removed.returncode, is_name("notes")) == (0, False), removed.stderr
+    commands = ["list", "check notes", "check by-reference", "search notes tin", "remove notes --yes", "remove by-reference --yes"]
+    done = subprocess.run([sys.executable, "-c", RUN, *commands], capture_output=True, text=True, check=False)  # without the plug-ins
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^notes  \(corpus_sha256 .*\n +passages +3 rows", done.stdout, re.MULTILINE)
+    assert "Tin cries." in done.stdout
+    assert built_names() == ["by-entry-point", "by-name", "minerals"]
 
 
 def test_a_broken_plug_in_is_told_before_anything_is_built(written: Callable[[str, str], Path]) -> None:
