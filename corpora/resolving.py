@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wikidx.base.artifacts.home import corpus_names, split_name
 from wikidx.base.artifacts.manifest import Manifest, is_finished, load_manifest
 from wikidx.base.errors import ArtifactMissing, IdxError, InputError
-from wikidx.base.plugins import PlugIn, check_same, find, find_plug_in, is_reference, plug, plug_in_names
+from wikidx.base.plugins import PlugIn, check_same, find, find_plug_in, name_of, plug_in_names
 from wikidx.base.registry import unknown_name_error
 
 from . import CORPORA
@@ -131,8 +131,8 @@ def resolve(
     Raises:
         InputError, UnknownNameError: the corpus or file does not exist, or an option does not apply to it.
     """
-    if is_reference(corpus) and not Path(corpus).exists():
-        corpus = plug(corpus, "corpus").name
+    if not Path(corpus).exists():
+        corpus = name_of("corpus", corpus)
     if is_name(corpus):
         _reject_file_options(corpus, name, reading)
         return _resolve_known(corpus, options) if is_known(corpus) else _resolve_built(corpus, options)

@@ -18,7 +18,7 @@ import numpy as np
 
 from wikidx.base.artifacts.home import home
 from wikidx.base.errors import InputError, UnknownNameError
-from wikidx.base.plugins import PlugIn, check_free, find, find_plug_in, plug_in_names
+from wikidx.base.plugins import PlugIn, check_free, find, find_plug_in, name_of, plug_in_names
 from wikidx.base.registry import unknown_name_error
 
 from . import INDEXES, VECTOR_INDEXES
@@ -92,7 +92,7 @@ def name_encoder(text: str, choices: RecipeOptions = _FROM_FILES, *, replace: bo
         UnknownNameError: there is no encoder of this name, and no such folder.
         InputError: the name cannot be an encoder's, or is another's; see ``read_recipe`` for other errors.
     """
-    if (plugged := find_plug_in("encoder", text)) is not None:
+    if (plugged := find_plug_in("encoder", name_of("encoder", text))) is not None:
         return _name_plugged(plugged, choices)
     name, _, source = text.partition("=") if "=" in text else ("", "", text)
     if not name and (is_encoder(text) or not ("/" in text or Path(text).is_dir())):

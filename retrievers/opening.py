@@ -12,6 +12,7 @@ import numpy as np
 
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.base.machine.devices import check_devices
+from wikidx.base.plugins import name_of
 from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
@@ -93,6 +94,7 @@ class OpenCorpora:
         from .searcher import LocalSearcher
 
         name.check()
+        reranker = reranker and name_of("reranker", reranker)
         named = (*name.rerankers, *([reranker] if reranker else ()))
         with self._lock:
             for unopened in set(named) - self.rerankers.keys():

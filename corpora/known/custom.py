@@ -22,7 +22,7 @@ class ReadOptions:
     """Format and splitting of a user's file.
 
     Attributes:
-        file_format: a key of ``READERS``, or a plug-in's name or reference; None detects it from the content.
+        file_format: a key of ``READERS``, or a plug-in's name; None detects it from the content.
         split: a key of ``SPLITTERS``, or "none"; None means "words" for formats of whole articles, "none" for others.
         n_words: maximum number of words per passage, if articles are split.
     """

@@ -104,7 +104,7 @@ def read(path: Path, file_format: str, on_bad: OnBad = fail) -> Iterator[Located
 
 
 def find_format(name: str) -> Format:
-    """Return the format of a name, or of a plug-in's reference; its functions then raise ``InputError`` if their code fails.
+    """Return the format of a name; the functions of a plug-in then raise ``InputError`` if their code fails.
 
     Raises:
         UnknownNameError: the name is unknown.
@@ -116,8 +116,6 @@ def find_format(name: str) -> Format:
     plugged = find_plug_in("format", name)
     if plugged is None:
         raise unknown_name_error("format", name, [*READERS, *plug_in_names("format")])
-    if plugged.name in READERS:
-        check_free("format", plugged.name)
     return _plugged_format(plugged)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import encoder_device
-from wikidx.base.plugins import find, is_reference
+from wikidx.base.plugins import find, name_of
 from wikidx.base.registry import load
 from wikidx.indexer.networks.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.networks.module_folders import MODULES
@@ -22,16 +22,15 @@ _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder"
 
 def open_reranker(name: str, *, device: str = "auto") -> Reranker:
     """Open a reranker; arguments and errors are those of ``find_reranker``."""
-    return find_reranker(name)(device)
+    return find_reranker(name_of("reranker", name))(device)
 
 
 def find_reranker(name: str) -> Callable[[str], Reranker]:
     """Return the function that opens a reranker on a device, or on the first of several.
 
     Args:
-        name: one of ``RERANKERS``; a plug-in, by ``FILE.py:NAME`` or by its name; ``KIND:LOCATION`` with one of ``KINDS``; or a location
-            whose kind is recognised. A location is the path of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a
-            repository of the hub.
+        name: one of ``RERANKERS``, or a plug-in's name; ``KIND:LOCATION`` with one of ``KINDS``; or a location whose kind is recognised. A
+            location is the path of a checkpoint's directory, which must contain a "/", or ``owner/name`` of a repository of the hub.
 
     Raises:
         UnknownNameError: no reranker has this name.
@@ -39,7 +38,7 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
         MissingExtraError, ArtifactError, DownloadError: see ``RerankerNetwork``; the function raises them, too.
     """
     kind, _, location = name.partition(":")
-    if kind not in KINDS and (is_reference(name) or "/" not in name):
+    if kind not in KINDS and "/" not in name:
         named = find("reranker", name, RERANKERS)
         if isinstance(named, OwnReranker):
             return partial(PluggedReranker, named)

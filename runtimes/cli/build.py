@@ -89,6 +89,7 @@ def build(
     """Build a corpus and its indexes; the same command resumes an interrupted build."""
     from wikidx.base.cluster import connect
     from wikidx.base.errors import InputError
+    from wikidx.base.plugins import name_of
     from wikidx.corpora.build import StoreOptions
     from wikidx.corpora.known.custom import ReadOptions
     from wikidx.corpora.resolving import is_name, resolve
@@ -106,7 +107,8 @@ def build(
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
-    resolved = resolve(corpus, name=name, options=options, reading=ReadOptions(file_format=file_format, split=split, n_words=words))
+    reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split, n_words=words)
+    resolved = resolve(corpus, name=name, options=options, reading=reading)
     with connect(ray) if ray is not None else contextlib.nullcontext():
         _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run, as_json=as_json)
 
@@ -114,11 +116,11 @@ def build(
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
     """Return the indexes to build: the requested lexical indexes and, for each encoder, exact search and the requested kinds."""
     from wikidx.base.errors import InputError
-    from wikidx.base.plugins import is_reference, plug
+    from wikidx.base.plugins import name_of
     from wikidx.base.registry import unknown_name_error
     from wikidx.indexer.naming import name_encoder, passage_kinds, vector_kinds
 
-    requested = [plug(name, "index").name if is_reference(name) else name for name in requested]
+    requested = [name_of("index", name) for name in requested]
     kinds = [name for name in requested if name in vector_kinds()]
     over_passages = [name for name in requested if name not in vector_kinds()]
     for name in over_passages:

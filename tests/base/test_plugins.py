@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.base.errors import InputError, PlugInMismatch, UnknownNameError
-from wikidx.base.plugins import VARIABLE, check_same, find, find_plug_in, is_reference, plug, plug_in_names, plug_ins
+from wikidx.base.plugins import VARIABLE, check_same, find, find_plug_in, is_reference, name_of, plug, plug_in_names, plug_ins
 
 CODE = """
 class Scale:
@@ -46,7 +46,7 @@ def test_a_plug_in_is_known_by_its_name_from_then_on(file: Path) -> None:
     given = plug(f"{file}:CELSIUS")
     assert (given.kind, given.name, given.sha256) == ("scale", "celsius", hashlib.sha256(CODE.encode()).hexdigest())
     assert find("scale", "celsius", TABLE) is given.value
-    assert find("scale", f"{file}:FAHRENHEIT", TABLE).name == "fahrenheit"
+    assert (name_of("scale", f"{file}:FAHRENHEIT"), name_of("scale", "celsius")) == ("fahrenheit", "celsius")
     assert list(plug_ins("scale")) == plug_in_names("scale") == ["celsius", "fahrenheit"]
     assert (plug_in_names("ruler"), find_plug_in("ruler", "celsius")) == ([], None)
     assert find("scale", "kelvin", TABLE) == pytest.approx(3.14159, abs=1e-5)
@@ -137,3 +137,31 @@ def test_references_are_told_from_other_names() -> None:
     assert not any(
         map(is_reference, ("bm25", "cross-encoder:./folder", "rerank:http://127.0.0.1:80", "openai:bge-m3@http://a/v1", "a.b", "x:1"))
     )
+
+
+def test_names_load_no_file(file: Path) -> None:
+    """As those in requests to a server."""
+    for name in (f"{file}:CELSIUS", "scales:CELSIUS", "os:path"):
+        assert find_plug_in("scale", name) is None
+        with pytest.raises(UnknownNameError):
+            find("scale", name, TABLE)
+    assert os.environ[VARIABLE] == ""
+
+
+def test_a_changed_file_is_loaded_again_when_it_is_named_again(file: Path) -> None:
+    first = plug(f"{file}:CELSIUS")
+    file.write_text(CODE.replace("100", "212"))
+    assert find("scale", "celsius", TABLE).degrees() == 100
+    assert plug(f"{file}:CELSIUS").value.degrees() == find("scale", "celsius", TABLE).degrees() == 212
+    assert plug(f"{file}:CELSIUS").sha256 != first.sha256
+
+
+def test_two_plug_ins_of_one_name_are_refused(file: Path) -> None:
+    other = file.with_name("others.py")
+    other.write_text(CODE)
+    plug(f"{file}:CELSIUS")
+    with pytest.raises(
+        InputError, match=r"others.py:CELSIUS and .*scales.py:CELSIUS are both called 'celsius': give one of them another name"
+    ):
+        plug(f"{other}:CELSIUS")
+    assert plug(f"{other}:FAHRENHEIT").name == "fahrenheit"

@@ -14,6 +14,7 @@ import pytest
 
 import wikidx as idx
 from tests.conftest import ROOT
+from tests.retrievers.server.serving import search, serving
 from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.base.plugins import VARIABLE, plug
 from wikidx.corpora.build import open_store
@@ -21,6 +22,7 @@ from wikidx.indexer.catalog import built_indexes, index_ref
 from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.retrievers.rerankers.by_name import open_reranker
+from wikidx.retrievers.server.settings import Settings
 from wikidx.testing import check_encoder, check_index, check_reranker
 
 PLUG_INS = '''
@@ -230,3 +232,18 @@ def test_the_checks_find_what_breaks_a_contract(file: Path, what: str) -> None:
     file.write_text(PLUG_INS.replace(before, after))
     with pytest.raises(AssertionError, match=message):
         check(f"{file}:{name}")  # type: ignore[operator]
+
+
+def test_requests_load_no_plug_ins(file: Path) -> None:
+    """Code runs only if whoever started the server names it."""
+    file.with_name("evil.py").write_text(f"open({str(file.with_name('ran'))!r}, 'w')\n")
+    idx.build(PASSAGES, name="notes", device="cpu").close()
+    evil = f"{file.with_name('evil.py')}:X"
+    with serving(Settings(corpora=("notes",), retrievers=("bm25",), port=0)) as url:
+        for fields in ({"retriever": evil}, {"retriever": f"bm25 >> {evil}"}, {"corpus": evil}, {"retriever": f"{evil}-ivf"}):
+            answer = search(url, groups=[["gold"]], **fields)
+            assert answer.status in (400, 404, 422), answer.body
+    for name in (evil, f"bm25+{evil}", f"bm25 >> {evil}"):
+        with pytest.raises(idx.IdxError):
+            idx.open_searcher("notes", name)
+    assert not file.with_name("ran").exists()

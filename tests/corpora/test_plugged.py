@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wikidx.base.errors import ArtifactMismatch, IdxError, InputError, UnknownNameError
-from wikidx.base.plugins import VARIABLE, plug
+from wikidx.base.plugins import VARIABLE, name_of, plug
 from wikidx.corpora.build import StoreOptions, build_store, open_store, skipped_records, store_manifest
 from wikidx.corpora.known.custom import ReadOptions
 from wikidx.corpora.known.python_values import given_corpus
@@ -114,7 +114,7 @@ def plainly_read(content: str) -> list[Passage]:
 
 
 def build_file(path: Path, file_format: str, *, skip_bad: bool = False) -> ResolvedCorpus:
-    resolved = resolve(str(path), options=StoreOptions(skip_bad=skip_bad), reading=ReadOptions(file_format=file_format))
+    resolved = resolve(str(path), options=StoreOptions(skip_bad=skip_bad), reading=ReadOptions(file_format=name_of("format", file_format)))
     build_store(resolved.corpus, resolved.options)
     return resolved
 
@@ -141,7 +141,7 @@ def test_articles_of_it_are_split_as_those_of_other_formats_are(articles: str, w
 
 def test_its_fields_are_mapped_and_others_told(articles: str, written: Callable[[str, str], Path]) -> None:
     more = "<article><pmid>a</pmid><abstract>text</abstract><head>T</head><part>S</part><year>1999</year><empty/></article>"
-    reading = ReadOptions(file_format=articles)
+    reading = ReadOptions(file_format=name_of("format", articles))
     estimate = estimate_corpus(resolve(str(written("data.xml", xml(0, more))), reading=reading).corpus, StoreOptions())
     assert (estimate.sample, list(estimate.unkept_fields)) == ([Passage("a", "T: S", "text")], ["year"])
 
@@ -213,16 +213,16 @@ def test_a_decoder_that_fails_is_told(written: Callable[[str, str], Path]) -> No
     code = "from wikidx.corpora.reading.readers import Format\nfrom wikidx.corpora.reading.records import FieldMap\n"
     code += "C = Format(name='c', records=lambda path, on_bad: [(1, {'id': '1', 'text': 'a'})], fields=FieldMap(decode=bytes.decode))\n"
     with pytest.raises(InputError, match=r"c\.py fails when it decodes a text: TypeError"):
-        list(find_format(f"{written('c.py', code)}:C").read(Path("data")))
+        list(find_format(name_of("format", f"{written('c.py', code)}:C")).read(Path("data")))
 
 
 def test_other_values_and_names_of_formats_of_idx_are_refused(written: Callable[[str, str], Path]) -> None:
     code = "from wikidx.corpora.reading.readers import Format\nclass Kind:\n    plugin_kind, name = 'format', 'kind'\nKIND = Kind()\n"
     file = written("own.py", code + "TSV = Format(name='tsv', records=lambda path, on_bad: [])\n")
     with pytest.raises(InputError, match="is a Kind: a format is a wikidx"):
-        find_format(f"{file}:KIND")
+        find_format(name_of("format", f"{file}:KIND"))
     with pytest.raises(InputError, match=r"own\.py:TSV is called 'tsv', as the format of idx is: give it another name"):
-        find_format(f"{file}:TSV")
+        find_format(name_of("format", f"{file}:TSV"))
 
 
 def test_a_corpus_of_ones_own_is_built_by_its_reference_and_known_by_its_name(notes: str) -> None:

@@ -5,7 +5,7 @@ by commas, which child processes inherit. An installed package names its plug-in
 the value says the kind (``plugin_kind``), and its attribute ``name`` how it is called from then on.
 
 Artifacts record the checksum of the file, and never load it: whoever opens them names the plug-in again. Code that the file imports is not
-part of the checksum.
+part of the checksum. Names that come from others, as in the requests to a server, find plug-ins by their names alone, and load no file.
 """
 
 from __future__ import annotations
@@ -62,17 +62,22 @@ def plug(reference: str, kind: str | None = None) -> PlugIn:
         kind: the kind that is wanted, such as "encoder"; None: any.
 
     Raises:
-        InputError: there is no such file or value, the file's code fails, or the value is no plug-in of this kind.
+        InputError: there is no such file or value, the file's code fails, the value is no plug-in of this kind, or another plug-in has its
+            name.
     """
     place, _, attribute = reference.rpartition(":")
     if not is_reference(reference):
         raise InputError(f"{reference!r} names no plug-in: write FILE.py:NAME or MODULE:NAME")
     if place.endswith(".py"):
-        reference = f"{os.path.abspath(os.path.expanduser(place))}:{attribute}"
+        place = os.path.abspath(os.path.expanduser(place))
+        reference = f"{place}:{attribute}"
+        _forget_changed(Path(place))
     loaded = _load(reference)
     if kind not in (None, loaded.kind):
         raise InputError(f"{reference} is a plug-in of the kind '{loaded.kind}', not '{kind}'")
-    named = _named()
+    other, named = plug_ins(loaded.kind).get(loaded.name, loaded), _named()
+    if other.reference != reference:
+        raise InputError(f"{reference} and {other.reference} are both called '{loaded.name}': give one of them another name")
     if reference not in named:
         os.environ[VARIABLE] = ",".join([*named, reference])
     return loaded
@@ -89,10 +94,13 @@ def plug_in_names(kind: str) -> list[str]:
     return [*plug_ins(kind), *(name for name in _entry_points(kind) if name not in plug_ins(kind))]
 
 
+def name_of(kind: str, text: str) -> str:
+    """Return the name that a user means by a name or by a reference, whose plug-in is loaded; raises as ``plug`` does."""
+    return plug(text, kind).name if is_reference(text) else text
+
+
 def find_plug_in(kind: str, name: str) -> PlugIn | None:
-    """Return the plug-in of a name, or of a reference; None if there is none. Raises as ``plug`` does."""
-    if is_reference(name):
-        return plug(name, kind)
+    """Return the plug-in of a name; None if there is none. Raises as ``plug`` does."""
     if (given := plug_ins(kind).get(name)) is not None:
         return given
     if (installed := _entry_points(kind).get(name)) is None:
@@ -101,7 +109,7 @@ def find_plug_in(kind: str, name: str) -> PlugIn | None:
 
 
 def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates the entry
-    """Return an entry of a table of idx (see ``registry.load``), or the plug-in of a name or a reference.
+    """Return an entry of a table of idx (see ``registry.load``), or the plug-in of a name.
 
     Raises:
         UnknownNameError: the name is unknown.
@@ -112,8 +120,6 @@ def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401
         return load(kind, name, table)
     if (plugged := find_plug_in(kind, name)) is None:
         raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
-    if plugged.name in table:
-        check_free(kind, plugged.name)
     return plugged.value
 
 
@@ -189,6 +195,14 @@ def _import_file(path: Path) -> tuple[ModuleType, str]:
             del sys.modules[name]
             raise _failed(str(path), error) from error
     return sys.modules[name], sys.modules[name].__sha256__
+
+
+def _forget_changed(path: Path) -> None:
+    """Forget a file that has been changed since it was imported, so that it is imported again, as in a notebook."""
+    imported = sys.modules.get(_module_name(path))
+    if imported is not None and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != imported.__sha256__:
+        del sys.modules[_module_name(path)]
+        _load.cache_clear()
 
 
 def _import_module(name: str) -> tuple[ModuleType, str]:
