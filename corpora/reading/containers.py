@@ -188,10 +188,15 @@ def _json_object(line: str) -> dict[str, Any]:
         record = json.loads(line)
     if not isinstance(record, dict):
         raise TypeError(f"{json_type(record)} instead of a JSON object")
-    if float in map(type, record.values()) and any(isinstance(value, float) and abs(value) >= 1 << 63 for value in record.values()):
+    if float in map(type, record.values()) and any(map(_may_be_rounded, record.values())):
         exact: dict[str, Any] = json.loads(line)  # with integers of any size
         return exact
     return record
+
+
+def _may_be_rounded(value: object) -> bool:
+    """Return whether a value may be an integer of more than 64 bits, which orjson reads as a float."""
+    return isinstance(value, float) and abs(value) >= 1 << 63
 
 
 _ESCAPED = re.compile("&(?:amp|lt|gt|quot|#0?39);")
