@@ -41,6 +41,11 @@ class Block(NamedTuple):
     output: str = ""
 
 
+def shows_plug_in(block: Block) -> bool:
+    """Return whether a block shows a file of a user's folder, not of this tree."""
+    return "." in block.file and not block.table and block.file.split("/")[0] not in ("corpora", "indexer", "retrievers", "runtimes")
+
+
 class Shown(NamedTuple):
     """A command of a console, and its output as shown, line by line."""
 

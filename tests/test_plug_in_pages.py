@@ -13,12 +13,12 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.loopback import serving
-from tests.readme_blocks import PAGES, blocks
+from tests.readme_blocks import PAGES, blocks, shows_plug_in
 from tests.wheel import build_wheel, install_bare
 
 Run = Callable[..., str]
 
-FILES = {block.file: block.text for page in PAGES for block in blocks(page) if block.file.endswith(".py") and "/" not in block.file}
+FILES = {block.file: block.text for page in PAGES for block in blocks(page) if shows_plug_in(block)}
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("mine")
     _, python = install_bare(build_wheel(tmp_path_factory.mktemp("wheel")), tmp_path_factory.mktemp("bare") / "venv")
     for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"IDX_HOME": str(folder / "home")}
 
@@ -49,7 +50,7 @@ def found(run: Run, query: str, *options: str, **variables: str) -> list[str]:
 
 
 def test_each_kind_of_plug_in_is_shown() -> None:
-    assert {*FILES} == {"notes.py", "pubmed.py", "trigrams.py", "overlap.py", "projected.py", "german.py"}
+    assert {*FILES} == {"notes.py", "pubmed.py", "trigrams.py", "overlap.py", "projected.py", "german.py", "vote.py", "vote/answer.txt"}
     assert max(text.count("\n") for text in FILES.values()) < 80
 
 
@@ -119,3 +120,42 @@ def test_the_analyzer_finds_other_forms_of_a_word(run: Run) -> None:
     assert [hit["id"] for hit in json.loads(found)["passages"]] == ["1"]
     assert json.loads(run("idx", "search", "notizen", "das Haus der Städte", "--json"))["passages"] == []
     run("-c", "from wikidx.testing import *; check_analyzer('german.py:GERMAN')")
+
+
+def test_the_method_answers_by_a_majority(run: Run, tmp_path: Path) -> None:
+    script, question = tmp_path / "script.jsonl", "Which metal is liquid?"
+    script.write_text(json.dumps({"texts": ["iron", "mercury", "mercury "]}))
+    options = ("--corpus", "sample", "--llm", f"scripted:{script}", "--set", "votes=3", "--set", "k=1")
+    answered = json.loads(run("idx", "ask", "./vote.py:VOTE", question, *options, "--json"))
+    assert (answered["answer"], answered["detail"], len(answered["passages"])) == ("mercury", {"votes": 2}, 1)
+    assert "vote  " in run("idx", "--plugin", "./vote.py:VOTE", "ask")
+    run("-c", "from wikidx.testing import *; check_method('vote.py:VOTE', votes=3)")
+
+
+def test_a_run_of_another_version_of_the_method_is_not_resumed(run: Run, tmp_path: Path) -> None:
+    script, questions, out = tmp_path / "script.jsonl", tmp_path / "questions.jsonl", str(tmp_path / "run")
+    script.write_text(json.dumps({"texts": ["mercury"] * 5}) + "\n")
+    questions.write_text(json.dumps({"id": "1", "question": "Which metal is liquid?", "golden_answers": ["mercury"]}) + "\n")
+    (tmp_path / "vote").mkdir()
+    (tmp_path / "vote" / "answer.txt").write_text(FILES["vote/answer.txt"])
+    (tmp_path / "vote.py").write_text(FILES["vote.py"])
+    command = (
+        "run",
+        f"{tmp_path}/vote.py:VOTE",
+        "--questions",
+        str(questions),
+        "--corpus",
+        "sample",
+        "--llm",
+        f"scripted:{script}",
+        "--out",
+        out,
+    )
+    run("idx", *command)
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert recorded["method_sha256"] == hashlib.sha256(FILES["vote.py"].encode()).hexdigest()
+    assert "vote/answer.txt" in recorded["prompts"]
+    run("idx", *command)
+    (tmp_path / "vote.py").write_text(FILES["vote.py"] + "\n# another version\n")
+    with pytest.raises(AssertionError, match="method_sha256"):
+        run("idx", *command)

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from tests.conftest import ROOT
 from tests.idx_line import complaint, parse
-from tests.readme_blocks import PAGES, Block, anchors, blocks, inline_code, lines, links, prose, shown
+from tests.readme_blocks import PAGES, Block, anchors, blocks, inline_code, lines, links, prose, shown, shows_plug_in
 from tests.readme_reader import Reader
 from tests.runtimes.command_line import Command
 from tests.runtimes.test_help import PARSED
@@ -94,7 +94,8 @@ def test_what_a_page_shows_runs(page: Path, reader: Reader, quickstart_home: Pat
 @pytest.fixture
 def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the plug-ins that pages show into the working directory, from which options load them."""
-    for block in (block for page in PAGES for block in blocks(page) if block.file.endswith(".py") and "/" not in block.file):
+    for block in (block for page in PAGES for block in blocks(page) if shows_plug_in(block)):
+        (tmp_path / block.file).parent.mkdir(exist_ok=True)
         (tmp_path / block.file).write_text(block.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IDX_PLUGINS", "")

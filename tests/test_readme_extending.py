@@ -1,4 +1,4 @@
-"""The documentation adds a method and a protocol: its examples are applied to a copy of the packages."""
+"""The documentation adds a protocol: its example is applied to a copy of the packages."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.readme_blocks import PAGES, Block, blocks
+from tests.readme_blocks import PAGES, Block, blocks, shows_plug_in
 
 Idx = Callable[..., str]
 
-NOTES = [
-    {"id": "1", "title": "Mercury", "text": "Mercury is liquid at room temperature."},
-    {"id": "2", "title": "Gold", "text": "Gold has the symbol Au."},
-    {"id": "3", "title": "Iron", "text": "Iron rusts."},
-]
-
-EXAMPLES = [block for page in PAGES for block in blocks(page) if "/" in block.file]
+EXAMPLES = [block for page in PAGES for block in blocks(page) if block.file and not shows_plug_in(block)]
 
 
 def write(block: Block, root: Path) -> None:
@@ -56,7 +50,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def idx(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Idx:
-    """The command of the copy, with a home in which a corpus is built."""
+    """The command of the copy, with an empty home."""
     home = tmp_path_factory.mktemp("home")
     # New sources have new kernels; on so few passages Python is faster than compiling them.
     environment = {**os.environ, "PYTHONPATH": str(copy), "IDX_HOME": str(home), "NUMBA_DISABLE_JIT": "1"}
@@ -67,29 +61,16 @@ def idx(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Idx:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
-    (home / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in NOTES))
-    run("build", "notes.jsonl")
     return run
 
 
 def test_each_kind_of_example_is_there() -> None:
-    assert {block.file for block in EXAMPLES if block.table} == {"runtimes/methods/__init__.py", "runtimes/questions/protocols.py"}
+    assert {block.file for block in EXAMPLES if block.table} == {"runtimes/questions/protocols.py"}
 
 
 @pytest.mark.parametrize("file", sorted({block.file for block in EXAMPLES if block.file.endswith(".py")}))
 def test_a_file_with_its_example_is_python(copy: Path, file: str) -> None:
     compile((copy / file).read_text(encoding="utf-8"), file, "exec")
-
-
-@pytest.mark.slow
-def test_the_method_answers_by_a_majority(idx: Idx, tmp_path: Path) -> None:
-    script = tmp_path / "script.jsonl"
-    script.write_text(json.dumps({"texts": ["iron", "mercury", "mercury "]}))
-    options = ("--corpus", "notes", "--llm", f"scripted:{script}", "--set", "votes=3", "--json")
-    answered = json.loads(idx("ask", "vote", "Which metal is liquid?", *options))
-    assert (answered["answer"], answered["detail"]) == ("mercury", {"votes": 2})
-    assert [passage["id"] for passage in answered["passages"]] == ["1"]
-    assert "vote" in idx("ask")
 
 
 @pytest.mark.slow

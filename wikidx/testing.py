@@ -7,6 +7,7 @@ or ``InputError`` if the plug-in's code fails. They write to a data home of thei
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,13 @@ from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.rerankers.by_name import open_reranker
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.results import Prediction, prediction_to_json
+from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.base import Method
+from wikidx.runtimes.questions import Question
 
 TEXTS = (
     "Mercury is liquid at room temperature.",
@@ -40,6 +48,9 @@ TEXTS = (
     "a\tb\nc\x00d",
 )
 """Texts as users have them: sentences, nothing, blanks, scripts, a long text, controls."""
+
+QUESTIONS = ("Which metal is liquid?", "who", "Ist Gold schwerer als Blei?")
+REPLIES = ("", "yes", "no", "Follow up: who?", "Search[who]", '{"answer": ', "Answer: gold\n\nSo the final answer is: gold")
 
 _DIM, _N, _K = 16, 2000, 10
 _N_CUTS = 100
@@ -126,6 +137,33 @@ def check_reader(reference: str, path: Path | str) -> None:
             with contextlib.suppress(InputError):
                 found.extend(located.passage for located in read(cut, name, lambda bad: None))
             assert found[:-1] == passages[: max(0, len(found) - 1)], f"the first {n_bytes} bytes of {path} hold other passages than it"
+
+
+def check_method(reference: str, **options: object) -> None:
+    """Check a method: with these options, it answers by a text, whatever its models reply, and the same again with other questions beside.
+
+    Its models are stand-ins that reply nothing, "no", something unreadable or a search; its searches find made-up passages.
+    """
+    with own_home():
+        method = find_method(plug(reference, "method").name)
+        chosen = method.options(**options)
+        for reply in REPLIES:
+            alone = [_ask(method, chosen, [question], reply)[0] for question in QUESTIONS]
+            assert not (errors := [one.error for one in alone if one.error]), f"where models reply {reply!r}: {errors[0]}"
+            assert all(isinstance(one.answer, str) for one in alone), f"where models reply {reply!r}, the answer is no text"
+            json.dumps([prediction_to_json(one, with_steps=True) for one in alone])
+            together = _ask(method, chosen, QUESTIONS, reply)
+            same = [
+                (one.answer, one.detail, one.cost) == (other.answer, other.detail, other.cost)
+                for one, other in zip(alone, together, strict=True)
+            ]
+            assert all(same), f"{QUESTIONS[same.index(False)]!r} is answered otherwise beside other questions, where models reply {reply!r}"
+
+
+def _ask(method: Method, options: object, questions: Sequence[str], reply: str) -> list[Prediction]:
+    services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(reply)), searcher=StandInSearcher(), look_up_title=stand_in_passages)
+    asked = [Question(str(number), text) for number, text in enumerate(questions)]
+    return sorted(execute(lambda question: method.run(question, options), asked, services), key=lambda one: int(one.id))
 
 
 class _MadeUpVectors:

@@ -38,13 +38,14 @@ def ask(
     Without --llm, a very small embedded model answers, SmolLM2-135M-Instruct.
     """
     from wikidx.base.errors import InputError
-    from wikidx.runtimes.methods import METHODS, find_method
+    from wikidx.base.plugins import name_of
+    from wikidx.runtimes.methods import find_method, method_names
     from wikidx.runtimes.questions import Question
 
     if method is None:
-        print_methods([find_method(name) for name in METHODS], as_json=as_json)
+        print_methods([find_method(name) for name in method_names()], as_json=as_json)
         return
-    chosen: Method = find_method(method)
+    chosen: Method = find_method(name_of("method", method))
     if question is None:
         _explain(replace_prompts(chosen, plan_options, None), as_json=as_json)
         return

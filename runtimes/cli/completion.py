@@ -83,7 +83,13 @@ def _names_in(table: str) -> Callable[[str], list[str]]:
     return complete
 
 
-method = _names_in("wikidx.runtimes.methods:METHODS")
+def method(incomplete: str) -> list[str]:
+    """Return the matching methods."""
+    from wikidx.runtimes.methods import method_names
+
+    return _matching(incomplete, method_names())
+
+
 trained_method = _names_in("wikidx.runtimes.training:BUILDERS")
 
 

@@ -63,11 +63,12 @@ def run(
 
     Exit status 1 if questions have failed.
     """
+    from wikidx.base.plugins import name_of
     from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.execution.resumable import RunOptions, answering_run
     from wikidx.runtimes.methods import find_method
 
-    chosen: Method = find_method(method)
+    chosen: Method = find_method(name_of("method", method))
     all_questions = question_options.read(questions, with_passages=plan_options.retriever == GIVEN)
     assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
     base = options_of_questions(chosen, all_questions, assigned)

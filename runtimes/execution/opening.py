@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import find_plug_in
 from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.retrievers.base import Searcher
@@ -146,6 +147,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
     return {
         "method": plan.method.name,
+        **_plugged_code("method", plan.method.name),
         "options": {
             option.name: {"value": option.value, "default": option.default, "origin": option.origin}
             for option in list_options(plan.options)
@@ -157,6 +159,12 @@ def describe(plan: Plan) -> dict[str, Any]:
         **({"thinking": plan.thinking} if plan.thinking != "off" else {}),
         **({"extra_body": dict(plan.connection.extra_body)} if plan.connection.extra_body else {}),
     }
+
+
+def _plugged_code(kind: str, name: str) -> dict[str, str]:
+    """Return the checksum of a plug-in's file under the name of its kind; empty for what is part of idx."""
+    plugged = find_plug_in(kind, name)
+    return {} if plugged is None else {f"{kind}_sha256": plugged.sha256}
 
 
 def given_target(questions: Sequence[Question] | None, named: SearchTarget, others: Mapping[str, object]) -> SearchTarget:
@@ -186,6 +194,7 @@ def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
         return {**_describe_server(target), "options": options}
     reranker = target.reranker and strip_credentials(target.reranker)
     names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": plan.device}
+    names |= _plugged_code("reranker", target.reranker or "")
     return {**names, "fingerprints": local_fingerprints(target.corpus, target.retriever), "options": options}
 
 

@@ -14,7 +14,7 @@ ra_isf  self_reasoning  retrorag  refeed                                        
 
 from typing import Any
 
-from wikidx.base.registry import load
+from wikidx.base.plugins import find, plug_in_names
 
 METHODS = {
     "ra_isf": "wikidx.runtimes.methods.ra_isf:METHOD",
@@ -34,9 +34,15 @@ METHODS = {
 
 
 def find_method(name: str) -> Any:  # noqa: ANN401 - a Method; the import would slow down the command line
-    """Return the ``Method`` with a name.
+    """Return the ``Method`` with a name, of idx or of a plug-in.
 
     Raises:
         UnknownNameError: no method has this name.
+        InputError: see ``wikidx.base.plugins.find``.
     """
-    return load("method", name, METHODS)
+    return find("method", name, METHODS)
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods."""
+    return [*METHODS, *plug_in_names("method")]

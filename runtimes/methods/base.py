@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from pydantic import Field, TypeAdapter
 
@@ -101,7 +101,7 @@ class Method:
     """A method and its description.
 
     Attributes:
-        name: the name, which is also the folder of the prompts.
+        name: the name, which is also the folder of the prompts: that of a plug-in's prompts lies beside its file.
         summary: one line of help.
         source: the paper, or the origin of a baseline.
         roles: the roles of the models; the first role answers.
@@ -111,6 +111,8 @@ class Method:
         demonstrated: options -> prompts that a question with its answer demonstrates, so that demonstrations can be drawn from a file.
         prompts: replaced prompts and drawn demonstrations; ``prompt_sets.with_prompts`` sets them.
     """
+
+    plugin_kind: ClassVar[str] = "method"
 
     name: str
     summary: str

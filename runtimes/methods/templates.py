@@ -28,6 +28,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import find_plug_in
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Message, Span
 
@@ -160,14 +161,19 @@ def _fill(role: Role, text: str, values: Mapping[str, str | Blocks]) -> Message:
 
 
 def prompt_folder(method: str) -> Traversable:
-    """Return the folder of a method's prompts; its sub-folders are prompt sets."""
-    return importlib.resources.files(__package__) / "prompts" / method
+    """Return the folder of a method's prompts; its sub-folders are prompt sets. That of a plug-in lies beside its file."""
+    packaged = importlib.resources.files(__package__) / "prompts" / method
+    plugged = None if packaged.is_dir() else find_plug_in("method", method)
+    return packaged if plugged is None else plugged.file.parent / method
 
 
 @functools.cache
 def packaged_prompts(method: str) -> Mapping[str, str]:
-    """Return the prompt files of a method, file -> content."""
-    return {file.name: file.read_bytes().decode() for file in prompt_folder(method).iterdir() if file.is_file()}
+    """Return the prompt files of a method, file -> content; raises ``InputError`` if a plug-in has none."""
+    folder = prompt_folder(method)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} with the prompts of the method '{method}': put them beside its file")
+    return {file.name: file.read_bytes().decode() for file in folder.iterdir() if file.is_file()}
 
 
 def read_prompt(method: str, file: str) -> str:

@@ -37,7 +37,7 @@ from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_js
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, open_llms
-from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods import METHODS, find_method, method_names
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 
@@ -60,7 +60,7 @@ class AskBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", title="Ask")
 
     question: Annotated[str, StringConstraints(pattern=r"\S", max_length=_MAX_CHARACTERS)] = Field(description="The question.")
-    method: Name = Field("rag", description=f"One of {', '.join(METHODS)}.")
+    method: Name = Field("rag", description=f"One of {', '.join(METHODS)}, or of the plug-ins of the server.")
     corpus: Name | None = Field(None, description="A served corpus; default: the first.")
     retriever: Name | None = Field(None, description="A served retriever; default: the first.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Random seed of sampled texts.")
@@ -119,7 +119,7 @@ class Asker:
     files = FILES
 
     def __init__(self, llms: Sequence[str], llm_options: Sequence[str] = (), device: str = "auto") -> None:
-        self._methods: list[Method] = [find_method(name) for name in METHODS]
+        self._methods: list[Method] = [find_method(name) for name in method_names()]
         roles = dict.fromkeys(role for method in self._methods for role in method.roles)
         self._specs, self._device = assign_models(llms, roles, options=llm_options), device
         self._llms: Mapping[str, LLM] = {}

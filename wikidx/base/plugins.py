@@ -44,6 +44,12 @@ class PlugIn(NamedTuple):
     sha256: str
     value: Any
 
+    @property
+    def file(self) -> Path:
+        """The file of its code."""
+        place = self.reference.rpartition(":")[0]
+        return Path(place if place.endswith(".py") else sys.modules[place].__file__ or "")
+
     def __str__(self) -> str:
         return f"{self.reference} (sha256 {self.sha256[:12]}…)"
 
