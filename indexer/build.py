@@ -17,6 +17,7 @@ from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, prepared_s
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
 from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactMismatch
+from wikidx.base.plugins import check_same
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.store import Follower, PassageStore
@@ -265,6 +266,9 @@ def check_query_weights(corpus: str, spec: EncoderSpec) -> None:
 
 def _check_settings(corpus: str, spec: EncoderSpec, manifest: Manifest) -> None:
     """Raise ``ArtifactMismatch`` if vectors were made by other settings than the encoder's."""
+    recorded = manifest.recipe.parameters.get("code_sha256")
+    if spec.code_sha256 is not None and recorded is not None:
+        check_same("encoder", spec.name, str(recorded), index_ref(corpus, spec.name).path)
     if differing := changed_settings(spec, manifest.recipe.parameters):
         raise ArtifactMismatch(
             f"the vectors of '{spec.name}' over '{corpus}' were made with {'; '.join(differing)}: name the encoder again as it was, or run "

@@ -17,6 +17,7 @@ from wikidx.corpora.store import PassageStore
 from . import INDEXES, VECTOR_INDEXES
 from .analysis import ENGLISH, analyzer_parameters, recorded_analyzer
 from .indexes.kinds import IndexKind
+from .indexes.plugged import plugged_kind
 from .naming import IndexName, index_names, parse_index_name
 from .vectors.corpus_vectors import vectors_identity
 from .vectors.file import FORMAT_VERSION, KIND, finished_ranges
@@ -96,8 +97,10 @@ class IndexRef(NamedTuple):
     @property
     def kind(self) -> IndexKind[Any, Any]:
         """Kind of the index. Exact search has none: the property then raises ``UnknownNameError``."""
-        kind: IndexKind[Any, Any] = find("index", self.name.kind, VECTOR_INDEXES if self.name.source == "vectors" else INDEXES)
-        return kind
+        table = VECTOR_INDEXES if self.name.source == "vectors" else INDEXES
+        kind: IndexKind[Any, Any] = find("index", self.name.kind, table)
+        plugged = None if self.name.kind in table else find_plug_in("index", self.name.kind)
+        return kind if plugged is None else plugged_kind(plugged)
 
 
 def kind_code(ref: IndexRef) -> Parameters:

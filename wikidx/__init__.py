@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from .base.errors import IdxError
     from .base.plugins import plug
     from .corpora.corpus import Corpus
-    from .corpora.passage import LocatedPassage, Passage
+    from .corpora.passage import BadRecord, LocatedPassage, Passage
     from .corpora.reading.readers import Format
+    from .corpora.reading.records import FieldMap
     from .indexer.analysis import Analyzer
     from .indexer.encoders.plugged import OwnEncoder
     from .indexer.encoders.recipes import RecipeOptions
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Analyzer",
     "AsyncRemoteSearcher",
+    "BadRecord",
     "Corpus",
     "EncoderSpec",
+    "FieldMap",
     "Format",
     "IdxError",
     "IndexKind",
@@ -65,8 +68,10 @@ __all__ = [
 _MODULES = {
     "Analyzer": "indexer.analysis",
     "AsyncRemoteSearcher": "retrievers.async_client",
+    "BadRecord": "corpora.passage",
     "Corpus": "corpora.corpus",
     "EncoderSpec": "indexer.encoders.spec",
+    "FieldMap": "corpora.reading.records",
     "Format": "corpora.reading.readers",
     "IdxError": "base.errors",
     "IndexKind": "indexer.indexes.kinds",

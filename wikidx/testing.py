@@ -115,6 +115,7 @@ def check_analyzer(reference: str) -> None:
         build_index("made", name, store)
         index: LexicalIndex = open_index("made", name, store)  # type: ignore[assignment]
         terms = [{*plugged.value.terms(text)} for text in TEXTS]
+        assert any(terms), "no text has terms"
         assert terms == [{*plugged.value.terms(text)} for text in TEXTS], "a text has other terms the second time"
         for text, its_terms, rows in zip(TEXTS, terms, index.search(TEXTS, len(TEXTS)).rows.tolist(), strict=True):
             expected = {row for row, others in enumerate(terms) if its_terms & others}

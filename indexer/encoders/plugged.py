@@ -108,25 +108,23 @@ class PluggedEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
-        return self._encode(
-            self._encoder.encode_queries, queries, f"at {len(queries)} queries, from {queries[0]!r:.60} on" if queries else ""
-        )
+        return self._encode("encode_queries", queries, f"at a batch of {len(queries)}, from {queries[0]!r:.60} on" if queries else "")
 
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim)."""
-        place = f"at {len(passages)} passages, from the id {passages[0].id!r:.60} on" if passages else ""
-        return self._encode(self._encoder.encode_passages, passages, place)
+        place = f"at a batch of {len(passages):,} passages, from the id {passages[0].id!r:.60} on" if passages else ""
+        return self._encode("encode_passages", passages, place)
 
     def encode_texts(self, side: Side, texts: Sequence[str]) -> tuple[Vectors, NDArray[np.int64]]:
         """Return the vectors of texts as queries or as passages without titles, (len(texts), dim), and 1 token for each."""
         vectors = self.encode_queries(texts) if side == "query" else self.encode_passages([Passage("", "", text) for text in texts])
         return vectors, np.ones(len(texts), dtype=np.int64)
 
-    def _encode(self, encode: Callable[[Any], object], texts: Sequence[Any], place: str) -> Vectors:
+    def _encode(self, method: str, texts: Sequence[Any], place: str) -> Vectors:
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         with running(self._plugged, place):
-            vectors = np.ascontiguousarray(encode(texts), dtype=np.float32)
+            vectors = np.ascontiguousarray(getattr(self._encoder, method)(texts), dtype=np.float32)
         if vectors.shape != (len(texts), self.dim):
             raise InputError(f"{self._plugged.reference} returns an array of {vectors.shape} instead of {(len(texts), self.dim)} {place}")
         if not np.isfinite(vectors).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,12 +58,18 @@ def _describe_origin(corpus: str) -> str:
         manifest = store_manifest(corpus)
     except ArtifactError:
         return ""
-    reading = ", ".join(f"{name} {value}" for name, value in manifest.recipe.parameters.items() if value is not None)
+    told = {
+        name: f"{value:.12}…" if name.endswith("_sha256") else value
+        for name, value in manifest.recipe.parameters.items()
+        if value is not None
+    }
+    reading = ", ".join(f"{name} {value}" for name, value in told.items())
     return f"{', '.join(manifest.sources.values())} ({reading})".strip()
 
 
 def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
     """Return the store and the built indexes of a corpus, each with its size or its error."""
+    from wikidx.base.artifacts.manifest import load_manifest
     from wikidx.base.errors import ArtifactMissing
     from wikidx.corpora.build import store_manifest
     from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref
@@ -79,8 +86,12 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
             artifacts.append(_to_json(index, index_ref(corpus, index).manifest(store.fingerprint)))
         except ArtifactError as error:
             artifacts.append(_to_json(index, error))
-    for name in foreign_folders(corpus):
-        unknown = ArtifactMismatch(f"this version of idx has no such index: 'idx remove {corpus} --index {name}' deletes it")
+    for name, folder in foreign_folders(corpus).items():
+        reason = "this version of idx has no such index"
+        with suppress(OSError, ValueError):
+            if "kind_sha256" in load_manifest(folder).recipe.parameters:
+                reason = "an index of a plug-in, which is to be named again by --plugin FILE.py:NAME"
+        unknown = ArtifactMismatch(f"{reason}: 'idx remove {corpus} --index {name}' deletes it")
         artifacts.append(_to_json(name, unknown))
     return artifacts
 

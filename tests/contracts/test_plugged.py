@@ -155,11 +155,11 @@ def test_artifacts_are_read_by_the_code_alone_that_made_them(file: Path) -> None
     os.environ[VARIABLE] = ""
     assert built_indexes("notes") == ["letters"]
     plug(f"{other}:ENCODER")
-    with pytest.raises(ArtifactMismatch, match="the vectors of 'letters' over 'notes' were made with code_sha256 '[0-9a-f]{64}', not"):
+    with pytest.raises(ArtifactMismatch, match="made with another version of the encoder 'letters' .*: restore the file of then, or"):
         idx.open_searcher("notes", "letters", device="cpu")
     plug(f"{other}:KIND")
     with pytest.raises(
-        ArtifactMismatch, match=r"made with another version of the index 'plain' \(sha256 .*other.py:KIND .*: restore that file"
+        ArtifactMismatch, match=r"made with another version of the index 'plain' \(sha256 .*other.py:KIND .*: restore the file of then"
     ):
         index_ref("notes", "letters-plain").manifest(open_store("notes").fingerprint)
 
@@ -178,11 +178,11 @@ def test_a_spec_of_ones_own_is_an_encoder(file: Path) -> None:
 WRONG = {
     "raises": (
         "return np.array([1 / 0 for _ in queries])",
-        "fails at 1 queries, from 'gold' on, line 14: ZeroDivisionError",
+        "fails at a batch of 1, from 'gold' on, line 14: ZeroDivisionError",
     ),
-    "shape": ("return np.zeros((len(queries), 3))", r"returns an array of \(1, 3\) instead of \(1, 26\) at 1 queries"),
-    "not finite": ("return np.full((len(queries), 26), np.nan)", "returns numbers that are not finite at 1 queries, from 'gold' on"),
-    "text": ("return 'vectors'", "fails at 1 queries.*: ValueError: could not convert string to float"),
+    "shape": ("return np.zeros((len(queries), 3))", r"returns an array of \(1, 3\) instead of \(1, 26\) at a batch of 1"),
+    "not finite": ("return np.full((len(queries), 26), np.nan)", "returns numbers that are not finite at a batch of 1, from 'gold' on"),
+    "text": ("return 'vectors'", "fails at a batch of 1.*: ValueError: could not convert string to float"),
 }
 
 
@@ -221,7 +221,14 @@ CHECKS = {  # check, plug-in, what is replaced by what, what is told
     "reranker": (check_reranker, "RERANKER", "[-len(passage.text)", "[len(passages) - len(passage.text)", "alone and in a batch"),
     "recall": (check_index, "KIND", "@ query", "@ -query", "of the 10 best by brute force 0.0"),
     "scope": (check_index, "KIND", "if params.scope is None else params.scope.rows()", "", "rows outside the scope are returned"),
-    "order": (check_index, "KIND", "allowed[best], products[best]", "allowed[best[::-1]], products[best[::-1]]", "sorted by descending"),
+    "write": (check_index, "KIND", "return build.source.counts()", "return None", "'write' of .* returns a NoneType, not a Mapping"),
+    "order": (
+        check_index,
+        "KIND",
+        "allowed[best], products[best]",
+        "allowed[best[::-1]], products[best[::-1]]",
+        "another order than by descending score",
+    ),
 }
 
 
@@ -230,7 +237,7 @@ def test_the_checks_find_what_breaks_a_contract(file: Path, what: str) -> None:
     check, name, before, after, message = CHECKS[what]
     assert before in PLUG_INS
     file.write_text(PLUG_INS.replace(before, after))
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises((AssertionError, InputError), match=message):
         check(f"{file}:{name}")  # type: ignore[operator]
 
 
@@ -247,3 +254,35 @@ def test_requests_load_no_plug_ins(file: Path) -> None:
         with pytest.raises(idx.IdxError):
             idx.open_searcher("notes", name)
     assert not file.with_name("ran").exists()
+
+
+def test_an_encoder_without_a_method_is_told_in_one_line(file: Path) -> None:
+    file.write_text(PLUG_INS.replace("def encode_queries", "def encode"))
+    with pytest.raises(InputError, match="fails at a batch of 1, .*: AttributeError: 'Counts' object has no attribute 'encode_queries'"):
+        open_encoder(encoder_spec(name_encoder(f"{file}:ENCODER"))).encode_queries(["gold"])
+
+
+def test_a_file_without_the_name_of_a_plug_in_is_told(file: Path) -> None:
+    with pytest.raises(InputError, match=r"mine.py' is a file: write which of its plug-ins is meant, .*mine.py:NAME"):
+        name_encoder(str(file))
+
+
+HITS = {
+    "scores first": ("return hits", "return hits[::-1]", "numbers of float32 and int64 instead of int64 and float32"),
+    "no such row": ("= allowed[best], products[best]", "= allowed[best] + 10_000, products[best]", "rows that do not exist"),
+    "too few": (
+        "return hits",
+        "return type(hits)(hits.rows[:, 1:], hits.scores[:, 1:])",
+        r"shapes \(1, 1\) and \(1, 1\) instead of \(1, 2\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", HITS)
+def test_wrong_hits_are_no_result(file: Path, wrong: str) -> None:
+    before, after, message = HITS[wrong]
+    file.write_text(PLUG_INS.replace(before, after))
+    plug(f"{file}:KIND")
+    with idx.build(PASSAGES, retriever=f"{name_encoder(f'{file}:ENCODER')}-plain", device="cpu") as searcher:
+        with pytest.raises(InputError, match=f"the hits of .*mine.py:KIND have {message}"):
+            searcher.search(["zz"], k=2)

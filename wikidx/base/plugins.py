@@ -102,6 +102,8 @@ def plug_in_names(kind: str) -> list[str]:
 
 def name_of(kind: str, text: str) -> str:
     """Return the name that a user means by a name or by a reference, whose plug-in is loaded; raises as ``plug`` does."""
+    if text.endswith(".py") and Path(text).is_file():
+        raise InputError(f"'{text}' is a file: write which of its plug-ins is meant, {text}:NAME")
     return plug(text, kind).name if is_reference(text) else text
 
 
@@ -157,8 +159,8 @@ def check_same(kind: str, name: str, sha256: str, artifact: Path) -> None:
         raise PlugInMismatch(f"{artifact} was made with the {kind} '{name}', a plug-in: name its file again, as --plugin FILE.py:NAME")
     if plugged.sha256 != sha256:
         raise PlugInMismatch(
-            f"{artifact} was made with another version of the {kind} '{name}' (sha256 {sha256[:12]}…) than {plugged}: restore that file, "
-            "or build again with --force"
+            f"{artifact} was made with another version of the {kind} '{name}' (sha256 {sha256[:12]}…) than {plugged}: restore the file of "
+            "then, or name this one again and build with --force"
         )
 
 
