@@ -12,7 +12,6 @@ import numpy as np
 
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing
 from wikidx.base.machine.devices import check_devices
-from wikidx.base.plugins import name_of
 from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.resolving import require_built
 from wikidx.corpora.store import PassageStore
@@ -24,6 +23,7 @@ from .cache import CachedRetriever
 from .dense import DenseRetriever
 from .naming import RetrieverName
 from .pipelines.tree import REMOTE
+from .rerankers import reranker_name
 from .rerankers.by_name import find_reranker
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class OpenCorpora:
         from .searcher import LocalSearcher
 
         name.check()
-        reranker = reranker and name_of("reranker", reranker)
+        reranker = reranker and reranker_name(reranker)
         named = (*name.rerankers, *([reranker] if reranker else ()))
         with self._lock:
             for unopened in set(named) - self.rerankers.keys():

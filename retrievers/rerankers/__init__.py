@@ -12,7 +12,9 @@ A kind of reranker is a file with a function from a location and a device to a r
 checkpoint is a line in ``RERANKERS``.
 """
 
-__all__ = ["KINDS", "RERANKERS"]
+from wikidx.base.plugins import name_of
+
+__all__ = ["KINDS", "RERANKERS", "reranker_name"]
 
 KINDS = {
     "cross-encoder": "wikidx.retrievers.rerankers.cross_encoder:open_cross_encoder",
@@ -28,3 +30,8 @@ RERANKERS = {
     "qwen3": "wikidx.retrievers.rerankers.decoder:QWEN3",
     "moderncolbert": "wikidx.retrievers.rerankers.maxsim:GTE_MODERNCOLBERT",
 }
+
+
+def reranker_name(text: str) -> str:
+    """Return the name of the reranker that a user means; a plug-in named by ``FILE.py:NAME`` is loaded. Raises as ``plug`` does."""
+    return text if text.partition(":")[0] in KINDS else name_of("reranker", text)

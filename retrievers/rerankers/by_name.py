@@ -7,13 +7,13 @@ from functools import partial
 
 from wikidx.base.errors import InputError
 from wikidx.base.machine.devices import encoder_device
-from wikidx.base.plugins import find, name_of
+from wikidx.base.plugins import find
 from wikidx.base.registry import load
 from wikidx.indexer.networks.checkpoints import CONFIG, parse_checkpoint, read_json_object
 from wikidx.indexer.networks.module_folders import MODULES
 from wikidx.retrievers.base import Reranker
 
-from . import KINDS, RERANKERS
+from . import KINDS, RERANKERS, reranker_name
 from .checkpoint import find_folder
 from .plugged import OwnReranker, PluggedReranker
 
@@ -22,7 +22,7 @@ _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder"
 
 def open_reranker(name: str, *, device: str = "auto") -> Reranker:
     """Open a reranker; arguments and errors are those of ``find_reranker``."""
-    return find_reranker(name_of("reranker", name))(device)
+    return find_reranker(reranker_name(name))(device)
 
 
 def find_reranker(name: str) -> Callable[[str], Reranker]:

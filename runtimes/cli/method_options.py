@@ -223,7 +223,7 @@ def make_plan(
 
 
 def _search_target(method: Method, options: PlanOptions, questions: Sequence[Question] | None) -> SearchTarget | None:
-    from wikidx.base.plugins import name_of
+    from wikidx.retrievers.rerankers import reranker_name
     from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.execution.opening import SearchTarget, given_target, resolve_target
 
@@ -233,7 +233,7 @@ def _search_target(method: Method, options: PlanOptions, questions: Sequence[Que
         url=options.url,
         api_key=options.api_key,
         timeout=options.search_timeout,
-        reranker=options.reranker and name_of("reranker", options.reranker),
+        reranker=options.reranker and reranker_name(options.reranker),
     )
     if options.retriever == GIVEN:
         return given_target(questions, named, {"--preset": options.preset, "--search": options.search})
