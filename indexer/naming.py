@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from .encoders.families import ENCODERS
 from .encoders.plugged import spec_of_plugged
 from .encoders.recipes import RecipeOptions, register, registered, registered_names
 from .encoders.spec import EncoderSpec
-from .indexes.kinds import IndexKind, Number
 from .networks.checkpoints import ServedModel, parse_checkpoint
+
+if TYPE_CHECKING:  # they import a compiler
+    from .indexes.kinds import IndexKind, Number
 
 
 def passage_kinds() -> list[str]:
