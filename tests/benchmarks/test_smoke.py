@@ -108,7 +108,7 @@ def test_serve(files: tuple[Path, Path], tmp_path: Path) -> None:
     ("module", "arguments", "positive"),
     [
         ("gpu", ("--device", "cpu", *MADE), ("queries/s", "CPU ms a query")),
-        ("models", ("speed", "--limit", 1, "--tokens", 4), ("tokens read",)),
+        pytest.param("models", ("speed", "--limit", 1, "--tokens", 4), ("tokens read",), marks=pytest.mark.exhaustive),
         ("models", ("methods", "--limit", 1, "--methods", "rag"), ("first s", "calls")),
         ("execution", RUNS, ("now s", "before s")),
         pytest.param("serve.soak", SOAK, (), marks=pytest.mark.exhaustive),
