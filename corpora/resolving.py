@@ -55,9 +55,8 @@ def known_names() -> list[str]:
 
 def known_corpus(name: str) -> Corpus:
     """Return the known corpus ``name``; raises ``UnknownNameError``."""
-    corpus: Corpus = find("corpus", name, CORPORA)
-    plugged = None if name in CORPORA else find_plug_in("corpus", name)
-    return corpus if plugged is None else plugged_corpus(plugged)
+    corpus: Corpus = find("corpus", name, CORPORA, plugged_corpus)
+    return corpus
 
 
 def article_url(name: str) -> str | None:

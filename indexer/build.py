@@ -23,7 +23,7 @@ from wikidx.corpora.build import open_store, store_manifest
 from wikidx.corpora.store import Follower, PassageStore
 
 from .base import LexicalIndex, VectorIndex
-from .catalog import PACKAGES, IndexRef, check_staged_recipe, index_ref, kind_code, reusable_index
+from .catalog import PACKAGES, IndexRef, check_staged_recipe, index_ref, reusable_index
 from .embedding.embed import EmbedProgress, embed, resolve_resources
 from .embedding.options import EmbedOptions
 from .embedding.pipeline import Job
@@ -91,10 +91,10 @@ def _recipe(ref: IndexRef, store: PassageStore) -> tuple[Recipe, PassageStore | 
     """Return the recipe of an index, and its source (store or vectors); raises ``ArtifactMissing`` if the vectors are missing."""
     inputs = {"passages": store.fingerprint}
     if ref.name.source == "passages":
-        parameters = {**ref.kind.parameters(Size(len(store))), **ref.analysis, **ref.numbers, **kind_code(ref)}
+        parameters = {**ref.kind.parameters(Size(len(store))), **ref.analysis, **ref.numbers, **ref.code}
         return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), store
     vectors = _corpus_vectors(ref.vectors, store.fingerprint)
-    parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim)), **kind_code(ref)}
+    parameters = {"encoder": ref.name.encoder, **ref.kind.parameters(Size(len(vectors), vectors.dim)), **ref.code}
     inputs["vectors"] = vectors.identity
     return Recipe(kind=ref.kind.name, format_version=ref.kind.format_version, parameters=parameters, inputs=inputs), vectors
 

@@ -10,7 +10,7 @@ from wikidx.base.artifacts.building import staged_recipe, staging_path
 from wikidx.base.artifacts.home import corpus_path, list_folder
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, check_fingerprint, is_finished, load_manifest, read_manifest
 from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, UnknownNameError
-from wikidx.base.plugins import check_same, find, find_plug_in
+from wikidx.base.plugins import check_same, find, recorded
 from wikidx.corpora.build import store_manifest
 from wikidx.corpora.store import PassageStore
 
@@ -70,7 +70,7 @@ class IndexRef(NamedTuple):
             check_fingerprint(self.path, manifest, fingerprint, self.rebuild)
         if self.name.source == "vectors" and self.vectors.is_built:
             _check_vectors(self, manifest, self.vectors.manifest(None))
-        if (code := manifest.recipe.parameters.get("kind_sha256")) is not None:
+        if (code := manifest.recipe.parameters.get("index_sha256")) is not None:
             check_same("index", self.name.kind, str(code), self.path)
         named = {**({"analyzer": self.analyzer} if self.analyzer else {}), **self.numbers}
         actual = {parameter: manifest.recipe.parameters.get(parameter) for parameter in named}
@@ -98,15 +98,13 @@ class IndexRef(NamedTuple):
     def kind(self) -> IndexKind[Any, Any]:
         """Kind of the index. Exact search has none: the property then raises ``UnknownNameError``."""
         table = VECTOR_INDEXES if self.name.source == "vectors" else INDEXES
-        kind: IndexKind[Any, Any] = find("index", self.name.kind, table)
-        plugged = None if self.name.kind in table else find_plug_in("index", self.name.kind)
-        return kind if plugged is None else plugged_kind(plugged)
+        kind: IndexKind[Any, Any] = find("index", self.name.kind, table, plugged_kind)
+        return kind
 
-
-def kind_code(ref: IndexRef) -> Parameters:
-    """Return the checksum of a kind of index that is a plug-in, as a parameter; empty for those of idx."""
-    plugged = None if ref.name.kind in {**INDEXES, **VECTOR_INDEXES} else find_plug_in("index", ref.name.kind)
-    return {} if plugged is None else {"kind_sha256": plugged.sha256}
+    @property
+    def code(self) -> Parameters:
+        """Parameter that records the code of a kind that is a plug-in; none for those of idx."""
+        return recorded("index", self.name.kind, {**INDEXES, **VECTOR_INDEXES})
 
 
 def index_ref(corpus: str, name: str) -> IndexRef:

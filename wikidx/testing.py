@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import VARIABLE, plug
@@ -204,38 +203,29 @@ def _check_vector_index(index: VectorIndex, recall: float) -> None:
     vectors, queries = (encoder.encode_queries(list(map(str, numbers))) for numbers in (range(_N), range(_N, _N + 50)))
     assert (len(index), index.dim) == (_N, _DIM), f"the index says {len(index)} rows of {index.dim} components, not {_N} of {_DIM}"
     hits = index.search(queries, _K)
-    _check_hits(hits, len(queries), _K)
+    _check_hits(hits)
     alone = [index.search(query[None], _K).rows[0] for query in queries]
     assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
     best = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :_K]
     found = np.mean([len({*row} & {*other}) / _K for row, other in zip(hits.rows.tolist(), best.tolist(), strict=True)])
     assert found >= recall, f"of the {_K} best by brute force {found:.3f} are found, not {recall}"
-    _check_hits(index.search(queries[:2], _N + 5), 2, _N + 5)
+    _check_hits(index.search(queries[:2], _N + 5))
     inside = np.arange(_N) % 3 == 0
     scoped = index.search(queries, _K, SearchParams(scope=Scope.of(inside, _N)))
-    _check_hits(scoped, len(queries), _K)
+    _check_hits(scoped)
     assert inside[scoped.rows[scoped.rows >= 0]].all(), "rows outside the scope are returned"
 
 
 def _check_lexical_index(index: LexicalIndex) -> None:
     queries = ["17", "18 19 nothing", "", "nothing"]
     hits = index.search(queries, _K)
-    _check_hits(hits, len(queries), _K)
+    _check_hits(hits)
     alone = [index.search([query], _K).rows[0] for query in queries]
     assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
 
 
-def _check_hits(hits: Hits, n_queries: int, k: int) -> None:
-    rows, scores = hits
-    assert rows.shape == scores.shape == (n_queries, k), f"hits of shape {rows.shape} and {scores.shape} instead of {(n_queries, k)}"
-    assert (rows.dtype.name, scores.dtype.name) == ("int64", "float32"), (
-        f"hits of {rows.dtype} and {scores.dtype} instead of int64 and float32"
-    )
-    assert ((rows >= 0) == np.isfinite(scores)).all(), "an unused slot has the row -1 and the score -inf, and no other has"
-    for of_query, its_scores in zip(rows, scores, strict=True):
-        used: NDArray[np.int64] = of_query[of_query >= 0]
-        assert (of_query[len(used) :] == -1).all(), "unused slots are not at the end"
+def _check_hits(hits: Hits) -> None:
+    """Check what a search of a plug-in does not: that no row is returned twice."""
+    for rows in hits.rows:
+        used = rows[rows >= 0]
         assert len({*used.tolist()}) == len(used), "a row is returned twice for a query"
-        assert used.max(initial=0) < _N, f"row {used.max()} does not exist"
-        in_order = np.lexsort((used, -its_scores[: len(used)]))
-        assert np.array_equal(in_order, np.arange(len(used))), "hits are sorted by descending score, equal scores by ascending row"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Parameters
 from wikidx.base.errors import InputError
-from wikidx.base.plugins import check_same, find, find_plug_in
+from wikidx.base.plugins import check_same, find, recorded
 
 ENGLISH = "lucene-english"  # the default, which names of indexes leave out
 ANALYZERS = {ENGLISH: "wikidx.indexer.analysis.english:ANALYZER"}
@@ -138,8 +138,7 @@ def _check_type(terms: object) -> list[str]:
 
 def analyzer_parameters(name: str) -> Parameters:
     """Return the parameters by which a manifest records an analyzer: its name, and for a plug-in the sha256 of its file."""
-    plugged = None if name in ANALYZERS else find_plug_in("analyzer", name)
-    return {"analyzer": name} if plugged is None else {"analyzer": name, "analyzer_sha256": plugged.sha256}
+    return {"analyzer": name, **recorded("analyzer", name, ANALYZERS)}
 
 
 def recorded_analyzer(parameters: Parameters, artifact: Path) -> Analyzer:

@@ -4,6 +4,6 @@ families     the encoders that have names, by the table encoders.toml
 spec         EncoderSpec, Tokens               anywhere      any checkpoint -> its recipe
 recipes      options of recipes, and recipes under names
 served       vectors that a server computes    tokenizing    texts -> token ids
-plugged      vectors by code of the user's
+plugged      vectors by the user's own code
 model        token ids -> vectors              transformer   tokenizer and model as one Encoder
 """

@@ -33,7 +33,7 @@ class EncodesTexts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnEncoder:
-    """A plug-in: an encoder by code of one's own. For a checkpoint that needs only settings, a plug-in is an ``EncoderSpec``.
+    """A plug-in: an encoder by the user's own code. For a checkpoint that needs only settings, a plug-in is an ``EncoderSpec``.
 
     Attributes:
         name: the encoder's name.

@@ -4,6 +4,6 @@ postings/  inverted passages, for indexes of terms       bm25/    BM25 with Luce
 lucene/ an index of Lucene, by Pyserini
 exact/  exact search directly over vectors            faiss/   FAISS's kinds: ivf, ivfpq, hnsw
 quantized  int8 and binary                            approximate  search that all approximate kinds share
-plugged    kinds by code of the user's
+plugged    kinds by the user's own code
 keys    top-k by integer keys, on any device
 """

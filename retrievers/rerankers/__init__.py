@@ -6,7 +6,7 @@ cross_encoder networks with a classifier that read a query with a passage
 decoder       language models that answer yes or no, as Qwen3-Reranker does
 maxsim        ColBERT: similarities between the vectors of a query's and a passage's tokens
 endpoint      servers with a path /rerank
-plugged       rerankers by code of the user's
+plugged       rerankers by the user's own code
 
 A kind of reranker is a file with a function from a location and a device to a reranker, and a line in ``KINDS``; a name for a
 checkpoint is a line in ``RERANKERS``.

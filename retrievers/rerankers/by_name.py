@@ -15,7 +15,7 @@ from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS, reranker_name
 from .checkpoint import find_folder
-from .plugged import OwnReranker, PluggedReranker
+from .plugged import PluggedReranker
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
 
@@ -39,10 +39,7 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
     """
     kind, _, location = name.partition(":")
     if kind not in KINDS and "/" not in name:
-        named = find("reranker", name, RERANKERS)
-        if isinstance(named, OwnReranker):
-            return partial(PluggedReranker, named)
-        open_named: Callable[[str], Reranker] = named
+        open_named: Callable[[str], Reranker] = find("reranker", name, RERANKERS, lambda plugged: partial(PluggedReranker, plugged))
         return lambda device: open_named(encoder_device(device))
     if kind not in KINDS:
         kind, location = _recognize(name), name

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from wikidx.base.errors import InputError
-from wikidx.base.machine.devices import encoder_device
-from wikidx.base.plugins import find_plug_in, running
+from wikidx.base.plugins import PlugIn, running
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
 from wikidx.retrievers.base import Reranker
@@ -18,7 +17,7 @@ from wikidx.retrievers.base import Reranker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnReranker:
-    """A plug-in: a reranker by code of one's own.
+    """A plug-in: a reranker by the user's own code.
 
     Attributes:
         name: the reranker's name.
@@ -34,12 +33,12 @@ class OwnReranker:
 class PluggedReranker:
     """A reranker by the user's own code, whose scores are checked; its methods raise ``InputError`` if the code fails."""
 
-    def __init__(self, own: OwnReranker, device: str) -> None:
-        plugged = find_plug_in("reranker", own.name)
-        assert plugged is not None
+    def __init__(self, plugged: PlugIn, device: str) -> None:
+        if not isinstance(plugged.value, OwnReranker):
+            raise InputError(f"{plugged.reference} is a {type(plugged.value).__name__}: a reranker is a wikidx.OwnReranker")
         self._plugged = plugged
         with running(plugged, f"when it is opened on {device}"):
-            self._reranker = own.open(encoder_device(device))
+            self._reranker = plugged.value.open(device)
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return a float32 score for each pair ``(queries[i], passages[i])``, shape (n,)."""

@@ -89,7 +89,7 @@ def _list_artifacts(corpus: str) -> list[dict[str, Any]]:
     for name, folder in foreign_folders(corpus).items():
         reason = "this version of idx has no such index"
         with suppress(OSError, ValueError):
-            if "kind_sha256" in load_manifest(folder).recipe.parameters:
+            if "index_sha256" in load_manifest(folder).recipe.parameters:
                 reason = "an index of a plug-in, which is to be named again by --plugin FILE.py:NAME"
         unknown = ArtifactMismatch(f"{reason}: 'idx remove {corpus} --index {name}' deletes it")
         artifacts.append(_to_json(name, unknown))

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from wikidx.base.errors import InputError
-from wikidx.base.plugins import find_plug_in
+from wikidx.base.plugins import recorded
 from wikidx.base.registry import unknown_name_error
 from wikidx.indexer.networks.network_size import Dtype
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.rerankers import RERANKERS
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.execution.given import GIVEN, GivenPassages
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, rehearsed_passages, stand_in_llm, stand_in_passages
@@ -24,7 +25,7 @@ from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
-from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 from wikidx.runtimes.questions import Question
@@ -147,7 +148,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
     return {
         "method": plan.method.name,
-        **_plugged_code("method", plan.method.name),
+        **recorded("method", plan.method.name, METHODS),
         "options": {
             option.name: {"value": option.value, "default": option.default, "origin": option.origin}
             for option in list_options(plan.options)
@@ -159,12 +160,6 @@ def describe(plan: Plan) -> dict[str, Any]:
         **({"thinking": plan.thinking} if plan.thinking != "off" else {}),
         **({"extra_body": dict(plan.connection.extra_body)} if plan.connection.extra_body else {}),
     }
-
-
-def _plugged_code(kind: str, name: str) -> dict[str, str]:
-    """Return the checksum of a plug-in's file under the name of its kind; empty for what is part of idx."""
-    plugged = find_plug_in(kind, name)
-    return {} if plugged is None else {f"{kind}_sha256": plugged.sha256}
 
 
 def given_target(questions: Sequence[Question] | None, named: SearchTarget, others: Mapping[str, object]) -> SearchTarget:
@@ -194,7 +189,7 @@ def _describe_search(target: SearchTarget, plan: Plan) -> dict[str, Any]:
         return {**_describe_server(target), "options": options}
     reranker = target.reranker and strip_credentials(target.reranker)
     names = {"corpus": target.corpus, "retriever": target.retriever, "reranker": reranker, "device": plan.device}
-    names |= _plugged_code("reranker", target.reranker or "")
+    names |= recorded("reranker", target.reranker or "", RERANKERS)
     return {**names, "fingerprints": local_fingerprints(target.corpus, target.retriever), "options": options}
 
 

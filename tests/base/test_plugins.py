@@ -92,6 +92,7 @@ print(plug("installed_scales:FAHRENHEIT").name)
         ("NUMBER", CODE, "scales.py:NUMBER is 'int', no plug-in"),
         ("Scale", CODE, "scales.py:Scale is 'type', no plug-in"),
         ("KELVIN", CODE, "scales.py has no 'KELVIN': its plug-ins are CELSIUS, FAHRENHEIT, BADLY_NAMED"),
+        ("UNNAMED", CODE + "UNNAMED = Scale()\nUNNAMED.name = 5\n", "scales.py:UNNAMED has the name 5: give it one, a text"),
         ("BADLY_NAMED", CODE, "'Réaumur' cannot be a name"),
         ("CELSIUS", "import math\n\nmath.nothing()\n", "scales.py fails, line 3: AttributeError: module 'math'"),
         ("CELSIUS", "x = (\n", "scales.py fails, line 1: SyntaxError"),

@@ -196,6 +196,18 @@ def test_wrong_vectors_are_told_with_the_place_in_the_file(file: Path, wrong: st
         encoder.encode_queries(["gold"])
 
 
+def test_a_reranker_of_another_class_is_told(file: Path) -> None:
+    file.write_text("class Other:\n    plugin_kind, name = 'reranker', 'other'\n\n\nRERANKER = Other()\n")
+    with pytest.raises(InputError, match="mine.py:RERANKER is a Other: a reranker is a wikidx.OwnReranker"):
+        open_reranker(f"{file}:RERANKER")
+
+
+def test_a_row_that_is_returned_twice_is_found(file: Path) -> None:
+    file.write_text(PLUG_INS.replace("        return hits\n", "        hits.rows[:, 1] = hits.rows[:, 0]\n        return hits\n"))
+    with pytest.raises(AssertionError, match="a row is returned twice for a query"):
+        check_index(f"{file}:KIND")
+
+
 def test_a_reranker_with_too_few_scores_is_told(file: Path) -> None:
     file.write_text(PLUG_INS.replace("for passage in passages]\n\n\nclass Plain", "for passage in passages[1:]]\n\n\nclass Plain"))
     reranker = open_reranker(f"{file}:RERANKER")

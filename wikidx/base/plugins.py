@@ -18,7 +18,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
@@ -116,8 +116,14 @@ def find_plug_in(kind: str, name: str) -> PlugIn | None:
     return _load(f"{installed.module}:{installed.attr}")._replace(name=name)
 
 
-def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401 - the caller annotates the entry
-    """Return an entry of a table of idx (see ``registry.load``), or the plug-in of a name.
+def find(kind: str, name: str, table: Mapping[str, str], guard: Callable[[PlugIn], Any] | None = None) -> Any:  # noqa: ANN401 - an entry
+    """Return an entry of a table of idx (see ``registry.load``), or the value of the plug-in of a name.
+
+    Args:
+        kind: the kind.
+        name: the name.
+        table: the entries of idx.
+        guard: function that returns what is used in place of a plug-in's value; None: the value itself.
 
     Raises:
         UnknownNameError: the name is unknown.
@@ -128,7 +134,13 @@ def find(kind: str, name: str, table: Mapping[str, str]) -> Any:  # noqa: ANN401
         return load(kind, name, table)
     if (plugged := find_plug_in(kind, name)) is None:
         raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
-    return plugged.value
+    return plugged.value if guard is None else guard(plugged)
+
+
+def recorded(kind: str, name: str, table: Mapping[str, object]) -> dict[str, str]:
+    """Return what artifacts and runs record of a plug-in, its checksum; empty for an entry of idx's table and for an unknown name."""
+    plugged = None if name in table else find_plug_in(kind, name)
+    return {} if plugged is None else {f"{kind}_sha256": plugged.sha256}
 
 
 def check_free(kind: str, name: str) -> None:
@@ -183,6 +195,8 @@ def _load(reference: str) -> PlugIn:
     value = getattr(module, attribute)
     if isinstance(value, type) or not hasattr(value, "plugin_kind"):
         raise InputError(f"{reference} is {type(value).__name__!r}, no plug-in: see docs/adding for the classes of plug-ins")
+    if not isinstance(getattr(value, "name", None), str):
+        raise InputError(f"{reference} has the name {getattr(value, 'name', None)!r:.40}: give it one, a text")
     return PlugIn(value.plugin_kind, check_name(value.name), reference, sha256, value)
 
 
@@ -236,18 +250,23 @@ def _module_name(path: Path) -> str:
     return f"{__name__}.of_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
 
+def _file_of(module: str) -> Path | None:
+    paths = (Path(reference.rpartition(":")[0]) for reference in _named())
+    return next((path for path in paths if _module_name(path) == module), None)
+
+
 class _Finder(MetaPathFinder, Loader):
     """Importer of the files of plug-ins, for pickle in a child process."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Return the module of a file that ``IDX_PLUGINS`` names."""
-        is_named = any(_module_name(Path(reference.rpartition(":")[0])) == fullname for reference in _named())
-        return ModuleSpec(fullname, self) if fullname.startswith(f"{__name__}.") and is_named else None
+        return ModuleSpec(fullname, self) if fullname.startswith(f"{__name__}.") and _file_of(fullname) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the file."""
-        paths = (Path(reference.rpartition(":")[0]) for reference in _named())
-        return _import_file(next(path for path in paths if _module_name(path) == spec.name))[0]
+        path = _file_of(spec.name)
+        assert path is not None
+        return _import_file(path)[0]
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: the module has been executed."""
