@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from os import PathLike, fsdecode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wikidx.base.artifacts.home import check_new_name
+from wikidx.base.errors import InputError
+from wikidx.base.plugins import name_of
 from wikidx.base.progress import silent_steps
 from wikidx.base.progress_display import show_steps
 from wikidx.corpora.build import StoreOptions
@@ -32,6 +34,8 @@ def build(  # noqa: PLR0913
     *,
     name: str | None = None,
     split: SplitRule | None = None,
+    file_format: str | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
     device: str = "auto",
     replace: bool = False,
     show_progress: bool = True,
@@ -48,6 +52,8 @@ def build(  # noqa: PLR0913
         name: name for the corpus. None: a corpus from a file is named after the file; given passages are deleted when the searcher is
             closed or the process ends.
         split: rule that splits texts into passages of at most 100 words. None: only a file's articles are split, by "words".
+        file_format: format of a file, as a built-in's or a plug-in's name, or the plug-in's reference. None: detected from the content.
+        on_error: "skip" leaves out unusable records of a file, and lists them in the store's ``skipped.jsonl``.
         device: device of encoders and vector indexes; "auto" is the first GPU, else the CPU.
         replace: replace an existing corpus of this name if it differs, and its indexes.
         show_progress: show progress on standard error: as bars on a terminal, otherwise as lines, at most one in ten seconds.
@@ -59,13 +65,23 @@ def build(  # noqa: PLR0913
     """
     retriever_name = RetrieverName.parse(retriever)
     retriever_name.check()
-    embedding, options = EmbedOptions(device=device), StoreOptions(replace=replace)
+    if on_error not in ("fail", "skip"):
+        raise InputError(f"on_error is {on_error!r}: use 'fail' or 'skip'")
+    embedding, options = EmbedOptions(device=device), StoreOptions(replace=replace, skip_bad=on_error == "skip")
     if isinstance(source, str | PathLike):
-        resolved = resolve(fsdecode(source), name=name, options=options, reading=ReadOptions(split=split))
+        reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split)
+        resolved = resolve(fsdecode(source), name=name, options=options, reading=reading)
+    elif file_format is not None or on_error != "fail":
+        raise InputError("file_format and on_error are for files, and the passages are given: leave them out")
     elif name is not None:
         resolved = ResolvedCorpus(given_corpus(source, check_new_name(name), split), options)
     else:
-        return _build_unnamed(source, split, lambda resolved: _build(resolved, retriever_name, embedding, show_progress=show_progress))
+
+        def build_named(name: str) -> LocalSearcher:
+            given = ResolvedCorpus(given_corpus(source, name, split), options)
+            return _build(given, retriever_name, embedding, show_progress=show_progress)
+
+        return _build_unnamed(build_named)
     return _build(resolved, retriever_name, embedding, show_progress=show_progress)
 
 
@@ -78,13 +94,11 @@ def _build(source: ResolvedCorpus, retriever: RetrieverName, embedding: EmbedOpt
     return opened.searcher(source.name, retriever)
 
 
-def _build_unnamed(
-    passages: Iterable[GivenPassage], split: SplitRule | None, build_corpus: Callable[[ResolvedCorpus], LocalSearcher]
-) -> LocalSearcher:
-    """Build a corpus that is deleted with its searcher."""
+def _build_unnamed(build_named: Callable[[str], LocalSearcher]) -> LocalSearcher:
+    """Build a corpus that is deleted with its searcher, by a function of its name."""
     unnamed = UnnamedCorpus()
     try:
-        searcher = build_corpus(ResolvedCorpus(given_corpus(passages, unnamed.name, split), StoreOptions()))
+        searcher = build_named(unnamed.name)
     except BaseException:
         unnamed.delete()
         raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from wikidx.base.errors import ArgumentError
+from wikidx.base.errors import ArgumentError, InputError
 from wikidx.base.validation import options
 
 if TYPE_CHECKING:
@@ -107,6 +107,16 @@ class SearchOptions:
             raise ValueError(f"weights and normalize belong to the fuse rule 'weighted', the rule is '{self.fuse}'")
         if self.rerank == "none" and self.rerank_depth is not None:
             raise ValueError(f"rerank_depth is {self.rerank_depth}, but rerank is 'none': give a rerank rule, or leave it out")
+
+    def with_reranker(self, reranker: str | None) -> SearchOptions:
+        """Return the options of a search for which a user has named a reranker, or not: it reranks, whether they say so or not.
+
+        Raises:
+            InputError: they say to rerank by the primary query.
+        """
+        if reranker is not None and self.rerank == "primary":
+            raise InputError(f"rerank is 'primary', which the reranker '{reranker}' has no part in: leave one of them out")
+        return self if reranker is None else dataclasses.replace(self, rerank="cross-encoder")
 
     def params(self) -> SearchParams:
         """Return the options that are search parameters of an index."""

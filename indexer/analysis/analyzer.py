@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
@@ -22,6 +22,14 @@ MAX_TERM_BYTES = 32_766  # of UTF-8, as in Lucene
 
 _NAME = re.compile(r"[a-z][a-z0-9._]*(-[a-z][a-z0-9._]*)*")
 _SHOWN = 40  # characters of a text in messages
+
+
+class AnalyzerFailed(InputError):
+    """Texts that an analyzer fails for: the reasons by position."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons = reasons
 
 
 class TermTable(NamedTuple):
@@ -51,7 +59,7 @@ class TermNumbering(Protocol):
             The concatenated term numbers of all texts (int32), and the position after each text's last number (int64, one per text).
 
         Raises:
-            InputError: the analyzer fails.
+            AnalyzerFailed: the analyzer fails for some of the texts.
         """
         ...
 
@@ -100,16 +108,18 @@ class NumberingInPython:
 
     def add(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Analyse texts and return the numbers of their terms; see ``TermNumbering.add``."""
-        occurrences, ends = array("i"), np.empty(len(texts), dtype=np.int64)
+        occurrences, ends, reasons = array("i"), np.empty(len(texts), dtype=np.int64), dict[int, str]()
         for i, text in enumerate(texts):
             try:
                 occurrences.extend(map(self._numbers.__getitem__, _check_type(self._analyzer.terms(text))))
-            except Exception as error:
-                raise InputError(
+            except Exception as error:  # noqa: BLE001 - of a user's code
+                reasons[i] = (
                     f"the analyzer '{self._analyzer.name}' fails for the text {text[:_SHOWN]!r}{'…' * (len(text) > _SHOWN)}: "
                     f"{type(error).__name__}: {error}; correct it, then run the same command again"
-                ) from error
+                )
             ends[i] = len(occurrences)
+        if reasons:
+            raise AnalyzerFailed(reasons)
         return np.array(occurrences, dtype=np.int32), ends
 
     def table(self) -> TermTable:

@@ -119,6 +119,7 @@ def retrieval(
     check_scoring(scoring)
     depth = max([cuts[-1], *(int(name.partition("@")[2] or 1) for name in scoring.measures)])
     options = parse_assignments(SearchOptions, search or (), noun="search option", base={"k": depth, "depth": depth}, excluded=("k",))
+    options = options.with_reranker(reranker)
     task = _task(corpus, question_options.read(questions), groups, qrels, scoring, run_out)
     from_files = list(_score_runs([(path, read_run(path)) for path in run or ()], task))  # first, because searches take long
     scored: list[ScoredRetriever] = []

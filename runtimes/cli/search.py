@@ -43,7 +43,7 @@ Retriever = Annotated[
     ),
 ]
 Reranker = Annotated[
-    str | None, typer.Option(help="The model of --rerank cross-encoder: a name such as simlm, a directory, or rerank:MODEL@URL.")
+    str | None, typer.Option(help="Rerank by this model (--rerank cross-encoder): a name such as simlm, a directory, or rerank:MODEL@URL.")
 ]
 Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
@@ -98,6 +98,7 @@ def search(
         searcher: LocalSearcher | RemoteSearcher
         if url is None:
             require_built(corpus)
+            options = options.with_reranker(reranker)
             searcher = open_searcher(corpus, retriever, device=device, query_dtype=query_dtype, reranker=reranker)
         else:
             if reranker is not None or query_dtype is not None:

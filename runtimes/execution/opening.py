@@ -134,7 +134,7 @@ def resolve_target(method: Method, preset: str | None, named: SearchTarget, assi
         raise InputError("--reranker is for searches on this machine: a server has its own")
     if named.url is None:
         retriever, reranker = retriever or "bm25", reranker or ("simlm" if options.rerank == "cross-encoder" else None)
-    return dataclasses.replace(named, corpus=corpus, retriever=retriever, reranker=reranker, options=options)
+    return dataclasses.replace(named, corpus=corpus, retriever=retriever, reranker=reranker, options=options.with_reranker(named.reranker))
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -143,6 +143,8 @@ def test_commands_take_them_once_they_are_named(file: Path, run: Callable[..., s
     plugged = ("--plugin", "./mine.py:ENCODER", "--plugin", "mine.py:KIND", "--plugin", "mine.py:RERANKER")
     found = run(*plugged, "search", "notes", "zz", "--retriever", "letters-plain % 3 >> shorter", "--device", "cpu", "--json")
     assert [hit["id"] for hit in json.loads(found)["passages"]] == ["2", "0", "3"]
+    reranked = run(*plugged, "search", "notes", "zz", "--retriever", "letters", "--device", "cpu", "--reranker", "shorter", "--json")
+    assert [hit["text"] for hit in json.loads(reranked)["passages"]] == sorted(PASSAGES, key=len)
     run(*plugged, "remove", "notes", "--index", "letters-plain", "--yes")
 
 

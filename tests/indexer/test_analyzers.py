@@ -195,8 +195,8 @@ def test_an_analyzer_that_fails_costs_only_the_blocks_that_it_has_not_finished(
     with pytest.raises(InputError) as told:
         build_index("made", "bm25-failing", store)
     assert str(told.value) == (
-        "the analyzer 'failing' fails for the text 'The last\\none one one one one one one one'…: KeyError: 'last'; correct it, then run "
-        "the same command again"
+        "passage 'last': the analyzer 'failing' fails for the text 'The last\\none one one one one one one one'…: KeyError: 'last'; "
+        "correct it, then run the same command again"
     )
     monkeypatch.delenv("FAILS")
     finished = staging_path(index_ref("made", "bm25-failing").path) / "intermediate" / "00000.postings.npy"
@@ -212,6 +212,26 @@ def test_an_analyzer_that_fails_costs_only_the_blocks_that_it_has_not_finished(
     assert written == [1]
     assert build_index("made", "bm25-failing", store, force=True).files == resumed.files
     assert open_lexical_index("made", "bm25-failing", store).search(["one"], 1).rows.tolist() == [[BLOCK_ROWS]]
+
+
+def test_queries_that_an_analyzer_fails_for_cost_no_others(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
+    file = tmp_path / "numberless.py"
+    file.write_text(
+        "from wikidx.indexer.analysis import Analyzer\n"
+        "def terms(text):\n    assert not any(map(str.isdigit, text)), 'a number'\n    return text.split()\n"
+        "NUMBERLESS = Analyzer(name='numberless', terms=terms)\n"
+    )
+    plug(f"{file}:NUMBERLESS")
+    build_index("made", "bm25-numberless", build([Passage("a", "", "some rivers"), Passage("b", "", "a metal")]))
+    searcher = open_searcher("made", "bm25-numberless")
+    rankings = searcher.search(["metal", "metal 1", "rivers", "rivers 2"], k=1)
+    assert [[hit.id for hit in ranking] for ranking in rankings] == [["b"], [], ["a"], []]
+    assert {position: error[:61] for position, error in rankings.errors.items()} == {
+        1: "the analyzer 'numberless' fails for the text 'metal 1': Asser",
+        3: "the analyzer 'numberless' fails for the text 'rivers 2': Asse",
+    }
+    with pytest.raises(InputError, match="fails for the text 'metal 1': AssertionError: a number"):
+        searcher.search(["metal 1"], k=1)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
         ({"retriever": "bm52"}, UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
         ({"name": "unnamed-01234567"}, InputError, "idx gives such names to corpora without one"),
         ({"name": "sample"}, InputError, "'sample' is the name of a corpus that idx knows"),
+        ({"on_error": "skip"}, InputError, "file_format and on_error are for files"),
+        ({"on_error": "raise"}, InputError, "on_error is 'raise': use 'fail' or 'skip'"),
         ({"source": "sampel"}, UnknownNameError, "unknown corpus .* 'sampel': did you mean 'sample'"),
     ],
     ids=str,
@@ -125,6 +127,15 @@ def test_any_path_names_a_file_which_is_built_as_by_the_command(file: Path) -> N
         with idx.build(path) as searcher:
             assert searcher.search(["Lima"], k=1)[0][0].id == "a"
     assert len(open_store("notes")) == 1
+
+
+def test_a_file_is_read_in_a_format_and_without_unusable_records_if_so_requested(file: Path) -> None:
+    with file.open("a") as appended:
+        appended.write('{"id": "b"}\n{"id": "c", "text": "Quito is the capital of Ecuador."}\n')
+    with pytest.raises(InputError, match="notes.jsonl, line 2: the field 'text' is missing"):
+        idx.build(file, file_format="jsonl")
+    with idx.build(file, file_format="jsonl", on_error="skip") as searcher:
+        assert searcher.search(["capital"], k=5).ids.tolist() == [["a", "c"]]
 
 
 @pytest.mark.parametrize("opened", [Path.open, lambda path: path.open("rb"), gzip.open, lambda path: io.StringIO(path.read_text())])

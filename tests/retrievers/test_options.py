@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.retrievers.conftest import read_rows
-from wikidx.base.errors import OptionError
+from wikidx.base.errors import InputError, OptionError
 from wikidx.retrievers import SearchOptions
 
 REFUSED_IN_PYTHON: list[tuple[dict[str, Any], str]] = [  # beside those that are refused over HTTP, too
@@ -50,6 +50,13 @@ def test_options_go_to_other_processes_through_json_and_are_keys() -> None:
     assert options == again == pickle.loads(pickle.dumps(options)) != dataclasses.replace(options, weights=weights)
     assert options.weights == {"bm25": 0.1}
     assert len({options, again, SearchOptions(k=3)}) == 2
+
+
+def test_a_reranker_that_is_named_reranks() -> None:
+    assert SearchOptions(k=3).with_reranker("simlm") == SearchOptions(k=3, rerank="cross-encoder")
+    assert SearchOptions(rerank="primary").with_reranker(None) == SearchOptions(rerank="primary")
+    with pytest.raises(InputError, match="rerank is 'primary', which the reranker 'simlm' has no part in"):
+        SearchOptions(rerank="primary").with_reranker("simlm")
 
 
 def test_numpy_s_numbers_and_strings_become_plain_ones() -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.artifacts.pages import save_array
 from wikidx.base.compiled import interpreted, kernel
-from wikidx.base.errors import StagingCorrupt
+from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.base.machine.memory import available_bytes
 from wikidx.base.machine.threads import n_threads
 from wikidx.base.progress import Progress
@@ -32,6 +32,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.corpora.store.layout import DATABASE
 from wikidx.indexer.analysis import Analyzer, TermTable
+from wikidx.indexer.analysis.analyzer import AnalyzerFailed
 from wikidx.indexer.analysis.dictionary import Dictionary
 
 from .files import BLOCK_ROWS, MAX_TF
@@ -200,7 +201,11 @@ def _invert_block(batches: Iterable[Sequence[Passage]], analyzer: Analyzer) -> I
     numbers = analyzer.new_numbering()
     occurrences, ends = [], []
     for passages in batches:
-        terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
+        try:
+            terms, row_ends = numbers.add([f"{passage.title}\n{passage.text}" for passage in passages])
+        except AnalyzerFailed as error:
+            position, reason = next(iter(error.reasons.items()))
+            raise InputError(f"passage {passages[position].id!r:.80}: {reason}") from error
         occurrences.append(terms)
         ends.append(np.diff(row_ends, prepend=0))
     lengths = np.concatenate(ends)
