@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Literal
 
@@ -67,22 +68,17 @@ def build(  # noqa: PLR0913
     retriever_name.check()
     if on_error not in ("fail", "skip"):
         raise InputError(f"on_error is {on_error!r}: use 'fail' or 'skip'")
-    embedding, options = EmbedOptions(device=device), StoreOptions(replace=replace, skip_bad=on_error == "skip")
+    options = StoreOptions(replace=replace, skip_bad=on_error == "skip")
+
+    build_resolved = partial(_build, retriever=retriever_name, embedding=EmbedOptions(device=device), show_progress=show_progress)
     if isinstance(source, str | PathLike):
         reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split)
-        resolved = resolve(fsdecode(source), name=name, options=options, reading=reading)
-    elif file_format is not None or on_error != "fail":
+        return build_resolved(resolve(fsdecode(source), name=name, options=options, reading=reading))
+    if file_format is not None or on_error != "fail":
         raise InputError("file_format and on_error are for files, and the passages are given: leave them out")
-    elif name is not None:
-        resolved = ResolvedCorpus(given_corpus(source, check_new_name(name), split), options)
-    else:
-
-        def build_named(name: str) -> LocalSearcher:
-            given = ResolvedCorpus(given_corpus(source, name, split), options)
-            return _build(given, retriever_name, embedding, show_progress=show_progress)
-
-        return _build_unnamed(build_named)
-    return _build(resolved, retriever_name, embedding, show_progress=show_progress)
+    if name is None:
+        return _build_unnamed(lambda name: build_resolved(ResolvedCorpus(given_corpus(source, name, split), options)))
+    return build_resolved(ResolvedCorpus(given_corpus(source, check_new_name(name), split), options))
 
 
 def _build(source: ResolvedCorpus, retriever: RetrieverName, embedding: EmbedOptions, *, show_progress: bool) -> LocalSearcher:
