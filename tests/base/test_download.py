@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -82,7 +81,6 @@ def test_progress_is_monotone_and_ends_at_the_total(site: Site, tmp_path: Path) 
 
 HALF = Answer(n_sent=1_000_000)
 REST = "bytes=1000000-"
-WEAK, DATED = 'W/"weak"', "Mon, 01 Jan 2024 00:00:00 GMT"
 WHOLE = (None, None)
 ARRIVALS = [  # the file's version, answers before the right ones, and the Range and If-Range of each request
     pytest.param('"v1"', [HALF], [WHOLE, (REST, '"v1"')], id="a connection that is closed"),
@@ -93,10 +91,12 @@ ARRIVALS = [  # the file's version, answers before the right ones, and the Range
     pytest.param('"v1"', [HALF, Answer(ignores_range=True)], [WHOLE, (REST, '"v1"')], id="all of it again"),
     *(
         pytest.param('"v1"', [HALF, Answer(content_range=answered)], [WHOLE, (REST, '"v1"'), WHOLE], id=f"the range {answered}")
-        for answered in ("bytes 5-2999999/3000000", "bytes 1000000-2999999/3000001", "bytes 1000000-2999999/*", "x")
+        for answered in ("bytes 5-2999999/3000000", "x")
     ),
-    pytest.param(WEAK, [HALF, Answer(headers={"ETag": 'W/"new"'})], [WHOLE, (REST, None), WHOLE], id="another version, without If-Range"),
-    pytest.param(None, [replace(HALF, headers={"Last-Modified": DATED})], [WHOLE, (REST, DATED)], id="a date in place of an ETag"),
+    pytest.param(
+        '"v1"', [HALF, Answer(headers={"ETag": '"v2"'})], [WHOLE, (REST, '"v1"'), WHOLE], id="another version in spite of If-Range"
+    ),
+    *(pytest.param(etag, [HALF], [WHOLE, WHOLE], id=f"the ETag {etag}") for etag in ('W/"weak"', '"\xe9"', None)),
     *(
         pytest.param('"v1"', [Answer(status=status, headers={name: value})], [WHOLE] * n_requests, id=f"digits without end in {name}")
         for name, status, value, n_requests in (
@@ -128,11 +128,11 @@ def test_attempts_are_counted_only_while_nothing_arrives(site: Site, tmp_path: P
     assert len(site.requests) == 3 * ATTEMPTS + 1
 
 
-GIVEN_UP = f"{ATTEMPTS} attempts without progress, the last: "
+GIVEN_UP = rf"the connection ended after \d+ of 3000000 bytes \({ATTEMPTS} tries\)"
 REFUSALS = [  # what the server always answers, the published size, the error, and the number of requests
     pytest.param(Answer(n_sent=1), None, GIVEN_UP, ATTEMPTS, id="one byte at a time"),
     pytest.param(Answer(n_sent=1000, ignores_range=True), None, GIVEN_UP, ATTEMPTS, id="the same beginning again and again"),
-    pytest.param(Answer(n_declared=3_000_010), None, "3000000 bytes are kept", 2 * ATTEMPTS + 1, id="too short"),
+    pytest.param(Answer(n_declared=3_000_010), 3_000_010, "expected 3000010 bytes, got 3000000", 2, id="too short"),
     pytest.param(Answer(), 17, "has 3000000 bytes, expected 17", 1, id="another size"),
     pytest.param(Answer(chunked=True), 17, "sends more than 17 bytes.* the server has another file", 1, id="more than published"),
     *(
@@ -156,7 +156,7 @@ def test_what_is_not_the_file_is_refused(
 
 def test_what_has_arrived_before_a_server_is_given_up_is_kept(site: Site, tmp_path: Path) -> None:
     site.answers, site.always = [Answer(n_sent=1000)], Answer(n_sent=0)
-    with pytest.raises(DownloadError, match=rf"a\.gz: {GIVEN_UP}.* 1000 of 3000000 bytes.*run the"):
+    with pytest.raises(DownloadError, match=rf"a\.gz: {GIVEN_UP}; 1000 bytes are kept: run the command again"):
         fetch(site.source(), tmp_path)
     assert len(site.requests) == ATTEMPTS
     assert (tmp_path / "a.gz.part").read_bytes() == CONTENT[:1000]
@@ -187,7 +187,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         source = SourceFile(name="a.gz", url=f"http://127.0.0.1:{free.getsockname()[1]}/a.gz")
-        with pytest.raises(DownloadError, match="attempts without progress, the last: ConnectionRefusedError"):
+        with pytest.raises(DownloadError, match=r"a\.gz: ConnectionRefusedError: .* \(5 tries\); 0 bytes are kept"):
             fetch(source, tmp_path)
 
 
@@ -241,10 +241,11 @@ def test_retry_after_is_honoured(site: Site, tmp_path: Path) -> None:
     assert time.monotonic() - begin >= 1
 
 
-def test_too_little_space_is_reported_before_anything_is_fetched(site: Site, tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_anything_is_written(site: Site, tmp_path: Path) -> None:
+    site.always = Answer(chunked=True)
     with pytest.raises(StorageError, match=r"has \d+\.\d{3} GB free, but a\.gz needs 1000000000\.000 GB more: free some space"):
         fetch(site.source(n_bytes=10**18), tmp_path)
-    assert site.requests == []
+    assert (tmp_path / "a.gz.part").read_bytes() == b""
 
 
 def test_a_disk_that_refuses(site: Site, tmp_path: Path) -> None:
@@ -252,9 +253,11 @@ def test_a_disk_that_refuses(site: Site, tmp_path: Path) -> None:
     if not full.exists():
         pytest.skip("this system has no /dev/full")
     (tmp_path / "a.gz.part").symlink_to(full)
-    with pytest.raises(StorageError, match=r"a\.gz\.part: No space left on device: free some space"):
+    with pytest.raises(
+        StorageError, match=r"work on .*a\.gz has stopped: No space left on device; finished parts are kept: free space there"
+    ):
         fetch(site.source(), tmp_path)
-    with pytest.raises(StorageError, match="null: File exists: check the path"):
+    with pytest.raises(StorageError, match="work on /dev/null/a.gz has stopped: File exists"):
         fetch(site.source(), Path("/dev/null"))
 
 
@@ -328,5 +331,5 @@ def test_verify_a_users_own_copy(tmp_path: Path) -> None:
     assert verify(own, source) == abc
     with pytest.raises(DownloadError, match=r"mine\.gz is not a\.gz: expected 4 bytes, got 3: fetch it again from https://h/a\.gz"):
         verify(own, SourceFile(name="a.gz", url="https://h/a.gz", n_bytes=4))
-    with pytest.raises(StorageError, match=r"none\.gz: No such file or directory"):
+    with pytest.raises(StorageError, match=r"work on .*none\.gz has stopped: No such file or directory"):
         verify(tmp_path / "none.gz", source)

@@ -269,7 +269,7 @@ def test_without_a_network_the_message_says_which_file_goes_where(
     table(made())
     folder = home / "downloads/questions/made"
     message = idx("questions", "made", status=2)
-    assert message.startswith(f"error: {ABSENT}/files/made.jsonl: 5 attempts without progress")
+    assert message.startswith(f"error: {ABSENT}/files/made.jsonl: ConnectionRefusedError: ")
     assert message.endswith(f"; or put made.jsonl into {folder}, and repeat the command")
     (folder / "made.jsonl").write_bytes(TWO)
     assert idx("questions", "made") == f"made:test: 2 questions in {home}/questions/made/test.jsonl\n"

@@ -1,47 +1,44 @@
 """Resumable, verified download of one file over HTTP(S).
 
-An unfinished download is ``<name>.part``; ``<name>.part.json`` records the server's version of the file. A complete, verified file is
-``<name>``; ``<name>.json`` records its size and checksums. This module takes no locks: the caller must prevent concurrent downloads of the
-same file into the same folder.
+An unfinished download is ``<name>.part``, and ``<name>.part.etag`` the server's strong ETag of the file, if it has one (RFC 9110, 8.8.3). A
+complete, verified file is ``<name>``; ``<name>.json`` records its size and checksums. This module takes no locks: the caller must prevent
+concurrent downloads of the same file into the same folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import http.client
 import json
-import logging
 import os
 import re
 import shutil
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from wikidx.base.artifacts.building import system_errors
 from wikidx.base.artifacts.durable import file_digests, parse_json, sync, write_durably
-from wikidx.base.errors import DownloadError, InputError, StorageError
+from wikidx.base.errors import DownloadError, IdxError, InputError, StorageError
 from wikidx.base.progress import Progress, silent
 
-from .retrying import is_transient, retry_after_s
+from .retrying import FINAL, TRANSIENT, Retries, Verdict, is_transient, retry_after_s
 
 ATTEMPTS = 5
 TIMEOUT_S = 60.0
-MAX_PAUSE_S = 60.0
 CHUNK_BYTES = 1 << 20
 MAX_UNPUBLISHED_BYTES = 1 << 30  # of a file without a published size
 _PROGRESS_BYTES = 1 << 16  # fewer in an attempt are none: a server could send a byte at a time for ever
 
-_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d{1,18})-\d+|\*)/(?P<total>\d{1,18}|\*)", re.ASCII)
-
-logger = logging.getLogger(__name__)
+_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d{1,18})-\d+/.*|\*/(?P<total>\d{1,18}))", re.ASCII)
 
 
 def apply_mirror(url: str) -> str:
@@ -87,7 +84,7 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
         source: name, address, size and checksums of the file.
         folder: the destination, created if missing.
         progress: called with (bytes downloaded, total bytes); the first number falls only if the server forces a restart.
-        pause_s: seconds to wait after a failed attempt, doubled after each further failure without progress, up to ``MAX_PAUSE_S``.
+        pause_s: maximum pause after a failed attempt, in seconds, doubled after each further failure without progress.
 
     Raises:
         DownloadError: the server refuses, does not answer, or sends a file of another size or checksum.
@@ -95,23 +92,21 @@ def download(source: SourceFile, folder: Path, *, progress: Progress = silent, p
         InputError: ``IDX_MIRROR`` is invalid.
     """
     final = folder / source.name
-    record = _read_record(_record_path(final))
-    if final.exists():
-        if record is None or not record.covers(final, source):
-            record = _write_record(final, source, _verify_checksum(final, source, record))
-        return LocalFile(final, record.sha256, source.url)
-    part = _PartialFile(folder / f"{source.name}.part")
-    with _disk(folder):
+    with system_errors(final):
+        record = _read_record(_record_path(final))
+        if final.exists():
+            if record is None or not record.covers(final, source):
+                record = _write_record(final, source, _verify_checksum(final, source, record))
+            return LocalFile(final, record.sha256, source.url)
+        part = _PartialFile(folder / f"{source.name}.part")
         folder.mkdir(parents=True, exist_ok=True)
-    _check_space(part, source.n_bytes)
-    _fetch(source, part, progress, pause_s)
-    sha256 = _verify_checksum(part.path, source, record)
-    with _disk(final):
+        _fetch(source, part, progress, pause_s)
+        sha256 = _verify_checksum(part.path, source, record)
         sync(part.path)
         os.replace(part.path, final)
         sync(folder)
-    part.discard()
-    _write_record(final, source, sha256)
+        part.discard()
+        _write_record(final, source, sha256)
     return LocalFile(final, sha256, source.url)
 
 
@@ -122,12 +117,13 @@ def verify(path: Path, source: SourceFile, progress: Progress = silent) -> str:
         DownloadError: the file differs from ``source``.
         StorageError: the file cannot be read.
     """
-    with _disk(path):
+    with system_errors(path):
         size = path.stat().st_size
-    if source.n_bytes not in (None, size):
-        raise DownloadError(f"{path} is not {source.name}: expected {source.n_bytes} bytes, got {size}: fetch it again from {source.url}")
-    algorithms = ("sha256",) if source.md5 is None else ("md5", "sha256")
-    with _disk(path):
+        if source.n_bytes not in (None, size):
+            raise DownloadError(
+                f"{path} is not {source.name}: expected {source.n_bytes} bytes, got {size}: fetch it again from {source.url}"
+            )
+        algorithms = ("sha256",) if source.md5 is None else ("md5", "sha256")
         actual = file_digests(path, algorithms, lambda done: progress(done, size))
     for algorithm in algorithms:
         expected = getattr(source, algorithm)
@@ -155,25 +151,22 @@ class _Record:
 
 
 def _record_path(path: Path) -> Path:
-    """Return the path of the record of a complete or partial file."""
+    """Return the path of the record of a complete file."""
     return Path(f"{path}.json")
 
 
 def _read_record(path: Path) -> _Record | None:
     if not path.exists():
         return None
-    with _disk(path):
-        text = path.read_bytes()
     try:
-        return _Record(**parse_json(text))
+        return _Record(**parse_json(path.read_bytes()))
     except (ValueError, TypeError) as error:
         raise DownloadError(f"{path} is not a download record ({error}): delete it to have the file verified again") from error
 
 
 def _write_record(final: Path, source: SourceFile, sha256: str) -> _Record:
     record = _Record(source.url, final.stat().st_size, sha256, source.md5, datetime.now(UTC).isoformat(timespec="seconds"))
-    with _disk(_record_path(final)):
-        write_durably(_record_path(final), (json.dumps(asdict(record), indent=1) + "\n").encode())
+    write_durably(_record_path(final), (json.dumps(asdict(record), indent=1) + "\n").encode())
     return record
 
 
@@ -200,67 +193,69 @@ def _verify_checksum(path: Path, source: SourceFile, record: _Record | None) -> 
     return sha256
 
 
-class _RetryableError(Exception):
-    """A failure that a retry may fix, after ``wait_s`` seconds if the server requests a wait."""
+class _RetryableError(DownloadError):
+    """A failure that a retry may fix, after ``pause_s`` seconds if the server requests a pause."""
 
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+    def __init__(self, reason: str, pause_s: float | None = None) -> None:
         super().__init__(reason)
-        self.wait_s = wait_s
+        self.pause_s = pause_s
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """ETag, modification date and size that a server reports for a file; None: not reported."""
-
-    etag: str | None = None
-    modified: str | None = None
-    total: int | None = None
-
-    def differs_from(self, actual: _Version) -> bool:
-        """Return whether the versions differ in a value that both report."""
-        pairs = ((self.etag, actual.etag), (self.modified, actual.modified), (self.total, actual.total))
-        return any(mine is not None and other is not None and mine != other for mine, other in pairs)
+def _judge(error: IdxError) -> Verdict:
+    return Verdict(TRANSIENT, error.pause_s) if isinstance(error, _RetryableError) else Verdict(FINAL)
 
 
 @dataclass(frozen=True, slots=True)
 class _PartialFile:
-    """A partly downloaded file, and the record of its version."""
+    """A partly downloaded file, and the strong ETag of the version of which it is a part."""
 
     path: Path
+
+    @property
+    def etag_path(self) -> Path:
+        return Path(f"{self.path}.etag")
 
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def version(self) -> _Version | None:
-        try:
-            return _Version(**parse_json(_record_path(self.path).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):  # the record was never written, or a power failure truncated it
-            return None
+    def etag(self) -> str | None:
+        return self.etag_path.read_text(errors="replace") if self.etag_path.exists() else None
+
+    def keep_etag(self, etag: str) -> None:
+        """Record the ETag of the version that is being received, unless it is a weak one, which two versions may share, or none."""
+        self.etag_path.unlink(missing_ok=True)
+        if etag.isascii() and etag.startswith('"'):
+            write_durably(self.etag_path, etag.encode())
 
     def discard(self) -> None:
-        with _disk(self.path):
-            self.path.unlink(missing_ok=True)  # before its record: a record without a file is harmless
-            _record_path(self.path).unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)  # before its ETag: that is harmless without a file
+        self.etag_path.unlink(missing_ok=True)
 
 
 def _fetch(source: SourceFile, part: _PartialFile, progress: Progress, pause_s: float) -> None:
     """Send requests until the file is complete, or until ``ATTEMPTS`` consecutive attempts have made no progress."""
     url = apply_mirror(source.url)
+    retries = Retries(ATTEMPTS - 1, pause_s, _judge, threading.Event().wait)
     # Only a size above the previous maximum is progress: otherwise a server that ignores Range and always disconnects is retried forever.
-    furthest, failures = part.size(), 0
+    furthest = part.size()
     is_complete = furthest > 0 and furthest == source.n_bytes
-    while not is_complete:
+
+    def attempt() -> bool:
+        nonlocal furthest
         try:
-            is_complete = _attempt(url, source, part, progress)
-        except _RetryableError as error:
-            failures = 0 if part.size() >= furthest + _PROGRESS_BYTES else failures + 1
-            furthest = furthest if failures else part.size()
-            if failures == ATTEMPTS:
-                message = f"{url}: {ATTEMPTS} attempts without progress, the last: {error}"
-                raise DownloadError(f"{message}; {part.size()} bytes are kept: run the command again") from error
-            wait_s = min(error.wait_s if error.wait_s is not None else pause_s * 2 ** max(failures - 1, 0), MAX_PAUSE_S)
-            logger.warning("%s: %s; trying again in %.0f s", url, error, wait_s)
-            time.sleep(wait_s)
+            return _attempt(url, source, part, progress)
+        except _RetryableError:
+            if part.size() < furthest + _PROGRESS_BYTES:
+                raise
+        furthest = part.size()
+        time.sleep(pause_s)
+        return False
+
+    try:
+        while not is_complete:
+            is_complete = retries.send(attempt)
+    except _RetryableError as error:
+        raise DownloadError(f"{url}: {error}; {part.size()} bytes are kept: run the command again") from error
     progress(part.size(), part.size())
 
 
@@ -271,58 +266,63 @@ def _attempt(url: str, source: SourceFile, part: _PartialFile, progress: Progres
         True if the file is complete. False if the response did not continue the partial file, which is then discarded: the next request
         is for the whole file.
     """
-    known, offset = part.version(), part.size()
-    if known is None and source.md5 is None and source.sha256 is None:
+    etag, offset = part.etag(), part.size()
+    if etag is None and source.md5 is None and source.sha256 is None:
         offset = 0  # start again, because bytes of two versions could be mixed unnoticed
-    published = _Version(total=source.n_bytes)
-    expected = known or published
-    with contextlib.closing(_request(url, offset, expected)) as response:
-        actual = _version_of(response)
+    with contextlib.closing(_request(url, offset, etag)) as response:
         if offset and response.status in (206, 416):
-            is_same = actual.total is not None and not expected.differs_from(actual) and not published.differs_from(actual)
-            if is_same and response.status == 416 and actual.total == offset:
+            if response.status == 416 and _content_range(response, "total") == offset:
                 return True
-            if not is_same or _content_range(response, "start") != offset:
+            if _content_range(response, "start") != offset or etag not in (None, response.headers.get("ETag", etag)):
                 part.discard()
                 return False
         else:
-            _check_response(response, url, published)
             offset = 0
-        try:
-            _receive(response, part, replace(actual, total=source.n_bytes or actual.total), offset, progress)
-        except DownloadError:
-            part.discard()
-            raise
+        _receive(response, part, offset, _expected_bytes(response, url, offset, source.n_bytes), progress)
     return True
 
 
-def _receive(response: http.client.HTTPResponse, part: _PartialFile, version: _Version, offset: int, progress: Progress) -> None:
+def _receive(response: http.client.HTTPResponse, part: _PartialFile, offset: int, total: int | None, progress: Progress) -> None:
     """Write the response body after the first ``offset`` bytes of the partial file."""
     done = reported = offset
-    most = MAX_UNPUBLISHED_BYTES if version.total is None else version.total
-    with _disk(part.path), part.path.open("ab" if offset else "wb") as file:
+    most = MAX_UNPUBLISHED_BYTES if total is None else total
+    with part.path.open("ab" if offset else "wb") as file:
         if not offset:  # opening the file has removed the old bytes, so that they are never attributed to this version
-            _record_path(part.path).write_text(json.dumps(asdict(version)))
-        _check_space(part, version.total)
-        progress(done, version.total)
+            part.keep_etag(response.headers.get("ETag", ""))
+        _check_space(part, total)
+        progress(done, total)
         while chunk := _read(response):
             file.write(chunk)
             done += len(chunk)
             if done > most:
+                part.discard()
                 raise DownloadError(f"{response.url} sends more than {most:,} bytes: the server has another file")
             if done - reported >= CHUNK_BYTES:
-                progress(done, version.total)
+                progress(done, total)
                 reported = done
-    if version.total is not None and done < version.total:
-        raise _RetryableError(f"the connection ended after {done} of {version.total} bytes")
+    if total is not None and done < total:
+        raise _RetryableError(f"the connection ended after {done} of {total} bytes")
 
 
-def _request(url: str, offset: int, version: _Version) -> http.client.HTTPResponse:
+def _expected_bytes(response: http.client.HTTPResponse, url: str, offset: int, published: int | None) -> int | None:
+    """Return the size of the whole file, or None if it is unknown; raise an error unless the response has its bytes from ``offset`` on."""
+    if is_transient(response.status):
+        raise _RetryableError(f"status {response.status} {response.reason}", retry_after_s(cast(Mapping[str, str], response.headers)))
+    if response.status not in (200, 206):
+        raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
+    length = response.headers.get("Content-Length", "")
+    total = offset + int(length) if length.isdecimal() and len(length) < 19 else published
+    if published is None and (total or 0) > MAX_UNPUBLISHED_BYTES:
+        raise DownloadError(f"{url} has {total:,} bytes, expected at most {MAX_UNPUBLISHED_BYTES:,}: the server has another file")
+    if published not in (None, total):
+        raise DownloadError(f"{url} has {total} bytes, expected {published}: the server has another file")
+    return total
+
+
+def _request(url: str, offset: int, etag: str | None) -> http.client.HTTPResponse:
     headers = {"User-Agent": "wikidx", "Accept-Encoding": "identity"}
     if offset:
-        headers["Range"] = f"bytes={offset}-"
-        is_strong = version.etag is not None and not version.etag.startswith("W/")  # If-Range needs a strong ETag: RFC 9110, 13.1.5
-        headers |= {"If-Range": condition} if (condition := version.etag if is_strong else version.modified) else {}
+        headers |= {"Range": f"bytes={offset}-"} | ({} if etag is None else {"If-Range": etag})
     with _network(url):
         try:
             response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S)
@@ -348,45 +348,15 @@ def _network(url: str) -> Iterator[None]:
         raise _RetryableError(f"{type(cause).__name__}: {cause}") from error
 
 
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """Translate file-system exceptions to ``StorageError``."""
-    try:
-        yield
-    except OSError as error:
-        advice = "free some space or" if error.errno == errno.ENOSPC else "check the path and its permissions or"
-        raise StorageError(f"{path}: {error.strerror or error}: {advice} choose another folder") from error
-
-
-def _check_response(response: http.client.HTTPResponse, url: str, published: _Version) -> None:
-    """Raise an error unless the response is the whole file in its published size."""
-    if is_transient(response.status):
-        raise _RetryableError(f"status {response.status} {response.reason}", retry_after_s(cast(Mapping[str, str], response.headers)))
-    if response.status != 200:
-        raise DownloadError(f"{url}: status {response.status} {response.reason}: check the address, or set IDX_MIRROR to a server with it")
-    actual = _version_of(response)
-    if published.total is None and (actual.total or 0) > MAX_UNPUBLISHED_BYTES:
-        raise DownloadError(f"{url} has {actual.total:,} bytes, expected at most {MAX_UNPUBLISHED_BYTES:,}: the server has another file")
-    if published.differs_from(actual):
-        raise DownloadError(f"{url} has {actual.total} bytes, expected {published.total}: the server has another file")
-
-
-def _version_of(response: http.client.HTTPResponse) -> _Version:
-    length = response.headers.get("Content-Length", "") if response.status == 200 else ""
-    total = int(length) if length.isdecimal() and len(length) < 19 else _content_range(response, "total")
-    return _Version(response.headers.get("ETag"), response.headers.get("Last-Modified"), total)
-
-
 def _content_range(response: http.client.HTTPResponse, field: str) -> int | None:
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-    return int(match[field]) if match and match[field] and match[field] != "*" else None
+    return int(match[field]) if match and match[field] else None
 
 
 def _check_space(part: _PartialFile, total: int | None) -> None:
     """Raise ``StorageError`` if the rest of a file of ``total`` bytes does not fit on the disk."""
-    with _disk(part.path):
-        free = shutil.disk_usage(part.path.parent).free
-        missing = (total or 0) - part.size()
+    free = shutil.disk_usage(part.path.parent).free
+    missing = (total or 0) - part.size()
     if missing > free:
         message = f"{part.path.parent} has {free / 1e9:.3f} GB free, but {part.path.stem} needs {missing / 1e9:.3f} GB more"
         raise StorageError(f"{message}: free some space or choose another folder")
