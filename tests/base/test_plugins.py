@@ -97,7 +97,7 @@ print(plug("installed_scales:FAHRENHEIT").name)
         ("CELSIUS", "import math\n\nmath.nothing()\n", "scales.py fails, line 3: AttributeError: module 'math'"),
         ("CELSIUS", "x = (\n", "scales.py fails, line 1: SyntaxError"),
         ("CELSIUS", "raise SystemExit", "scales.py fails, line 1: SystemExit"),
-        ("CELSIUS", None, "scales.py cannot be read: No such file"),
+        ("CELSIUS", None, "scales.py fails: FileNotFoundError: [Errno 2] No such file"),
     ],
 )
 def test_what_is_no_plug_in_is_told(file: Path, name: str, content: str | None, message: str) -> None:

@@ -14,14 +14,14 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from .machine.failures import first_line
 from .registry import load, unknown_name_error
 
 VARIABLE = "IDX_PLUGINS"
+_files = dict[str, str]()  # by the name of their module
 __path__: list[str] = []  # files of plug-ins are imported as modules below this one, by which pickle finds them in child processes
 
 
@@ -77,7 +78,7 @@ def plug(reference: str, kind: str | None = None) -> PlugIn:
     if place.endswith(".py"):
         place = os.path.abspath(os.path.expanduser(place))
         reference = f"{place}:{attribute}"
-        _forget_changed(Path(place))
+        _forget_changed(place)
     loaded = _load(reference)
     if kind not in (None, loaded.kind):
         raise InputError(f"{reference} is a plug-in of the kind '{loaded.kind}', not '{kind}'")
@@ -188,7 +189,7 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
 @functools.cache
 def _load(reference: str) -> PlugIn:
     place, _, attribute = reference.rpartition(":")
-    module, sha256 = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    module = _import(place)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if hasattr(value, "plugin_kind") and not isinstance(value, type)]
         raise InputError(f"{place} has no '{attribute}': its plug-ins are {', '.join(known) or 'none'}")
@@ -197,43 +198,25 @@ def _load(reference: str) -> PlugIn:
         raise InputError(f"{reference} is {type(value).__name__!r}, no plug-in: see docs/adding for the classes of plug-ins")
     if not isinstance(getattr(value, "name", None), str):
         raise InputError(f"{reference} has the name {getattr(value, 'name', None)!r:.40}: give it one, a text")
+    file = Path(module.__file__ or "")
+    sha256 = getattr(module, "__sha256__", None) or hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest()
     return PlugIn(value.plugin_kind, check_name(value.name), reference, sha256, value)
 
 
-def _import_file(path: Path) -> tuple[ModuleType, str]:
-    """Import a file, once in a process, as a module named by its path; return the module and the sha256 of the file."""
-    name = _module_name(path)
-    if name not in sys.modules:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"the plug-in {path} cannot be read: {error.strerror}") from error
-        module = ModuleType(name)
-        module.__file__, module.__sha256__ = str(path), hashlib.sha256(content).hexdigest()  # type: ignore[attr-defined]
-        sys.modules[name] = module
-        try:
-            exec(compile(content, str(path), "exec"), module.__dict__)
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise _failed(str(path), error) from error
-    return sys.modules[name], sys.modules[name].__sha256__
-
-
-def _forget_changed(path: Path) -> None:
-    """Forget a file that has been changed since it was imported, so that it is imported again, as in a notebook."""
-    imported = sys.modules.get(_module_name(path))
-    if imported is not None and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != imported.__sha256__:
-        del sys.modules[_module_name(path)]
-        _load.cache_clear()
-
-
-def _import_module(name: str) -> tuple[ModuleType, str]:
+def _import(place: str) -> ModuleType:
+    """Import a module, or a file as a module that is named by its path, once in a process."""
     try:
-        module = importlib.import_module(name)
+        return importlib.import_module(_module_name(place) if place.endswith(".py") else place)
     except (Exception, SystemExit) as error:
-        raise _failed(name, error) from error
-    file = Path(module.__file__ or "")
-    return module, hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest()
+        raise _failed(place, error) from error
+
+
+def _forget_changed(file: str) -> None:
+    """Forget a file that has been changed since it was imported, so that it is imported again, as in a notebook."""
+    name, path = _module_name(file), Path(file)
+    if name in sys.modules and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != sys.modules[name].__sha256__:
+        del sys.modules[name]
+        _load.cache_clear()
 
 
 def _failed(place: str, error: BaseException, doing: str = "") -> InputError:
@@ -246,30 +229,32 @@ def _failed(place: str, error: BaseException, doing: str = "") -> InputError:
     )
 
 
-def _module_name(path: Path) -> str:
-    return f"{__name__}.of_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+def _module_name(file: str) -> str:
+    name = f"{__name__}.of_{hashlib.sha256(file.encode()).hexdigest()[:12]}"
+    _files[name] = file
+    return name
 
 
-def _file_of(module: str) -> Path | None:
-    paths = (Path(reference.rpartition(":")[0]) for reference in _named())
-    return next((path for path in paths if _module_name(path) == module), None)
-
-
-class _Finder(MetaPathFinder, Loader):
-    """Importer of the files of plug-ins, for pickle in a child process."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return the module of a file that ``IDX_PLUGINS`` names."""
-        return ModuleSpec(fullname, self) if fullname.startswith(f"{__name__}.") and _file_of(fullname) else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the file."""
-        path = _file_of(spec.name)
-        assert path is not None
-        return _import_file(path)[0]
+class _Loader(SourceFileLoader):
+    """Importer of a file, which keeps no compiled copy of it, as that may be older than a change within the same second."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module has been executed."""
+        """Run the file's code."""
+        content = self.get_data(self.path)
+        module.__sha256__ = hashlib.sha256(content).hexdigest()  # type: ignore[attr-defined]
+        exec(compile(content, self.path, "exec"), module.__dict__)
+
+
+class _Finder(MetaPathFinder):
+    """Finder of the files of plug-ins, also for pickle in a child process."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Return the module of a file that ``IDX_PLUGINS`` names, or that is being loaded."""
+        if not fullname.startswith(f"{__name__}."):
+            return None
+        for reference in _named():
+            _module_name(reference.rpartition(":")[0])
+        return spec_from_file_location(fullname, loader=_Loader(fullname, _files[fullname])) if fullname in _files else None
 
 
 sys.meta_path.append(_Finder())
