@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import VARIABLE, plug
@@ -72,37 +73,38 @@ def own_home() -> Iterator[None]:
 def check_encoder(reference: str, device: str = "cpu") -> None:
     """Check an encoder: an ``OwnEncoder`` or an ``EncoderSpec``.
 
-    Its vectors are float32 of its dimension and finite, for any text and any number of texts; they are the same again, and the same in any
-    batch but for rounding.
+    Its vectors are float32 of its dimension and finite, for any text; they are the same again, and the same in any batch but for rounding.
     """
     with own_home():
         encoder: Encoder = open_encoder(encoder_spec(plug(reference, "encoder").name), device)
         passages = [Passage(str(n), text[:40], text) for n, text in enumerate(TEXTS)]
-        _check_encoding(encoder.encode_queries, list(TEXTS), encoder.dim)
-        _check_encoding(encoder.encode_passages, passages, encoder.dim)
+        for encode, texts in ((encoder.encode_queries, list[Any](TEXTS)), (encoder.encode_passages, passages)):
+            _check_batches(encode, texts, "vector", least=1e-6)
 
 
-def _check_encoding(encode: Callable[[list[Any]], Vectors], texts: list[Any], dim: int) -> None:
-    together = encode(texts)
-    assert together.shape == (len(texts), dim), f"vectors of shape {together.shape} instead of {(len(texts), dim)}"
-    assert encode([]).shape == (0, dim), f"no texts have vectors of shape {encode([]).shape}"
-    assert np.array_equal(encode(texts), together), "the same texts have other vectors the second time"
-    for number, text in enumerate(texts):
-        (alone,) = encode([text])
-        distance = np.linalg.norm(alone - together[number]) / max(1e-6, float(np.linalg.norm(alone)))
-        assert distance <= _SAME, f"{text!r:.60} has another vector alone than in a batch, by {distance:.3f} of its length"
+def _check_batches(compute: Callable[[list[Any]], NDArray[Any]], items: list[Any], name: str, least: float) -> None:
+    """Check that items have the same vectors or scores again and, but for rounding, alone.
+
+    Args:
+        compute: the function that is checked.
+        items: the items.
+        name: name of what it returns, for messages.
+        least: least length to which a difference is compared.
+    """
+    together = compute(items)
+    assert np.array_equal(compute(items), together), f"the same items have another {name} the second time"
+    for item, beside_others in zip(items, together, strict=True):
+        (alone,) = compute([item])
+        distance = np.linalg.norm(alone - beside_others) / max(least, float(np.linalg.norm(alone)))
+        assert distance <= _SAME, f"{item!r:.60} has another {name} alone than in a batch, by {distance:.3f} of its length"
 
 
 def check_reranker(reference: str, device: str = "cpu") -> None:
     """Check a reranker: one finite score for each pair, the same again, and the same in any batch but for rounding."""
     with own_home():
         reranker = open_reranker(plug(reference, "reranker").name, device=device)
-        queries, passages = [TEXTS[1]] * len(TEXTS), [Passage(str(n), "", text) for n, text in enumerate(TEXTS)]
-        together = reranker.score(queries, passages)
-        assert np.array_equal(reranker.score(queries, passages), together), "the same pairs have other scores the second time"
-        alone = np.concatenate([reranker.score([query], [passage]) for query, passage in zip(queries, passages, strict=True)])
-        are_same = np.abs(alone - together) <= _SAME * np.maximum(1, np.abs(together))
-        assert are_same.all(), f"scores alone and in a batch: {alone.tolist()}, {together.tolist()}"
+        passages = [Passage(str(n), "", text) for n, text in enumerate(TEXTS)]
+        _check_batches(lambda some: reranker.score([TEXTS[1]] * len(some), some), passages, "score", least=1)
 
 
 def check_analyzer(reference: str) -> None:
@@ -195,17 +197,17 @@ def check_index(reference: str, *, recall: float = 1.0) -> None:
             build_index("made", MADE_UP.name, store)
         build_index("made", name, store)
         index = open_index("made", name, store)
-        _check_vector_index(index, recall) if kind.value.source == "vectors" else _check_lexical_index(index)  # type: ignore[arg-type]
+        if kind.value.source == "vectors":
+            _check_vector_index(index, recall)  # type: ignore[arg-type]
+        else:
+            _check_search(index.search, ["17", "18 19 nothing", "", "nothing"])
 
 
 def _check_vector_index(index: VectorIndex, recall: float) -> None:
     encoder = _MadeUpVectors()
     vectors, queries = (encoder.encode_queries(list(map(str, numbers))) for numbers in (range(_N), range(_N, _N + 50)))
     assert (len(index), index.dim) == (_N, _DIM), f"the index says {len(index)} rows of {index.dim} components, not {_N} of {_DIM}"
-    hits = index.search(queries, _K)
-    _check_hits(hits)
-    alone = [index.search(query[None], _K).rows[0] for query in queries]
-    assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
+    hits = _check_search(index.search, queries)
     best = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :_K]
     found = np.mean([len({*row} & {*other}) / _K for row, other in zip(hits.rows.tolist(), best.tolist(), strict=True)])
     assert found >= recall, f"of the {_K} best by brute force {found:.3f} are found, not {recall}"
@@ -216,12 +218,13 @@ def _check_vector_index(index: VectorIndex, recall: float) -> None:
     assert inside[scoped.rows[scoped.rows >= 0]].all(), "rows outside the scope are returned"
 
 
-def _check_lexical_index(index: LexicalIndex) -> None:
-    queries = ["17", "18 19 nothing", "", "nothing"]
-    hits = index.search(queries, _K)
+def _check_search(search: Callable[..., Hits], queries: Sequence[str] | Vectors) -> Hits:
+    """Return the hits of queries, each of which must have the same alone."""
+    hits = search(queries, _K)
     _check_hits(hits)
-    alone = [index.search([query], _K).rows[0] for query in queries]
+    alone = [search(queries[number : number + 1], _K).rows[0] for number in range(len(queries))]
     assert np.array_equal(np.array(alone), hits.rows), "a query alone has other hits than in a batch"
+    return hits
 
 
 def _check_hits(hits: Hits) -> None:

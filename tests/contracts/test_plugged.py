@@ -232,7 +232,7 @@ def test_names_of_idx_and_other_devices_are_refused(file: Path) -> None:
 
 CHECKS = {  # check, plug-in, what is replaced by what, what is told
     "encoder": (check_encoder, "ENCODER", "for query in queries])", "for query in queries]) + len(queries)", "alone than in a batch"),
-    "reranker": (check_reranker, "RERANKER", "[-len(passage.text)", "[len(passages) - len(passage.text)", "alone and in a batch"),
+    "reranker": (check_reranker, "RERANKER", "[-len(passage.text)", "[len(passages) - len(passage.text)", "has another score alone"),
     "recall": (check_index, "KIND", "@ query", "@ -query", "of the 10 best by brute force 0.0"),
     "scope": (check_index, "KIND", "if params.scope is None else params.scope.rows()", "", "rows outside the scope are returned"),
     "write": (check_index, "KIND", "return build.source.counts()", "return None", "'write' of .* returns a NoneType, not a Mapping"),
