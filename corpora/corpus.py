@@ -22,8 +22,8 @@ class Corpus:
     Attributes:
         name: name on the command line and on disk.
         summary: one line for ``idx list``.
-        files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
         read: function that yields the passages of the given files and passes bad records to its second argument.
+        files: files to download, in reading order; empty for a corpus that ships with idx or is the user's own.
         path: the file of a user's own corpus; None for all other corpora.
         n_passages: expected number of passages; None if unknown.
         estimate: (number of passages, mean UTF-8 bytes per passage) for planning; None: estimate both from a sample.
@@ -37,10 +37,10 @@ class Corpus:
 
     name: str
     summary: str
-    files: tuple[SourceFile, ...]
     read: ReadCorpus
-    n_passages: int | None
+    files: tuple[SourceFile, ...] = ()
     path: Path | None = None
+    n_passages: int | None = None
     estimate: tuple[int, int] | None = None
     article_url: str | None = None
     unkept_fields: tuple[str, ...] = ()

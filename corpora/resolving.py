@@ -210,9 +210,7 @@ def _corpus_of_absent(kind: str, plug_in: str, name: str, manifest: Manifest, fi
     return Corpus(
         name=name.partition("@")[0],
         summary=f"by a plug-in, the {kind} '{plug_in}'",
-        files=(),
         read=read,
-        n_passages=None,
         reading={key: value for key, value in parameters.items() if key not in ("limit", "on_error")},
     )
 

@@ -8,13 +8,10 @@ from pathlib import Path
 
 from wikidx.base.artifacts.home import check_new_name
 from wikidx.base.errors import InputError
-from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad
 from wikidx.corpora.reading.readers import detect_format, find_format
-from wikidx.corpora.reading.splitters import SPLITTERS
-
-NO_SPLIT = "none"
+from wikidx.corpora.reading.splitters import NO_SPLIT, check_rule, split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +33,7 @@ class ReadOptions:
             raise InputError(f"--words {self.n_words}: a passage needs at least one word")
         if self.file_format is not None:
             find_format(self.file_format)
-        if self.split is not None and self.split not in (NO_SPLIT, *SPLITTERS):
-            raise unknown_name_error("splitting rule", self.split, (NO_SPLIT, *SPLITTERS))
+        check_rule(self.split)
 
 
 def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
@@ -52,25 +48,15 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
 
     def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         for file in files:
-            records = chosen.read(file, on_bad)
-            yield from records if chosen_split == NO_SPLIT else _split(records, chosen_split, reading.n_words)
+            yield from split(chosen.read(file, on_bad), chosen_split, reading.n_words)
 
     splitting = "" if chosen_split == NO_SPLIT else f", split by {chosen_split} at {reading.n_words} words"
     return Corpus(
         name=name,
         summary=f"{path.name} ({chosen.name}{splitting})",
-        files=(),
         read=read_file,
-        n_passages=None,
         path=path,
         reading={"format": chosen.name, "split": chosen_split}
         | ({} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256})
         | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
     )
-
-
-def _split(articles: Iterator[LocatedPassage], rule: str, n_words: int) -> Iterator[LocatedPassage]:
-    split = SPLITTERS[rule]
-    for article, file, line in articles:
-        for passage in split(article, n_words):
-            yield LocatedPassage(passage, file, line)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from wikidx.base.artifacts.home import check_name
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import plug_in_names
-from wikidx.base.registry import unknown_name_error
 from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
 from wikidx.corpora.reading.records import PASSAGE_IDS, field_map, passage_from_record, plain_name
-from wikidx.corpora.reading.splitters import SPLITTERS
+from wikidx.corpora.reading.splitters import NO_SPLIT, check_rule
+from wikidx.corpora.reading.splitters import split as split_articles
 
 FORMAT = "python"
 SplitRule = Literal["words", "dpr", "sections", "none"]
@@ -41,8 +40,7 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
         InputError: the name or a passage is invalid, or there are no passages.
         UnknownNameError: the rule is unknown.
     """
-    if split is not None and split not in get_args(SplitRule):
-        raise unknown_name_error("splitting rule", split, get_args(SplitRule))
+    check_rule(split)
     if name in CORPORA or name in plug_in_names("corpus"):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
     check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')", "its path, or its texts")
@@ -54,18 +52,21 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
     if not given:
         raise InputError("there are no passages: give at least one")
     _check_ids(given)
-    located = [LocatedPassage(part, _PLACE, number) for number, passage in enumerate(given, 1) for part in _split(passage, split)]
-    corpus = described_corpus(check_name(name), {"sha256": _digest(given), "split": split or "none"}, located)
-    return replace(corpus, unkept_fields=tuple(unkept))
+    located = [*split_articles((LocatedPassage(passage, _PLACE, number) for number, passage in enumerate(given, 1)), split)]
+    reading = {"sha256": _digest(given), "split": split or NO_SPLIT}
+    return described_corpus(check_name(name), reading, located, unkept_fields=tuple(unkept))
 
 
-def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None) -> Corpus:
+def described_corpus(
+    name: str, reading: Mapping[str, str | int], passages: Sequence[LocatedPassage] | None = None, *, unkept_fields: tuple[str, ...] = ()
+) -> Corpus:
     """Return a corpus of passages given in Python; without ``passages``, its store can be opened, but not built.
 
     Args:
         name: name of the corpus.
         reading: checksum and splitting rule of the passages; see ``Corpus.reading``.
         passages: the passages; None: they are not available any more.
+        unkept_fields: see ``Corpus``.
     """
 
     def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
@@ -76,9 +77,9 @@ def described_corpus(name: str, reading: Mapping[str, str | int], passages: Sequ
     return Corpus(
         name=name,
         summary="passages given in Python",
-        files=(),
         read=read,
         n_passages=None if passages is None else len(passages),
+        unkept_fields=unkept_fields,
         reading={"format": FORMAT, **reading},
     )
 
@@ -104,10 +105,6 @@ def _check_ids(passages: Iterable[Passage]) -> None:
         first = numbers.setdefault(passage.id, number)
         if first != number:
             raise InputError(f"passage {number} has the id {passage.id!r:.80}, which is already that of passage {first}")
-
-
-def _split(passage: Passage, rule: str | None) -> Iterator[Passage]:
-    return iter((passage,)) if rule in (None, "none") else SPLITTERS[rule](passage, 100)
 
 
 def _digest(passages: Iterable[Passage]) -> str:

@@ -32,7 +32,7 @@ def _corpus_of(name: str, entry: dict[str, Any]) -> Corpus:
     entry |= {"estimate": tuple(entry["estimate"]), "reading": {"format": file_format, **entry.get("reading", {})}}
     prefixes = [file.pop("id_prefix", "") for file in files]
     sources = tuple(SourceFile(**file) for file in files)
-    return Corpus(name=name, files=sources, read=partial(_read, file_format, prefixes), **{"n_passages": None} | entry)
+    return Corpus(name=name, files=sources, read=partial(_read, file_format, prefixes), **entry)
 
 
 _TABLE = tomllib.loads(resources.files(__package__).joinpath("wikipedias.toml").read_text(encoding="utf-8"))

@@ -7,10 +7,11 @@ Wikipedia was never released (DPR issues 111, 138, 222). ``dpr`` reproduces the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from wikidx.corpora.passage import Passage
+from wikidx.base.registry import unknown_name_error
+from wikidx.corpora.passage import LocatedPassage, Passage
 
 Splitter = Callable[[Passage, int], Iterator[Passage]]
 
@@ -88,3 +89,20 @@ def _equal_parts(words: list[str], n_words: int) -> Iterator[list[str]]:
 
 
 SPLITTERS: dict[str, Splitter] = {"words": split_words, "dpr": split_dpr, "sections": split_sections}
+NO_SPLIT = "none"
+
+
+def check_rule(rule: str | None) -> None:
+    """Raise ``UnknownNameError`` unless a rule is a key of ``SPLITTERS``, or "none" or None, which split nothing."""
+    if rule not in (None, NO_SPLIT, *SPLITTERS):
+        raise unknown_name_error("splitting rule", str(rule), (NO_SPLIT, *SPLITTERS))
+
+
+def split(articles: Iterable[LocatedPassage], rule: str | None, n_words: int = 100) -> Iterator[LocatedPassage]:
+    """Yield the passages of articles by a rule; see ``check_rule``."""
+    if rule is None or rule == NO_SPLIT:
+        yield from articles
+        return
+    for article, file, line in articles:
+        for passage in SPLITTERS[rule](article, n_words):
+            yield LocatedPassage(passage, file, line)

@@ -45,7 +45,6 @@ def questions() -> list[SampleQuestion]:
 CORPUS = Corpus(
     name="sample",
     summary="784 short passages of well-known facts, with 107 questions; ships with idx",
-    files=(),
     read=lambda files, on_bad: (LocatedPassage(passage, "sample", number) for number, passage in enumerate(passages(), 1)),
     n_passages=784,
     reading={"content": hashlib.sha256(_PASSAGES).hexdigest()},
