@@ -1,4 +1,4 @@
-"""Speed of embedding passages on a CPU, compared with sentence-transformers; ``idx check --gpu`` measures it on a GPU.
+"""Speed of embedding passages on a CPU, compared with sentence-transformers; ``benchmarks.gpu.networks`` measures it on a GPU.
 
     python -m benchmarks.embed                      # minilm, 2,000 real passages, and sentence-transformers at its best batch size
 

@@ -10,7 +10,6 @@ evaluation/  scores of rankings and answers
 experiments/ tables and figures of the papers as data, and their reproduction
 training/    training data, made as in the papers
 pages/       pages that show runs and answers
-gpu_check/   checks and speed of all that runs on a GPU
 cli/         the command line ``idx``
 
 The modules may import ``base``, ``corpora``, ``indexer`` and ``retrievers``.

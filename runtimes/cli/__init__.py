@@ -4,7 +4,7 @@ commands                                  the table of commands, and the entry p
 
 listing  build  plan  check  remove  import_    commands on corpora and indexes
 search  serve  tune  mcp                  commands that search
-doctor                                    command on the installation and the machine
+doctor  check_gpu                         command on the installation and the machine; comparisons of ``check --gpu``
 questions  ask  run  reproduce  train_data commands on sets of questions, and commands that run methods
 eval_runs  eval_retrieval  view           commands that evaluate and show runs
 

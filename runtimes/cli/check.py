@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sys
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,11 +13,12 @@ from wikidx.base.progress_display import show_steps
 from . import completion
 from .screen import note, print_json, print_line
 
-_WIDEST = 120  # columns of the table of --gpu
+if TYPE_CHECKING:
+    from .check_gpu import Part
 
 
 def check(
-    corpus: Annotated[str, completion.corpus_argument("A built corpus. With --gpu --json: a file for the JSON.")] = "",
+    corpus: Annotated[str, completion.corpus_argument("A built corpus.")] = "",
     recall: Annotated[
         bool, typer.Option("--recall", help="Measure the recall of the vector indexes against exact search instead.")
     ] = False,
@@ -27,22 +26,21 @@ def check(
         Path | None, typer.Option(help="Queries for --recall: one per line, as text or JSON, or any file of questions.")
     ] = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Check and time all that runs on a GPU instead, with made data; without a GPU, on the CPU.")
+        bool, typer.Option("--gpu", help="Compare what runs on a GPU with the CPU instead, with made data; without a GPU, on the CPU.")
     ] = False,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Time for --gpu.")] = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; with --gpu, into the file after it, if there is one.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify the files of a corpus by their checksums.
 
-    With --gpu, verify what runs on a GPU against the CPU. Exit status 1 if a file is corrupt, or a part of --gpu failed.
+    With --gpu, compare what runs on a GPU with the CPU. Exit status 1 if a file is corrupt, or a comparison failed.
     """
     from wikidx.base.errors import InputError
     from wikidx.corpora.resolving import require_built
 
     if gpu:
-        if recall or (corpus and not as_json):
+        if recall or corpus:
             raise InputError("--gpu checks this machine, with made data: leave the corpus and --recall out")
-        _report_gpu(minutes, Path(corpus) if corpus else None, as_json=as_json)
+        _report_gpu(as_json=as_json)
         return
     if not corpus:
         raise InputError("name a built corpus, or --gpu")
@@ -55,38 +53,45 @@ def check(
         _report_corruption(corpus, as_json=as_json)
 
 
-def _report_gpu(minutes: float, file: Path | None, *, as_json: bool) -> None:
-    """Check what runs on a GPU; lines go to standard output, or to standard error if JSON goes there. The file has each part at once."""
-    from wikidx.base.artifacts.durable import atomic_write
-    from wikidx.runtimes import gpu_check
-    from wikidx.runtimes.gpu_check.reporting import has_passed, issue_text, summary, table_lines, to_json
+def _report_gpu(*, as_json: bool) -> None:
+    """Compare what runs on a GPU with the CPU, and measure the card."""
+    import importlib.util
 
-    write, width = note if as_json and file is None else print_line, min(_WIDEST, shutil.get_terminal_size().columns)
-    outcomes, is_interrupted = list[gpu_check.Outcome](), False
-    write(f"{'largest difference of the limit':>62}")
-    try:
-        for outcome in gpu_check.check_gpu(60 * minutes, gpu_check.PARTS):
-            outcomes.append(outcome)
-            is_interrupted |= outcome.status == "interrupted"
-            for line in table_lines(outcome, width):
-                write(line)
-            sys.stdout.flush()  # a part takes long, and its lines may go to a file
-            if file is not None:
-                with atomic_write(file) as stream:
-                    stream.write(json.dumps(to_json(outcomes), indent=1, ensure_ascii=False).encode() + b"\n")
-    except KeyboardInterrupt:  # between two parts
-        is_interrupted = True
-    if as_json and file is None:
-        print_json(to_json(outcomes))
-    elif not has_passed(outcomes) or any(outcome.device.startswith("cuda") for outcome in outcomes):
-        write(f"\nFor an issue:\n\n{issue_text(outcomes)}\n")
-    write(summary(outcomes))
-    if is_interrupted:
-        note("interrupted: what was done until then is above")
-        raise typer.Exit(130)
-    if not has_passed(outcomes):
-        note("error: not all parts passed: the first lines of each say why")
+    from wikidx.base.errors import MissingExtraError
+
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        raise MissingExtraError("idx check --gpu", "gpu")
+    from .check_gpu import compare_all, describe_device, device_to_check
+
+    device, parts = device_to_check(), []
+    write = note if as_json else print_line
+    for part in compare_all(device):
+        parts.append(part)
+        write(f"{'passed' if part.passed else 'FAILED':<10}{part.name:<18}{part.seconds:>5.1f} s  {part.reason}".rstrip())
+        for case, difference, allowed in part.differences:
+            write(f"{'':10}{case}: {difference:.1e} of {allowed:.0e}")
+    figures, passed = describe_device(device), all(part.passed for part in parts)
+    if as_json:
+        print_json({"device": device, "passed": passed, "parts": [_part_json(part) for part in parts], "figures": figures})
+    else:
+        print_line(
+            "\n" + ", ".join(f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items())
+        )
+    note(
+        f"{device}: {'all comparisons passed' if passed else 'not all comparisons passed'}"
+        + ("" if "cuda" in device else "; there is no GPU here")
+    )
+    if not passed:
         raise typer.Exit(1)
+
+
+def _part_json(part: Part) -> dict[str, Any]:
+    """Return a comparison as JSON, which has no number for infinity and NaN."""
+    found = [
+        {"case": case, "difference": difference if math.isfinite(difference) else None, "allowed": allowed, "passed": difference <= allowed}
+        for case, difference, allowed in part.differences
+    ]
+    return {"name": part.name, "passed": part.passed, "seconds": part.seconds, "reason": part.reason, "differences": found}
 
 
 def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:

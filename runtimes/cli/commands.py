@@ -51,7 +51,7 @@ EXAMPLES = {
         "idx build passages.jsonl.gz --name mine",
         "idx build wiki2018 --encoder contriever --index ivfpq --dry-run",
     ),
-    "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt", "idx check --gpu --minutes 5 --json gpu.json"),
+    "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt", "idx check --gpu"),
     "remove": ("idx remove sample --index minilm-ivfpq",),
     "questions": ("idx questions", "idx questions nq hotpotqa:train", "idx questions halluqa --mirror https://mirror.example.org"),
     "search": (

@@ -20,6 +20,8 @@ DENSE = ("minilm", "sentence-transformers", "exact", "faiss")
 VECTORS = ("exact", "int8", "binary", "ivf", "ivfpq", "hnsw", "faiss", "faiss-best", "semantic-search", "hnswlib", "usearch")
 QUICK = ("--threads", 1, "--rounds", 1, "--seconds", 0.02, "--k", 10)
 MADE = ("--n", 2_000, "--hidden", 64, "--layers", 2, "--groups", 20, "--seconds", 0.5, "--clients", 4, "--posts", 2)
+SEARCHED = ("--n", 20_000, "--dim", 64, "--batches", 1, 8, "--ks", 10, "--rounds", 1)
+NETWORKS = ("--passages", 200, "--hidden", 64, "--layers", 2, "--words", 30, "--requests", 4, "--pairs", 10, "--rounds", 1)
 SOAK = ("--minutes", 0.5, "--warm-up", 0.2, "--retriever", "bm25", "--clients", 4, "--rate", 0, "--every", 0.5, "--limit", 100)
 RUNS = ("--methods", "rag", "--latency", "constant", "--concurrency", 8, "--questions", 16, "--commit", ROOT)
 
@@ -108,6 +110,8 @@ def test_serve(files: tuple[Path, Path], tmp_path: Path) -> None:
     ("module", "arguments", "positive"),
     [
         ("gpu", ("--device", "cpu", *MADE), ("queries/s", "CPU ms a query")),
+        ("gpu.search", ("--device", "cpu", *SEARCHED), ("GB/s", "s for 32 GB")),
+        ("gpu.networks", ("--device", "cpu", *NETWORKS), ("first ms", "p50 ms", "p95 ms")),
         pytest.param("models", ("speed", "--limit", 1, "--tokens", 4), ("tokens read",), marks=pytest.mark.exhaustive),
         ("models", ("methods", "--limit", 1, "--methods", "rag"), ("first s", "calls")),
         ("execution", RUNS, ("now s", "before s")),

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.made import save_bert, words
 from benchmarks.processes import NAME, use_data_home
 from benchmarks.report import Figure, environment, parser, print_tables, run, seconds_of
 from benchmarks.serve.load import LoadSpec
@@ -49,7 +50,6 @@ from wikidx.retrievers.dense import DenseRetriever
 from wikidx.retrievers.searcher import LocalSearcher
 from wikidx.retrievers.vector_queries import GivenVectors, vector_query
 from wikidx.retrievers.wire import SEARCH
-from wikidx.runtimes.gpu_check.networks import save_bert, words
 
 GIVEN, ENCODED = "none", "bert"  # the retrievers
 K, DEPTH, GROUP, BATCH, N_QUERIES = 10, 100, 5, 64, 2_048

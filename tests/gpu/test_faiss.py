@@ -5,22 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from benchmarks.gpu.made import build_made_corpus
+from tests.gpu.comparing import failed, sized
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.manifest import Recipe
 from wikidx.base.artifacts.pages import build_checked
-from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Rows
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import SearchParams, Vectors
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.indexes.faiss.library import load_faiss
 from wikidx.indexer.vectors.file import FORMAT_VERSION, KIND, VectorFile
+from wikidx.runtimes.cli.check_gpu import Difference
 
-from .encoders import build_made_corpus
-from .task import SkippedPart, Task
+faiss = pytest.importorskip("faiss", reason="needs the extra 'dense' or 'gpu'")
 
 _ENCODER = "minilm"  # nothing is encoded: only its name is used
 _N_CENTRES = 64
@@ -28,41 +29,24 @@ _GPU_ALLOWED = {"ivf": 1e-3, "ivfpq": 1e-2}  # share of rows that are not those 
 _CPU_ALLOWED = {"ivf": 1e-3, "ivfpq": 0.2}  # share of the true rows that are not found when all lists are searched
 
 
-def check_faiss(task: Task, *, n_rows: int, dim: int, n_queries: int, k: int) -> None:
-    """Build ``ivf`` and ``ivfpq`` over made vectors, and compare the rows of their results."""
-    try:
-        load_faiss()
-    except MissingExtraError as error:
-        raise SkippedPart(f"FAISS is not installed: {error}") from error
+@pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
+def test_faiss(kind: str, device: str) -> None:
+    n_rows, dim, n_queries, k = sized(device, (200_000, 96, 256, 100), (2_000, 16, 32, 10))
     build_made_corpus(n_rows, 2)
-    store = open_store("made")
-    vectors, queries = made_vectors(n_rows, dim, 1), made_vectors(n_queries, dim, 2)
-    _put_vectors(store, vectors)
-    for kind in ("ivf", "ivfpq"):
-        name = f"{_ENCODER}-{kind}"
-        n_lists = int(build_index("made", name, store).recipe.parameters["lists"] or 0)
-        exact = open_vector_index("made", _ENCODER, store).search(queries, k).rows
-        on_cpu = open_vector_index("made", name, store)
-        every = on_cpu.search(queries, k, SearchParams(nprobe=n_lists)).rows
-        task.check(f"{kind} on the CPU, all {n_lists} lists, against exact search", missing_share(every, exact), _CPU_ALLOWED[kind])
-        if task.on_gpu:
-            _check_on_gpu(task, name, store, queries, on_cpu.search(queries, k).rows)
-
-
-def _check_on_gpu(task: Task, name: str, store: PassageStore, queries: Vectors, expected: Rows) -> None:
-    import torch
-
-    kind = name.partition("-")[2]
-    try:
-        before = torch.cuda.mem_get_info(task.device)[0]
-        index = open_vector_index("made", name, store, device=task.device)
-    except InputError as error:
-        task.note(f"{kind} on the GPU: {error}")
-        return
-    taken = before - torch.cuda.mem_get_info(task.device)[0]
-    rows = index.search(queries, expected.shape[1]).rows
-    task.check(f"{kind} on the GPU, against the CPU", missing_share(rows, expected), _GPU_ALLOWED[kind])
-    task.record(f"{kind} on the GPU", {"taken MB": taken / 1e6, "estimate": index.placement.reason})
+    store, name = open_store("made"), f"{_ENCODER}-{kind}"
+    queries = made_vectors(n_queries, dim, 2)
+    put_vectors(store, made_vectors(n_rows, dim, 1))
+    n_lists = int(build_index("made", name, store).recipe.parameters["lists"] or 0)
+    exact = open_vector_index("made", _ENCODER, store).search(queries, k).rows
+    on_cpu = open_vector_index("made", name, store)
+    every = on_cpu.search(queries, k, SearchParams(nprobe=n_lists)).rows
+    compared = [Difference(f"{kind} on the CPU, all {n_lists} lists", missing_share(every, exact), _CPU_ALLOWED[kind])]
+    if device != "cpu":
+        if not hasattr(faiss, "StandardGpuResources"):
+            pytest.skip("this FAISS has no GPU")
+        rows = open_vector_index("made", name, store, device=device).search(queries, k).rows
+        compared.append(Difference(f"{kind} on the GPU", missing_share(rows, on_cpu.search(queries, k).rows), _GPU_ALLOWED[kind]))
+    assert failed(compared) == []
 
 
 def missing_share(rows: Rows, expected: Rows) -> float:
@@ -77,7 +61,7 @@ def made_vectors(n: int, dim: int, seed: int) -> Vectors:
     return centres[generator.integers(0, _N_CENTRES, n)] + np.float32(0.6) * generator.standard_normal((n, dim), dtype=np.float32)
 
 
-def _put_vectors(store: PassageStore, vectors: Vectors) -> None:
+def put_vectors(store: PassageStore, vectors: Vectors) -> None:
     """Store vectors as those of the encoder over the made corpus."""
 
     def write(staging: Path) -> BuildResult:

@@ -1,4 +1,4 @@
-"""Checkpoints with random weights, written by transformers, and made texts. The vocabulary is that of the encoder ``minilm``."""
+"""Checkpoints with random weights, written by transformers, made texts, and a corpus of them. The vocabulary is that of ``minilm``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from wikidx.corpora.passage import Passage
+from wikidx.corpora.build import StoreOptions, build_store
+from wikidx.corpora.corpus import Corpus
+from wikidx.corpora.passage import LocatedPassage, Passage
 from wikidx.indexer.encoders.spec import EncoderSpec
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.networks.loading import silent_transformers
+from wikidx.retrievers.rerankers.checkpoint import RerankerSpec
+from wikidx.retrievers.rerankers.cross_encoder import CrossEncoder
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 _SPREAD = 0.05  # of weights, of wide networks less: with BERT's 0.02, vectors of different texts differ too little to show a wrong mask
@@ -35,53 +39,6 @@ def save_bert(folder: Path, *, hidden: int, layers: int, heads: int, n_labels: i
     with silent_transformers():
         network = transformers.BertForSequenceClassification(config) if n_labels else transformers.BertModel(config)
         network.eval().save_pretrained(folder)
-    return folder
-
-
-def save_t5(folder: Path, *, hidden: int, layers: int, heads: int) -> Path:
-    """Write the encoder of a T5; return the folder. It is used without a tokenizer, whose file is there because encoders need one."""
-    import torch
-    import transformers
-
-    copy_tokenizer(folder)
-    config = transformers.T5Config(
-        vocab_size=len(words()[1]), d_model=hidden, d_kv=hidden // heads, d_ff=4 * hidden, num_layers=layers, num_heads=heads
-    )
-    torch.manual_seed(_SEED)
-    with silent_transformers():
-        transformers.T5EncoderModel(config).eval().save_pretrained(folder)
-    return folder
-
-
-def save_llama(folder: Path, *, hidden: int, layers: int, heads: int, kv_heads: int) -> Path:
-    """Write a Llama whose tokens are bytes; return the folder."""
-    import tokenizers
-    import torch
-    import transformers
-
-    special = ["<s>", "</s>"]
-    vocabulary = {token: number for number, token in enumerate([*special, *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())])}
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    backend.add_special_tokens(special)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>").save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        max_position_embeddings=1024,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
-    config.initializer_range = _SPREAD
-    torch.manual_seed(_SEED)
-    with silent_transformers():
-        transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
 
@@ -122,3 +79,24 @@ def made_passages(n: int, n_words: int) -> Iterator[Passage]:
         length = max(1, int(n_words * generator.uniform(0.6, 1.4)))
         chosen = [known[index] for index in generator.integers(0, len(known), length + 3)]
         yield Passage(str(number), " ".join(chosen[:3]), " ".join(chosen[3:]))
+
+
+def build_made_corpus(n_passages: int, n_words: int) -> None:
+    """Build the corpus ``made``."""
+
+    def read(*_: object) -> Iterator[LocatedPassage]:
+        return (LocatedPassage(passage, "made", number) for number, passage in enumerate(made_passages(n_passages, n_words)))
+
+    build_store(Corpus(name="made", summary="made passages", files=(), read=read, n_passages=n_passages), StoreOptions())
+
+
+def cross_encoder_in(folder: Path, device: str) -> CrossEncoder:
+    """Open the cross-encoder in a folder; its scores are logits."""
+    return CrossEncoder(RerankerSpec(name="made", checkpoint=folder, activation="torch.nn.Identity"), device)
+
+
+def made_pairs(n_queries: int, n_passages: int, n_words: int) -> tuple[list[str], list[Passage]]:
+    """Return made queries, each repeated for each of its passages."""
+    texts = list(made_passages(n_queries + n_passages, n_words))
+    queries = [f"{passage.title} {passage.text[:40]}" for passage in texts[:n_queries]]
+    return [query for query in queries for _ in range(n_passages)], texts[n_queries:] * n_queries
