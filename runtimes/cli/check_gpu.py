@@ -1,4 +1,4 @@
-"""What ``idx check --gpu`` compares and measures: exact search, an encoder and a text model on a device, and the device's figures.
+"""Comparisons and figures of ``idx check --gpu``: exact search, an encoder and a text model on a device, and the device itself.
 
 The references are products in float64, and transformers alone: each text by itself, in float32 on the CPU. ``tests/gpu`` compares the rest
 of what runs on a GPU, and ``benchmarks/gpu`` measures its speed, both with functions of this module.
@@ -63,7 +63,7 @@ class Difference(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is at most the allowed one, which NaN is not."""
+        """True if the difference is at most the allowed one, which NaN is not."""
         return bool(self.difference <= self.allowed)
 
 
@@ -77,7 +77,7 @@ class Part(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether it was done, and all differences are allowed."""
+        """True if it was done, and all differences are allowed."""
         return not self.reason and all(difference.passed for difference in self.differences)
 
 

@@ -1,4 +1,4 @@
-"""What comparisons on a device have in common: sizes, and the differences that are larger than allowed."""
+"""Sizes for a device, and the differences that are larger than allowed."""
 
 from __future__ import annotations
 
