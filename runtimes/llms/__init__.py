@@ -11,18 +11,13 @@ streams                answers that come in parts, put together
 replicas               several endpoints of one model
 checkpoint             base class of the two engines that run in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
-packed_decoding        forward passes of backend ``hf`` without padding, beginnings of prompts computed once
-packed_attention       attention of packed passes
-prefixes               keys and values of beginnings of prompts, kept between batches
-transformers_decoding  padded forward passes, for models that cannot be packed
+transformers_decoding  forward passes of backend ``hf``, over padded batches
 growing_cache          keys and values in memory with room for the tokens to come
 embedded               models in Python packages, by name
-gguf_files             GGUF files, converted for transformers
+gguf_files             GGUF files, converted once for transformers
 vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
 vllm_start             start of vLLM's engine: share of the GPU's memory, errors
 llamacpp_engine        backend ``llamacpp``: GGUF files in llama.cpp
-gguf_q4_0              copies of GGUF files in llama.cpp's fastest format
-conversions            model files that are converted once
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text

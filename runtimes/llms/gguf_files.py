@@ -10,23 +10,28 @@ import contextlib
 import importlib.util
 import io
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
-from wikidx.base.errors import InputError, MissingExtraError
+from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, build_artifact, discard
+from wikidx.base.artifacts.home import home
+from wikidx.base.artifacts.manifest import Manifest, Recipe, read_manifest
+from wikidx.base.errors import ArtifactError, InputError, LockedError, MissingExtraError
 from wikidx.base.machine.failures import first_line
 from wikidx.base.progress import format_bytes
 from wikidx.corpora.reading.compression import refuse_pointer
-from wikidx.indexer.networks.checkpoints import CONFIG
+from wikidx.indexer.networks.checkpoints import CONFIG, checksum
 from wikidx.indexer.networks.loading import silent_transformers
 
-from .conversions import convert_once, folder_of
 from .embedded import EMBEDDED, embedded_file
 
 logger = logging.getLogger(__name__)
 
-_FOLDER, _SUFFIX, _MAGIC = "gguf", ".gguf", b"GGUF"
+_SUFFIX, _MAGIC = ".gguf", b"GGUF"
+_KIND, _VERSION = "language model", 1
 _PACKAGES = ("torch", "transformers", "gguf", "accelerate")
+_PAUSE_S = 0.5  # between two looks at a conversion by another process
 
 
 def find_gguf(model: str) -> Path | None:
@@ -70,8 +75,8 @@ def checkpoint_folder(model: str) -> str:
 
 
 def conversion_folder(file: Path) -> Path:
-    """Return the folder of a GGUF file's conversion, existing or not."""
-    return folder_of(file, _FOLDER)
+    """Return the folder of a GGUF file's conversion, existing or not. Equal files share it."""
+    return home() / "checkpoints" / "gguf" / checksum(file)[:32]
 
 
 def convert_gguf(file: Path) -> Path:
@@ -82,10 +87,39 @@ def convert_gguf(file: Path) -> Path:
         MissingExtraError: a package for the conversion is not installed.
         StorageError: the data home cannot keep the conversion.
     """
-    return convert_once(file, _FOLDER, lambda staging: _write(file, staging), kind="language model", packages=_PACKAGES)
+    sha256, folder = checksum(file), conversion_folder(file)
+
+    def find() -> Manifest | None:
+        try:
+            return read_manifest(folder, _KIND, _VERSION, "")
+        except ArtifactError:  # missing, or damaged: the conversion is made again
+            return None
+
+    def write_or_discard(staging: Path) -> BuildResult:
+        try:
+            return BuildResult(sha256, {"parameters": _write(file, staging)})
+        except InputError:  # ``build_artifact`` deletes
+            raise
+        except BaseException:
+            discard(staging)  # nothing can be resumed
+            raise
+
+    recipe = Recipe(kind=_KIND, format_version=_VERSION, parameters={}, inputs={"gguf": sha256})
+    spec = ArtifactSpec(recipe=recipe, sources={"gguf": str(file)}, find_existing=find, write=write_or_discard, packages=_PACKAGES)
+    is_waiting = False
+    while find() is None:
+        try:
+            build_artifact(folder, spec)
+        except LockedError:
+            if not is_waiting:
+                logger.warning("waiting for another process that converts %s", file.name)
+            is_waiting = True
+            time.sleep(_PAUSE_S)
+    return folder
 
 
 def _write(file: Path, staging: Path) -> int:
+    """Write a conversion, and return the number of parameters."""
     size = format_bytes(file.stat().st_size)
     logger.warning("converting %s (%s) for transformers, once: this takes half a minute, or minutes for a large file", file.name, size)
     tokenizer, model = _read(file)

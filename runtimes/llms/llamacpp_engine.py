@@ -30,9 +30,7 @@ from wikidx.runtimes.errors import LLMError
 
 from .base import Call, Capabilities, Deliver, Reply
 from .dialects import LLAMA_CPP
-from .embedded import EMBEDDED
 from .gguf_files import find_gguf
-from .gguf_q4_0 import requantize
 from .openai_http import OpenAIHttp
 from .options import ConnectionOptions, LlamaCppOptions
 
@@ -89,7 +87,7 @@ class LlamaCpp:
         if file is None:
             raise InputError(f"{model} is no GGUF file: llamacpp: takes GGUF files, hf: other checkpoints")
         key, n_slots = secrets.token_urlsafe(), options.slots or min(max(n_threads(), _SLOTS.start), _SLOTS.stop - 1)
-        params = _parameters(package, model, requantize(file) if model in EMBEDDED else file, options, n_slots)
+        params = _parameters(package, model, file, options, n_slots)
         params.api_keys = [key]
         self._engine: Any = _start(package, params, model)
         connection = ConnectionOptions(

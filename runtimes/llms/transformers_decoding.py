@@ -54,9 +54,9 @@ class _Batch(NamedTuple):
     mask: torch.Tensor
 
 
-MAX_LOGITS = 1 << 28  # of a pass: 1 GiB in float32
+_MAX_LOGITS = 1 << 28  # of a pass: 1 GiB in float32
 
-Generators = dict[int, torch.Generator]
+_Generators = dict[int, torch.Generator]
 """Random generators of sampled rows, by ``id`` of the row."""
 
 
@@ -126,24 +126,25 @@ class Model:
         n_words = int(self.forward.config.get_text_config().vocab_size)
         for numbers in self._batches([len(text) for text in texts]):
             longest = 1 + max(len(continuations[number]) for number in numbers)
-            n_rows = max(1, MAX_LOGITS // (longest * n_words))
+            n_rows = max(1, _MAX_LOGITS // (longest * n_words))
             yield from (numbers[start : start + n_rows] for start in range(0, len(numbers), n_rows))
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Row], on_finished: Callable[[], None] = lambda: None) -> None:
         """Generate tokens until every row is finished; the rows are changed in place. ``on_finished`` is called when some are."""
         for batch in self._batches([len(row.prompt) + row.decoding.max_tokens for row in rows]):
-            self._generate_together([rows[number] for number in batch])
-            on_finished()
+            self._generate_together([rows[number] for number in batch], on_finished)
 
-    def _generate_together(self, rows: Sequence[Row]) -> None:
-        generators = make_generators(rows)
-        batch, open_rows = self._pad([row.prompt for row in rows]), list(rows)
+    def _generate_together(self, rows: Sequence[Row], on_finished: Callable[[], None]) -> None:
+        generators = _make_generators(rows)
+        batch, open_rows, n_open = self._pad([row.prompt for row in rows]), list(rows), len(rows)
         logits, past = self._logits(batch, 1, use_cache=True)
         make_room(past, batch.ids.shape[1] + max(row.decoding.max_tokens for row in rows) - 1)  # the last token is not read
         while True:
-            append_tokens(open_rows, logits[:, 0], generators, self.end)
+            _append_tokens(open_rows, logits[:, 0], generators, self.end)
             unfinished = [number for number, row in enumerate(open_rows) if row.finish is None]
+            if n_open > (n_open := len(unfinished)):
+                on_finished()
             if not unfinished:
                 return
             if 2 * len(unfinished) <= len(open_rows) and hasattr(past, "batch_select_indices"):
@@ -155,13 +156,13 @@ class Model:
             logits, past = self._logits(batch, 1, past, use_cache=True)
 
 
-def make_generators(rows: Sequence[Row]) -> Generators:
+def _make_generators(rows: Sequence[Row]) -> _Generators:
     """Return the random generators of the rows that sample."""
     seeds = {id(row): row.decoding.seed for row in rows if row.decoding.temperature}
     return {row: torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed) for row, seed in seeds.items()}
 
 
-def append_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: Generators, end: frozenset[int]) -> None:
+def _append_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: _Generators, end: frozenset[int]) -> None:
     """Append the next token to each unfinished row, from logits float32 (rows, vocabulary)."""
     tokens = _next_tokens(rows, logits, generators, end)
     chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
@@ -171,7 +172,7 @@ def append_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: Generat
             _append_token(row, token, logprob, end)
 
 
-def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: Generators, end: frozenset[int]) -> list[int]:
+def _next_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: _Generators, end: frozenset[int]) -> list[int]:
     """Return the next token of each row from logits (rows, vocabulary)."""
     tokens: list[int] = logits.argmax(-1).tolist()
     for number, row in enumerate(rows):

@@ -202,19 +202,16 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
         forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
     with device_errors(device, f"the model '{model}'", _ADVICE):
         forward = forward.eval().to(device)
-    from .packed_decoding import pack
     from .transformers_decoding import Model
 
-    accepted = frozenset(inspect.signature(forward.forward).parameters)
-    padded = Model(
+    return tokenizer, Model(
         forward=forward,
-        accepts=accepted,
+        accepts=frozenset(inspect.signature(forward.forward).parameters),
         end=_end_ids(forward, tokenizer),
         padding=padding_id(tokenizer),
         device=device,
         batch_tokens=options.batch_tokens or default_batch_tokens(forward, device),
     )
-    return tokenizer, pack(padded) or padded
 
 
 def default_batch_tokens(forward: Any, device: str) -> int:  # noqa: ANN401 - transformers has no types

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, Decoding, Generate, Message, Reply
 from wikidx.runtimes.llms.embedded import embedded_file
-from wikidx.runtimes.llms.gguf_q4_0 import requantize
 from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.llms.openai_connection import Connection
@@ -54,16 +52,9 @@ IN_CI = ("rag", "refeed", "self_ask", "react")
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(tmp_path_factory.mktemp("home")))
-        return requantize(embedded_file("smollm2"))
-
-
-@pytest.fixture(scope="module")
-def url(weights: Path) -> Iterator[str]:
+def url() -> Iterator[str]:
     """The address of llama.cpp's server with the embedded model, in two slots."""
-    command = [sys.executable, "-c", SERVER, str(weights)]
+    command = [sys.executable, "-c", SERVER, str(embedded_file("smollm2"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield f"{process.stdout.readline().strip()}/v1"
@@ -79,8 +70,8 @@ def served(url: str) -> Iterator[LLM]:
 
 
 @pytest.fixture(scope="module")
-def embedded(weights: Path) -> Iterator[LLM]:
-    model = LlamaCpp(str(weights))
+def embedded() -> Iterator[LLM]:
+    model = LlamaCpp("smollm2")
     yield model
     model.close()
 

@@ -18,7 +18,6 @@ import torch
 from tests.loopback import listening
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
-from wikidx.runtimes.llms.packed_decoding import PackedModel
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -298,9 +297,7 @@ def tiny_endpoint(engine: TransformersEngine) -> Endpoint:
         read = engine._tokenizer(text, return_offsets_mapping=True)
         ids = read["input_ids"]
         with torch.inference_mode():
-            assert isinstance(engine._model, PackedModel)
-            ((_, _, logits),) = engine._model._read([ids], [len(ids)])
-        logprobs = logits.log_softmax(-1)
+            logprobs = engine._model._logits(engine._model._pad([ids]), len(ids))[0][0].log_softmax(-1)
         scored = [None, *(float(logprobs[place - 1, token]) for place, token in enumerate(ids) if place)]
         return Echo([text[start:end] for start, end in read["offset_mapping"]], scored, [start for start, _ in read["offset_mapping"]])
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaForCausalLM, MistralConfig
 
 from wikidx.base.errors import IdxError
-from wikidx.runtimes.llms import packed_decoding, transformers_decoding, transformers_engine
+from wikidx.runtimes.llms import transformers_decoding, transformers_engine
 from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.llms.options import EngineOptions
 from wikidx.runtimes.llms.transformers_decoding import Model, Row
@@ -67,35 +67,24 @@ def test_a_gpu_holds_as_many_tokens_as_their_keys_and_values_have_room(
     assert asked == {"cuda": [0], "cuda:1": [1]}.get(device, [])
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
-def test_logits_of_a_pass_are_bounded_and_the_likelihoods_the_same(
-    tiny_llama: Path, is_packed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not is_packed:
-        monkeypatch.setattr(packed_decoding, "pack", lambda model: None)
+def test_logits_of_a_pass_are_bounded_and_the_likelihoods_the_same(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = transformers_engine._load(str(tiny_llama), EngineOptions(device="cpu"))[1]
     prompts = [[5 + number, 6, 7] for number in range(12)]
     continuations = [[8 + number, 9] * 3 for number in range(12)]
     expected = model.continuation_nlls(prompts, continuations)
-    sizes, kind = list[int](), type(model)
-    name = "_scores" if is_packed else "_logits"
-    compute = getattr(kind, name)
+    sizes, compute = list[int](), Model._logits
 
-    def watch(*arguments: object) -> object:
+    def watch(*arguments: Any) -> Any:  # noqa: ANN401
         result = compute(*arguments)
-        sizes.append((result if is_packed else result[0]).numel())
+        sizes.append(result[0].numel())
         return result
 
-    monkeypatch.setattr(kind, name, watch)
+    monkeypatch.setattr(Model, "_logits", watch)
     n_words = model.forward.config.vocab_size
-    for module in (transformers_decoding, packed_decoding):
-        monkeypatch.setattr(module, "MAX_LOGITS", 15 * n_words)
-    if is_packed:
-        model.prefixes.clear()  # type: ignore[attr-defined]
+    monkeypatch.setattr(transformers_decoding, "_MAX_LOGITS", 15 * n_words)
     assert model.continuation_nlls(prompts, continuations) == pytest.approx(expected, abs=1e-4)
     assert max(sizes) <= 15 * n_words
     assert sum(sizes) == 12 * 7 * n_words
-    assert isinstance(model, Model)
 
 
 _SIZES = {"vocab_size": 400, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3}

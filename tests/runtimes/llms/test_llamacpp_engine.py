@@ -17,8 +17,6 @@ from tests.runtimes.llms.tiny import CONTEXT
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema, TokenIds, YesNo
-from wikidx.runtimes.llms.embedded import embedded_file
-from wikidx.runtimes.llms.gguf_q4_0 import requantize
 from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
 from wikidx.runtimes.llms.naming import assign_models
 from wikidx.runtimes.llms.options import LlamaCppOptions
@@ -75,16 +73,9 @@ def test_a_file_s_texts_are_those_of_the_same_weights_in_transformers(tiny_llama
 
 
 @pytest.fixture(scope="module")
-def own_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def smollm2(own_home: Path) -> Iterator[LlamaCpp]:
+def smollm2() -> Iterator[LlamaCpp]:
     """The embedded model."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(own_home))
-        model = LlamaCpp("smollm2", options=LlamaCppOptions(context=1024, slots=2))
+    model = LlamaCpp("smollm2", options=LlamaCppOptions(context=1024, slots=2))
     yield model
     model.close()
 
@@ -156,8 +147,7 @@ def test_yes_and_no_are_scored_and_other_prompts_are_taken(smollm2: LlamaCpp) ->
 
 
 @pytest.mark.slow
-def test_closing_ends_calls_in_progress(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDX_HOME", str(own_home))
+def test_closing_ends_calls_in_progress() -> None:
     model = LlamaCpp("smollm2", options=LlamaCppOptions(slots=2))
     endless = Generate(prompt="Once", decoding=Decoding(max_tokens=7000, temperature=1.0))
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -166,32 +156,3 @@ def test_closing_ends_calls_in_progress(own_home: Path, monkeypatch: pytest.Monk
     start = time.monotonic()
     model.close()
     assert time.monotonic() - start < 20  # of minutes that the texts would take
-
-
-@pytest.mark.parametrize("length", [4, 10, 24, 1_000])
-def test_a_truncated_file_is_refused_and_leaves_no_copy(
-    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
-) -> None:
-    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
-    file = save_tiny_gguf(tiny_llama, tmp_path / "whole.gguf")
-    (tmp_path / "cut.gguf").write_bytes(file.read_bytes()[:length])
-    with pytest.raises(InputError, match=r"cut\.gguf is corrupt"):
-        requantize(tmp_path / "cut.gguf")
-    assert not list((tmp_path / "home").rglob("model.gguf"))
-
-
-@pytest.mark.slow
-def test_the_embedded_model_is_requantized_once(
-    smollm2: LlamaCpp, own_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    import gguf
-
-    monkeypatch.setenv("IDX_HOME", str(own_home))
-    source = embedded_file("smollm2")
-    copy = requantize(source)
-    assert not caplog.records
-    before, after = (gguf.GGUFReader(file) for file in (source, copy))
-    kinds = [{tensor.tensor_type.name for tensor in reader.tensors} for reader in (before, after)]
-    assert kinds == [{"F32", "Q4_1", "Q8_0"}, {"F32", "Q4_0", "Q8_0"}]
-    kept = {name: field.contents() for name, field in before.fields.items() if not name.startswith("GGUF.") and "file_type" not in name}
-    assert kept == {name: after.fields[name].contents() for name in kept}
