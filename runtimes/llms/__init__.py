@@ -9,15 +9,15 @@ served_tokens          token counts by a server's tokenizer, else estimated
 openai_connection      HTTP requests to endpoints, with retries
 streams                answers that come in parts, put together
 replicas               several endpoints of one model
-checkpoint             base class of the two engines that run in this process
+checkpoint             models with a tokenizer in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
 transformers_decoding  forward passes of backend ``hf``, over padded batches
 growing_cache          keys and values in memory with room for the tokens to come
 embedded               models in Python packages, by name
 gguf_files             GGUF files, converted once for transformers
-vllm_engine            backend ``vllm``: checkpoints in vLLM's engine
-vllm_start             start of vLLM's engine: share of the GPU's memory, errors
-llamacpp_engine        backend ``llamacpp``: GGUF files in llama.cpp
+served                 models behind servers that idx starts
+vllm_server            backend ``vllm``: checkpoints in ``vllm serve``
+llamacpp_server        backend ``llamacpp``: GGUF files in llama.cpp
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text

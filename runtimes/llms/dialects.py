@@ -67,6 +67,7 @@ class Dialect:
         streams: whether answers are to be streamed.
         cancels: whether the server is known to stop its work on a request when the connection is closed.
         tokenizer: the server's tokenizer; None: none.
+        scores_ids: whether it gives the log-probabilities of a prompt's ids, and the ids of a chat.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Dialect:
     streams: bool = True
     cancels: bool = False
     tokenizer: Tokenizer | None = None
+    scores_ids: bool = False
 
     def thinking_fields(self, mode: Thinking) -> Body:
         """Return the fields for a way of thinking."""
@@ -143,6 +145,7 @@ VLLM = Dialect(
     json=lambda schema: {"structured_outputs": {"json": json.loads(schema)}},
     cancels=True,
     tokenizer=Tokenizer(text="prompt", joined="prompt", options={"add_special_tokens": False}),
+    scores_ids=True,
 )
 SGLANG = Dialect(
     name="SGLang",

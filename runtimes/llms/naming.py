@@ -23,7 +23,7 @@ from wikidx.runtimes.assignments import parse_assignments
 from .base import LLM, Thinking
 from .cache import CachedLLM, ReplyCache
 from .embedded import EMBEDDED
-from .options import ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
+from .options import VLLM_SHARES, ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
 
 _EMBEDDED_BACKEND = "hf"
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
@@ -76,14 +76,14 @@ class Settings(NamedTuple):
         cache: cache of the endpoints' replies; None: replies are not cached.
         device: device of ``hf`` checkpoints.
         thinking: way of thinking of calls that name none.
-        later: models that will be opened after this one.
+        n_later: number of models that will be opened after this one.
     """
 
     connection: ConnectionOptions = ConnectionOptions()
     cache: ReplyCache | None = None
     device: str = "auto"
     thinking: Thinking = "off"
-    later: tuple[ModelSpec, ...] = ()
+    n_later: int = 0
 
 
 def parse_spec(text: str) -> ModelSpec:
@@ -114,20 +114,28 @@ def parse_spec(text: str) -> ModelSpec:
 
 
 def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - immutable
-    """Open the model of each role. A model shared by several roles is opened once. vLLM, which shares the GPU's free memory, is last.
+    """Open the model of each role. A model shared by several roles is opened once.
+
+    vLLM is last, because it takes what is free of the GPU's memory, and first of all that with a share of its own.
 
     Raises:
         InputError, LLMError, MissingExtraError: a model cannot be opened.
     """
     opened: dict[ModelSpec, LLM] = {}
     try:
-        waiting = sorted(dict.fromkeys(chosen.values()), key=lambda spec: spec.backend == "vllm")
+        waiting = sorted(dict.fromkeys(chosen.values()), key=_takes_memory)
         for number, spec in enumerate(waiting, start=1):
-            opened[spec] = BACKENDS[spec.backend].open(spec, settings._replace(later=tuple(waiting[number:])))
+            opened[spec] = BACKENDS[spec.backend].open(spec, settings._replace(n_later=len(waiting) - number))
     except BaseException:
         close_llms(opened.values())
         raise
     return {role: opened[spec] for role, spec in chosen.items()}
+
+
+def _takes_memory(spec: ModelSpec) -> tuple[bool, bool]:
+    """Return whether a model takes a GPU's free memory, and whether all that others leave."""
+    is_vllm = spec.backend == "vllm"
+    return is_vllm, is_vllm and not VLLM_SHARES & dict(spec.options).keys()
 
 
 def close_llms(llms: Iterable[LLM]) -> None:
@@ -250,17 +258,16 @@ def _hf(spec: ModelSpec, settings: Settings) -> LLM:
 
 
 def _llamacpp(spec: ModelSpec, settings: Settings) -> LLM:
-    from .llamacpp_engine import LlamaCpp
+    from .llamacpp_server import LlamaCpp
 
     options = LlamaCppOptions(**parse_model_options(spec), device=settings.device, thinking=settings.thinking)
     return LlamaCpp(spec.model, options=options)
 
 
 def _vllm(spec: ModelSpec, settings: Settings) -> LLM:
-    from .vllm_engine import VllmEngine
+    from .vllm_server import Vllm
 
-    later = [parse_model_options(each) for each in settings.later]
-    return VllmEngine(spec.model, thinking=settings.thinking, options=parse_model_options(spec), later=later)
+    return Vllm(spec.model, thinking=settings.thinking, options=parse_model_options(spec), n_later=settings.n_later)
 
 
 def _scripted(spec: ModelSpec, settings: Settings) -> LLM:

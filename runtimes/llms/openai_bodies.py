@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -214,6 +214,11 @@ def build_echo_body(call: MeanNll, prompt: str, model: str) -> Body:
     return {"model": model, "prompt": prompt + call.continuation, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
 
 
+def build_ids_body(ids: Sequence[int], model: str) -> Body:
+    """Return a body that makes vLLM score ids. One token is generated as well, and ignored."""
+    return {"model": model, "prompt": list(ids), "prompt_logprobs": 0, "max_tokens": 1, "temperature": 0.0}
+
+
 def _generation(call: Generate, *, is_chat: bool) -> Body:
     decoding = call.decoding
     body: Body = {"max_tokens": decoding.max_tokens, "temperature": decoding.temperature, "top_p": decoding.top_p}
@@ -364,3 +369,13 @@ def parse_echo_nll(choice: Mapping[str, Any], call: MeanNll, prompt: str) -> tup
         if logprob is not None and offset < end and offset + len(token) > start
     ]
     return (-math.fsum(own_logprobs), len(own_logprobs)) if own_logprobs else None
+
+
+def parse_ids_nll(choice: Mapping[str, Any], continuation: Sequence[int]) -> tuple[float, int] | None:
+    """Return the total NLL of the last ids of a prompt, and their number; None if the answer lacks their log-probabilities."""
+    entries = (choice.get("prompt_logprobs") or [])[-len(continuation) :]
+    try:
+        logprobs = [clip_logprob(entry[str(token)]["logprob"]) for token, entry in zip(continuation, entries, strict=True)]
+    except (LookupError, TypeError, ValueError):
+        return None
+    return -math.fsum(logprobs), len(logprobs)

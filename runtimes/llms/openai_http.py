@@ -40,6 +40,7 @@ from .base import (
     Reply,
     Schema,
     TokenIds,
+    prompt_text,
 )
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
@@ -249,23 +250,34 @@ class OpenAIHttp:
             call = adapt_to_text(call, prompt)
             prompt, degraded = as_text(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
-        if not isinstance(prompt, str) or not self._has_completions or not self._has_echo:
-            return unknown  # a chat cannot be scored: only the endpoint knows the chat template
+        ids = self._ids_to_score(prompt, call.continuation)
+        if not self._has_completions or not self._has_echo or (ids is None and not isinstance(prompt, str)):
+            return unknown  # mostly, only the endpoint knows the chat template
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
+        echoed = "" if ids else prompt_text(prompt)
         try:
-            data = self._post(bodies.build_echo_body(call, prompt, self._model))
-            answer = bodies.Answer(data, degraded).with_counts(prompt + call.continuation, self._tokens.count_prompt)
+            data = self._post(
+                bodies.build_ids_body([*ids[0], *ids[1]], self._model) if ids else bodies.build_echo_body(call, echoed, self._model)
+            )
         except Refused as error:
             if error.refusal.is_too_long:
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
             self._has_echo = False
             return unknown
-        scored = bodies.parse_echo_nll(answer.choices[0], call, prompt)
+        answer = bodies.Answer(data, degraded).with_counts(prompt_text(prompt) + call.continuation, self._tokens.count_prompt)
+        choice = answer.choices[0]
+        scored = bodies.parse_ids_nll(choice, ids[1]) if ids else bodies.parse_echo_nll(choice, call, echoed)
         if scored is None:
             self._has_echo = False
             return unknown
         return Reply(Nll(total=scored[0], n_tokens=scored[1], degraded=answer.degraded), answer.tokens[0], 0, answer.model)
+
+    def _ids_to_score(self, prompt: Prompt, continuation: str) -> tuple[list[int], list[int]] | None:
+        """Return the ids of a prompt and of the text after it, if the server scores ids."""
+        before = self._tokens.split_prompt(prompt, self._dialect.no_thinking) if self._dialect.scores_ids and continuation else None
+        after = None if before is None else self._tokens.split(continuation)
+        return (before, after) if before and after else None
 
     def _send(self, call: Generate | AskYesNo) -> bodies.Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""

@@ -16,6 +16,9 @@ _OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "st
 
 DEFAULT_CONCURRENCY = 16
 
+VLLM_SHARES = frozenset({"gpu_memory_utilization", "kv_cache_memory_bytes"})
+"""Options of vLLM that say how much of a GPU's memory a model takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:

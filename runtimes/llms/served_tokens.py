@@ -6,10 +6,10 @@ refusals of prompts that are too long.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from .base import Prompt, TokenIds, prompt_text
-from .dialects import Pages, Tokenizer
+from .dialects import Fields, Pages, Tokenizer
 from .openai_bodies import Refusal
 
 _LEFT_BY_A_CUT = 0.75
@@ -59,14 +59,14 @@ class ServedTokens:
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
-        ids = self._split(text)
+        ids = self.split(text)
         return estimate(text) if ids is None else len(ids)
 
     def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
         """Return the first or last ``max_tokens`` tokens of a text; by estimate, whole words."""
         if len(text.encode()) <= max_tokens:
             return text  # no token is shorter than a byte
-        ids = self._split(text)
+        ids = self.split(text)
         if ids is None:
             return _truncate_words(text, max_tokens, keep=keep)
         if len(ids) <= max_tokens:
@@ -74,15 +74,31 @@ class ServedTokens:
         joined = self._join(ids[:max_tokens] if keep == "start" else ids[-max_tokens:])
         return _truncate_words(text, max_tokens, keep=keep) if joined is None else joined.strip()
 
-    def _split(self, text: str) -> list[int] | None:
+    def split(self, text: str) -> list[int] | None:
+        """Return the ids of a text, without special tokens; None: the server has no tokenizer."""
         if self.tokenizer is None:
             return None
-        body = {"model": self._model, self.tokenizer.text: text, **self.tokenizer.options}
-        ids = (self._pages.page("/tokenize", body) or {}).get("tokens")
-        if isinstance(ids, list) and all(isinstance(token, int) for token in ids):
-            return ids
-        self.tokenizer = None
-        return None
+        ids = self._ids({self.tokenizer.text: text, **self.tokenizer.options})
+        if ids is None:
+            self.tokenizer = None
+        return ids
+
+    def split_prompt(self, prompt: Prompt, template: Fields) -> list[int] | None:
+        """Return the ids of a prompt, as vLLM gives them: with special tokens, a chat by its template; None: the server does not.
+
+        ``template`` has the fields for a chat's template.
+        """
+        if isinstance(prompt, TokenIds):
+            return list(prompt.ids)
+        if isinstance(prompt, str):
+            return self._ids({"prompt": prompt})
+        continues = prompt[-1].role == "assistant"
+        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
+        return self._ids({"messages": turns, "add_generation_prompt": not continues, "continue_final_message": continues, **template})
+
+    def _ids(self, body: dict[str, Any]) -> list[int] | None:
+        ids = (self._pages.page("/tokenize", {"model": self._model, **body}) or {}).get("tokens")
+        return ids if isinstance(ids, list) and all(isinstance(token, int) for token in ids) else None
 
     def _join(self, ids: list[int]) -> str | None:
         if self.tokenizer is None:

@@ -19,7 +19,7 @@ from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, Decoding, Generate, Message, Reply
 from wikidx.runtimes.llms.embedded import embedded_file
-from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
+from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.openai_http import OpenAIHttp

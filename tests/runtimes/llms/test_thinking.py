@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +24,6 @@ from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import EngineOptions, parse_extra_body, parse_thinking
 from wikidx.runtimes.llms.thinking import NO_ROOM, NO_THINKING, ROOM, finish_text, opens_thought, split_thinking
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
-from wikidx.runtimes.llms.vllm_engine import VllmEngine
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.questions import Question
 
@@ -323,43 +320,6 @@ def test_stop_texts_end_a_checkpoint_s_answer_and_not_its_thought(tmp_path: Path
     call = Generate(prompt=(Message("user", "The river"),), decoding=Decoding(max_tokens=60, stop=("\n",)), schema=schema)
     gen = gens(engine.run([call])[0])[0]
     assert (gen.text, gen.reasoning, gen.finish) == ("Rome", "It is\nso", "stop")
-
-
-def fake_vllm(folder: Path, asked: list[dict[str, Any]]) -> SimpleNamespace:
-    """Return a fake of vLLM's module, whose model thinks for a hundred tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-
-    def generate(prompts: list[Any], sampling: list[dict[str, Any]], **options: object) -> list[Any]:
-        asked.extend(sampling)
-        texts = ["<think>Paris?" if each["max_tokens"] < 100 else "<think>Paris?\nNo.</think>Rome\nOslo" for each in sampling]
-        return [
-            SimpleNamespace(
-                outputs=[
-                    SimpleNamespace(
-                        token_ids=tokenizer.encode(text, add_special_tokens=False),
-                        text=text,
-                        logprobs=None,
-                        finish_reason="stop" if "Rome" in text else "length",
-                    )
-                ]
-            )
-            for text in texts
-        ]
-
-    engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=512), get_tokenizer=lambda: tokenizer, generate=generate)
-    parameters = SimpleNamespace(StructuredOutputsParams=dict)
-    return SimpleNamespace(LLM=lambda **options: engine, SamplingParams=dict, sampling_params=parameters)
-
-
-def test_vllm_asks_again_with_room_and_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[dict[str, Any]]()
-    monkeypatch.setitem(sys.modules, "vllm", fake_vllm(save_tiny_llama(tmp_path / "llama"), asked))
-    model = VllmEngine("tiny")
-    call = Generate(prompt=TURNS, decoding=Decoding(max_tokens=8, stop=("\n",)))
-    found: list[Gen] = [gens(model.run([call])[0])[0] for _ in range(2)]
-    assert [(gen.text, gen.reasoning) for gen in found] == [("Rome", "Paris?\nNo.")] * 2
-    assert [sampling["max_tokens"] for sampling in asked] == [8, 136, 136]  # a quarter of the context
-    assert [sampling["stop"] for sampling in asked] == [["\n"], [], []]
 
 
 def test_thoughts_are_kept_in_the_trace_and_the_setting_in_the_run(idx: Command, tmp_path: Path) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from tests.runtimes.llms.calling import SHORT, Open, error_of, gens
 from tests.runtimes.llms.endpoint import Endpoint
@@ -17,7 +13,6 @@ from tests.runtimes.llms.tiny import CHAT, save_tiny_llama
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Generate, MeanNll, Message, Nll, Reply, YesNo
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_NEIGHBOURS, NO_SYSTEM_TURN, fold_turns
-from wikidx.runtimes.llms.vllm_engine import VllmEngine
 
 SYSTEM, USER, BEGUN = Message("system", "Yes or No."), Message("user", "The river"), Message("assistant", "It flows")
 ASKED = Generate(prompt=(SYSTEM, USER), decoding=SHORT)
@@ -101,29 +96,6 @@ def test_a_checkpoint_without_a_template_ends_where_another_turn_would_begin(tmp
     assert isinstance(plain.result, Nll)
     assert isinstance(scored.result, Nll)
     assert scored.result.total == pytest.approx(plain.result.total)
-
-
-@pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[VllmEngine, list[str]]:
-    """A fake of vLLM over a template without system turns, and the prompts that it received."""
-    tokenizer = AutoTokenizer.from_pretrained(save_tiny_llama(tmp_path, template=FAKE_TEMPLATES["mistral"]))
-    prompts: list[str] = []
-
-    def generate(batch: list[dict[str, list[int]]], *arguments: object, **options: object) -> list[Any]:
-        prompts.extend(tokenizer.decode(prompt["prompt_token_ids"]) for prompt in batch)
-        text = SimpleNamespace(text="yes", token_ids=[5], logprobs=None, finish_reason="stop")
-        return [SimpleNamespace(outputs=[text]) for _ in batch]
-
-    engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=512), get_tokenizer=lambda: tokenizer, generate=generate)
-    parameters = SimpleNamespace(StructuredOutputsParams=dict)
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=lambda **options: engine, SamplingParams=dict, sampling_params=parameters))
-    return VllmEngine("tiny"), prompts
-
-
-def test_vllm_in_the_process_gets_folded_turns(fake_vllm: tuple[VllmEngine, list[str]]) -> None:
-    engine, prompts = fake_vllm
-    assert gens(engine.run([CONTINUED])[0])[0].degraded == BOTH
-    assert prompts == ["<s><|user|>Yes or No.\n\nThe river\n\nIt flows</s><|assistant|>"]
 
 
 def gemma(roles: list[str]) -> tuple[int, str] | None:

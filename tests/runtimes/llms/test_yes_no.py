@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from wikidx.runtimes.llms.base import LLM, AskYesNo, Reply, TokenIds, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.text import answer_pattern, is_blank
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
-from wikidx.runtimes.llms.vllm_engine import VllmEngine
 
 ASKED = AskYesNo(prompt=TokenIds((0, 300)))
 SPELLINGS = ["Yes", "yes", " yes", "YES", " Yes", "Yes,", "no", " No", "NO.", "not", "\n", " the"]
@@ -105,37 +102,6 @@ def test_an_id_beyond_the_tokenizer_is_no_white_space(tmp_path: Path) -> None:
         model.lm_head.weight[1000] = 10 * hidden
     model.save_pretrained(folder)
     assert answer(TransformersEngine(str(folder))).mass < 0.01
-
-
-def fake_vllm(folder: Path, probabilities: list[dict[str, float]], asked: list[dict[str, Any]]) -> SimpleNamespace:
-    """Return a fake of vLLM's module whose model generates the likeliest token of each position."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-
-    def generate(prompts: list[Any], sampling: list[dict[str, Any]], **options: object) -> list[Any]:
-        asked.extend(sampling)
-        ids = [{tokenizer.convert_tokens_to_ids(token): p for token, p in position.items()} for position in probabilities]
-        tokens = [max(position, key=lambda token: position[token]) for position in ids]
-        known = sampling[0]["logprob_token_ids"]
-        logprobs = [
-            {token: SimpleNamespace(logprob=math.log(position.get(token, 1e-30)), decoded_token="yes") for token in (*known, generated)}
-            for position, generated in zip(ids, tokens, strict=True)
-        ]
-        return [SimpleNamespace(outputs=[SimpleNamespace(token_ids=tokens, logprobs=logprobs)])]
-
-    engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=512), get_tokenizer=lambda: tokenizer, generate=generate)
-    return SimpleNamespace(LLM=lambda **options: engine, SamplingParams=dict)
-
-
-def test_vllm_sums_tokens_of_one_text_and_looks_past_white_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the fake every token decodes to the same text, as "▁yes" and "yes" do in vocabularies of SentencePiece."""
-    folder, asked = spelling_llama(tmp_path / "llama", "Yes"), list[dict[str, Any]]()
-    first = {"yes": 0.002, " yes": 0.2, "no": 0.04, " No": 0.05, "\n": 0.5}
-    second = {"Yes": 0.6, "NO.": 0.1, " the": 0.2}
-    monkeypatch.setitem(sys.modules, "vllm", fake_vllm(folder, [first, second, {" the": 1.0}], asked))
-    found = answer(VllmEngine("tiny"))
-    assert [found.p_positive, found.p_negative] == [pytest.approx(0.202 + 0.5 * 0.6), pytest.approx(0.09 + 0.5 * 0.1)]
-    assert "logprobs" not in asked[0]
-    assert len(asked[0]["logprob_token_ids"]) < 128
 
 
 def position(generated: str, **likeliest: float) -> dict[str, Any]:

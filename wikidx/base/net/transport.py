@@ -13,7 +13,6 @@ import io
 import os
 import socket
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from enum import Enum, auto
@@ -86,24 +85,9 @@ class _TimedResponse(http.client.HTTPResponse):
 class _TimedConnection(HTTPConnection):
     response_class = _TimedResponse
 
-    def connect(self) -> None:
-        super().connect()
-        _connections.add(self)
-
 
 class _TimedTLSConnection(HTTPSConnection):
     response_class = _TimedResponse
-
-
-_connections = weakref.WeakSet[_TimedConnection]()
-
-
-def disconnect(port: int) -> None:
-    """End the connections without TLS to a port, so that requests in progress fail at once."""
-    for connection in list(_connections):
-        if connection.port == port and connection.sock is not None:
-            with contextlib.suppress(OSError):  # already closed
-                connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class _TimedPool(HTTPConnectionPool):

@@ -17,7 +17,7 @@ from tests.runtimes.llms.tiny import CONTEXT
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.base.errors import InputError, MissingExtraError
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema, TokenIds, YesNo
-from wikidx.runtimes.llms.llamacpp_engine import LlamaCpp
+from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import assign_models
 from wikidx.runtimes.llms.options import LlamaCppOptions
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
