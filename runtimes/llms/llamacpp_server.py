@@ -65,7 +65,6 @@ _GUIDED = replace(
     regex=lambda pattern: _guide(f"/{_ESCAPED_OR_SLASH.sub(_escape_slash, pattern)}/"),
     json=_guide_json,
     has_response_format=False,
-    streams=False,  # between two processes nobody waits for a first token
 )
 
 

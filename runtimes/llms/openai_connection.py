@@ -5,7 +5,7 @@ without a status. An exhausted quota, a chat template's refusal of the turns, an
 
 Time limits concern tokens, not answers: one until the first token, one from each token to the next. As long as the server sends tokens of
 any answer, the first limit does not run, because requests may wait for each other there. An answer without streaming counts as one token.
-A stream of far more parts than the request has tokens is ended, and counts as cut.
+A stream of far more parts than the request has tokens, or of a greedy text that repeats itself, is ended, and counts as cut.
 After a time-out the connection is closed; the request is sent again, once, only to a server that then stops its work on it.
 """
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, TimeoutError
@@ -94,6 +94,18 @@ _MODEL = {"id": str, "owned_by": str, "meta": {}}
 """Shape of the fields that are read in a list of models."""
 
 
+class _Limits(NamedTuple):
+    """Limits of a stream.
+
+    Attributes:
+        most_parts: number of parts that it does not reach unless the server ignores the maximum number of tokens.
+        is_greedy: whether nothing is sampled, so that a text that repeats itself goes on so.
+    """
+
+    most_parts: float
+    is_greedy: bool
+
+
 class _TokenClock:
     """The time limit of a request: until its first token, then until each further one. Tokens of other answers move the first limit."""
 
@@ -154,10 +166,10 @@ class Connection:
             Unreachable: the endpoint accepts no connection.
             LLMError: all attempts failed.
         """
-        content, n_parts = json.dumps(body).encode(), _most_parts(body)
+        content, limits = json.dumps(body).encode(), _Limits(_most_parts(body), body.get("temperature") == 0)
         judge = partial(_judge, cancels=cancels)
         retries = Retries(self._options.retries, self._options.first_pause, judge, self._closed.wait)
-        return retries.send(lambda: self._post_once(path, content, n_parts))
+        return retries.send(lambda: self._post_once(path, content, limits))
 
     def page(self, path: str, body: Body | None = None, *, beside: str = "/v1") -> dict[str, Any] | None:
         """Return the JSON object at a path beside the API, of a POST if there is a body; None if there is none. Nothing is retried.
@@ -186,13 +198,13 @@ class Connection:
         self._closed.set()
         self._pool.get().clear()
 
-    def _post_once(self, path: str, content: bytes, most_parts: float) -> dict[str, Any]:
+    def _post_once(self, path: str, content: bytes, limits: _Limits) -> dict[str, Any]:
         url, clock = locate(self._url, path), _TokenClock(self, self._options)
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, self._options.timeout), read=self._options.timeout)
         try:
             with limited(clock.left_s), answering(self._pool, "POST", url, timeout, content) as (response, parts):
                 if response.status < 300:
-                    return _validate(_read_texts(parts, clock, url, most_parts))
+                    return _validate(_read_texts(parts, clock, url, limits))
                 answer = b"".join(parts)
         except (NewConnectionError, ConnectTimeoutError) as error:
             raise Unreachable(
@@ -235,8 +247,8 @@ def _most_parts(body: Body) -> float:
     return _PARTS_PER_TOKEN * (8 + math.prod(numbers)) if all(isinstance(number, int) for number in numbers) else math.inf
 
 
-def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str, most_parts: float) -> Any:  # noqa: ANN401 - any JSON value
-    """Read an answer to its end, or to ``most_parts`` parts.
+def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str, limits: _Limits) -> Any:  # noqa: ANN401 - any JSON value
+    """Read an answer to its end, or to its limits.
 
     Raises as ``StreamedAnswer`` and ``parse_answer``, and ``TimeoutError`` by the clock.
     """
@@ -246,7 +258,7 @@ def _read_texts(parts: Iterable[bytes], clock: _TokenClock, url: str, most_parts
             if answer.add(part):
                 clock.note_token()
             clock.is_done = answer.is_done
-            if answer.n_parts > most_parts:
+            if answer.n_parts > limits.most_parts or (limits.is_greedy and answer.is_endless()):
                 answer.cut()
                 break
     except TimeoutError:

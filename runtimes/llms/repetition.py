@@ -18,7 +18,9 @@ _MIN_CHARACTERS = 24  # minimum length of all repetitions together
 _MAX_CHARACTERS = 10_000  # length of the end of a text that is searched
 _ENDLESS_TIMES = 4
 _ENDLESS_TOKENS = 128  # number of repeated tokens after which a greedy text is not continued
-_CHECKED_TOKENS = 32  # number of tokens between two checks of a greedy text
+_ENDLESS_CHARACTERS = 512  # about as many tokens, where only the text is known
+CHECKED_TOKENS = 32
+"""Number of tokens between two checks of a greedy text."""
 
 
 def cut_loop(gen: Gen) -> Gen:
@@ -32,7 +34,12 @@ def cut_loop(gen: Gen) -> Gen:
 
 def is_endless(tokens: Sequence[int]) -> bool:
     """Return whether the tokens of a greedy text end in at least four repetitions of 128 tokens together; False between the checks."""
-    return len(tokens) % _CHECKED_TOKENS == 0 and _first_time(tokens, _ENDLESS_TIMES, _ENDLESS_TOKENS) is not None
+    return len(tokens) % CHECKED_TOKENS == 0 and _first_time(tokens, _ENDLESS_TIMES, _ENDLESS_TOKENS) is not None
+
+
+def is_endless_text(text: str) -> bool:
+    """Return whether a greedy text ends in at least four repetitions of 512 characters together."""
+    return _first_time(text, _ENDLESS_TIMES, _ENDLESS_CHARACTERS) is not None
 
 
 def _rest_of_word(text: str, first: slice) -> str:

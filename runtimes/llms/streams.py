@@ -15,6 +15,7 @@ from typing import Any
 from wikidx.base.artifacts.durable import parse_json
 
 from .json_shape import find_mismatch, matching
+from .repetition import CHECKED_TOKENS, is_endless_text
 
 _LOGPROB = int | float | None
 _TOKEN = {"token": str, "logprob": _LOGPROB, "top_logprobs": [{"token": str, "logprob": int | float}]}
@@ -76,6 +77,7 @@ class StreamedAnswer:
 
     def __init__(self) -> None:
         self.is_done, self._has_events, self.n_parts = False, False, 0
+        self._latest, self._n_checked = "", 0  # the text that has grown last; the number of parts at the last check for a loop
         self._fields, self._choices = dict[str, Any](), dict[int, dict[str, Any]]()
         # The beginning of a line; the lines of an event of several; lines that are no events.
         self._rest, self._data, self._others = list[bytes](), list[bytes](), list[bytes]()
@@ -99,9 +101,17 @@ class StreamedAnswer:
         self.add(b"\n\n")  # the last event may have no end
         return None if self._has_events else b"\n".join(self._others)
 
+    def is_endless(self) -> bool:
+        """Return whether the latest text repeats itself; False between the checks."""
+        if self.n_parts < self._n_checked + CHECKED_TOKENS:
+            return False
+        self._n_checked = self.n_parts
+        return is_endless_text(self._latest)
+
     def cut(self) -> None:
-        """End the texts here, as cut ones."""
+        """End the texts here, as cut ones. A part counts as a token if the server has counted none."""
         self._rest, self._data = [], []
+        self._fields.setdefault("usage", {"completion_tokens": self.n_parts})
         for choice in self._choices.values():
             choice["finish_reason"] = choice["finish_reason"] or "length"
 
@@ -156,6 +166,6 @@ class StreamedAnswer:
             target["left_out"] += delta["left_out"]
             texts = {name: delta[name] for name in _TEXTS if isinstance(delta.get(name), str)}
         for name, text in texts.items():
-            target[name] = (target.get(name) or "") + text
+            target[name] = self._latest = (target.get(name) or "") + text
         self.n_parts += 1
         return bool(part.get("finish_reason") or any(texts.values()))

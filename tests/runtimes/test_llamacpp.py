@@ -178,3 +178,12 @@ def test_a_long_answer_of_the_server_takes_longer_than_its_limits_and_an_abandon
     prompt_again.close()
     assert isinstance(short, Reply), short
     assert (short.seconds or 0.0) < long.seconds  # each abandoned answer has five times as many tokens
+
+
+def test_a_greedy_loop_is_ended_early(embedded: LLM) -> None:
+    """The model repeats a list of numbers for ever; llama.cpp is told to stop by the end of the connection."""
+    asked = (Message("user", "Repeat the word metal."), Message("assistant", "metal metal metal metal metal metal"))
+    (reply,) = embedded.run([Generate(prompt=asked, decoding=Decoding(max_tokens=3000))])
+    assert isinstance(reply, Reply)
+    assert gens(reply)[0].finish == "length"
+    assert reply.completion_tokens < 1000
