@@ -207,14 +207,7 @@ def finish(
     if output.as_json or output.format == "json":
         print_json(to_json())
     else:
-        render = {
-            "table": reports.to_text,
-            "markdown": reports.to_markdown,
-            "csv": reports.to_csv,
-            "latex": reports.to_latex,
-            "html": reports.to_html,
-        }
-        print_line(render[output.format](selected))
+        print_line(reports.render(selected, output.format))
     failures = [(run.name, name, about) for run in runs for name, about in run.row_metrics.items() if about.get("failures")]
     for run, name, about in failures:
         why, n = max(about["failures"].items(), key=lambda failure: failure[1])

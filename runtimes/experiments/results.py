@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import compress
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.build import store_manifest
 from wikidx.runtimes.evaluation.comparing import describe_differences, describe_obstacles, metric_names
+from wikidx.runtimes.evaluation.long_table import long_table
 from wikidx.runtimes.evaluation.published import LATENCY, PublishedFigure
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
 from wikidx.runtimes.evaluation.reports.comparison_report import seeds_json
-from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
-from wikidx.runtimes.evaluation.reports.run_tables import answered, breakdown_tables, cost_tables, issue_tables, problem_tables
-from wikidx.runtimes.evaluation.reports.search_tables import NO_TEXTS, search_plots, search_tables
+from wikidx.runtimes.evaluation.reports.drawings import Drawing, Mark
+from wikidx.runtimes.evaluation.reports.report import Report, Section
+from wikidx.runtimes.evaluation.reports.run_tables import answered, issue_tables, run_sections
+from wikidx.runtimes.evaluation.reports.search_tables import NO_TEXTS
 from wikidx.runtimes.evaluation.reports.tables import Cell as Value
 from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_brief, signed_percent
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
@@ -28,10 +29,6 @@ from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 from wikidx.runtimes.questions import SAMPLE
 
 from .files import Cell, Experiment
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 _MODEL_METRICS = {"alce_citation": "--citations", "_judge": "--judge"}  # part of the name -> option
 _SETTINGS = ("metric", "the paper's LLM", "our metric")  # columns that become a note below a table if all rows have the same
@@ -135,7 +132,7 @@ class Outcome(NamedTuple):
 
 def outcome_report(outcome: Outcome) -> Report:
     """Return the report: the paper's figures and ours, and what the runs tell besides."""
-    experiment, runs, bootstrap = outcome.experiment, outcome.every_run(), outcome.bootstrap
+    experiment, runs = outcome.experiment, outcome.every_run()
     results = list(outcome.results())
     tables = [
         _table(dataset, rows, outcome, is_share=is_share)
@@ -144,7 +141,7 @@ def outcome_report(outcome: Outcome) -> Report:
         if (rows := [each for each in results if each.dataset == dataset and each.is_share == is_share])
     ]
     plots = [
-        Drawing(f"{dataset}: {metric} of each row; marks: the paper's", partial(_bars, drawn, f"{dataset}, {metric}"))
+        _bars(drawn, dataset, metric)
         for dataset, questions in experiment.questions.items()
         for metric in (questions.metrics or metric_names(runs))[:1]
         if metric not in COSTS
@@ -152,11 +149,9 @@ def outcome_report(outcome: Outcome) -> Report:
     ]
     sections = [Section("The paper's figures and ours" if experiment.paper else "Figures", tables, plots)]
     if runs:
+        table = long_table(runs, outcome.bootstrap)
         sections += [
-            Section("What went wrong", problem_tables(runs, bootstrap)),
-            Section("By group of questions", breakdown_tables(runs, bootstrap)),
-            Section("Searches", search_tables(runs, bootstrap), search_plots(runs, bootstrap)),
-            Section("Cost", cost_tables(runs, bootstrap)),
+            *run_sections(runs, table),
             Section("Data issues", issue_tables(runs)),
         ]
     return Report(f"{outcome.name}: {experiment.title}", _facts(outcome), sections)
@@ -275,10 +270,8 @@ def _describe(run: ScoredRun, figure: PublishedFigure | None, metric: str, cell:
     return "; ".join(filter(None, parts))
 
 
-def _bars(results: Sequence[Result], title: str) -> Figure:
-    """Draw a bar for each row, with the paper's figures as marks where they are comparable."""
-    from wikidx.runtimes.evaluation.reports.plots import Mark, bars
-
+def _bars(results: Sequence[Result], dataset: str, metric: str) -> Drawing:
+    """Return the plot of a bar for each row, with the paper's figures as marks where they are comparable."""
     panel, marks = dict[str, Interval](), list[Mark]()
     for result in results:
         if isinstance(result.ours, Spread):
@@ -288,4 +281,4 @@ def _bars(results: Sequence[Result], title: str) -> Figure:
             panel[result.row] = result.ours
         if result.paper is not None and result.comparable:
             marks.append(Mark(result.row, result.paper.paper, result.paper.value))
-    return bars(title, panel, marks)
+    return Drawing(f"{dataset}: {metric} of each row; marks: the paper's", "bars", (f"{dataset}, {metric}", panel, marks))

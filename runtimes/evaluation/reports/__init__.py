@@ -2,7 +2,8 @@
 
 report             a report and its formats
 tables             tables and formats of their cells
-plots              plots in reports
+drawings           plots as data
+plots              plots in reports, by matplotlib
 run_tables         tables on one run or several
 search_tables      tables and plots of the searches of runs
 answers_report     the report on one run

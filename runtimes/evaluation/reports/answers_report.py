@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.by_models.row_metrics import origin_of
-from wikidx.runtimes.evaluation.outcomes import DO_NOT_HOLD, HOLD, count_replies, problem_masks, problems
-from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
+from wikidx.runtimes.evaluation.long_table import COST, GROUP, METRIC, PROBLEM, SEARCH, Series, long_table, nest, select
+from wikidx.runtimes.evaluation.outcomes import DO_NOT_HOLD, HOLD, count_replies, problems
+from wikidx.runtimes.evaluation.reports.drawings import Drawing
+from wikidx.runtimes.evaluation.reports.report import Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import (
     abbreviate,
     answered,
-    breakdown,
-    breakdown_tables,
-    cost_tables,
     gold_text,
     issue_tables,
-    problem_tables,
     row_metric_notes,
+    run_sections,
     telling_metric,
     throughput,
 )
-from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, cell_json, percent
 from wikidx.runtimes.evaluation.run_facts import RunFacts
 from wikidx.runtimes.evaluation.scoring import RULES, ScoredRun
-from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
 _ALL = "all"
 _EXAMPLES = 3  # of each outcome
@@ -40,37 +35,32 @@ _EXAMPLES = 3  # of each outcome
 
 def answers_report(run: ScoredRun, bootstrap: Bootstrap) -> Report:
     """Return the report on one run; notes below the scores give the metrics' origins."""
-    means = {name: bootstrap.interval(values) for name, values in run.values.items()}
-    groups = {f"{name}: {group}": by for name, groups in breakdown(run, bootstrap).items() for group, by in groups.items()}
-    plots = [
-        Drawing(f"Mean {name} with its interval", partial(_bars, name, {_ALL: mean, **{group: by[name] for group, by in groups.items()}}))
-        for name, mean in means.items()
-    ]
+    table = long_table([run], bootstrap)
+    of_metrics = select(table, METRIC, GROUP)
+    panels = {name: {": ".join(each.part) or _ALL: each.mean for each in of_metrics if each.metric == name} for name in run.values}
+    plots = [Drawing(f"Mean {name} with its interval", "bars", (name, panel)) for name, panel in panels.items()]
     facts = [(name.replace("_", " "), value) for name, value in zip(RunFacts._fields, run.facts, strict=True) if value]
     facts.append(("questions", f"{len(run.questions):,}, from {run.source.origin}"))
     sections = [
-        Section("Scores", [_scores(run, means, bootstrap)], plots),
-        Section("What went wrong", problem_tables([run], bootstrap)),
-        Section("By group of questions", breakdown_tables([run], bootstrap)),
-        Section("Searches", search_tables([run], bootstrap), search_plots([run], bootstrap)),
-        Section("Cost", cost_tables([run], bootstrap)),
+        Section("Scores", [_scores(run, select(table, METRIC), bootstrap)], plots),
+        *run_sections([run], table),
         Section("Examples", _example_tables(run)),
         Section("Data issues", issue_tables([run])),
     ]
     return Report(f"{run.name} on {run.dataset}", facts, sections)
 
 
-def _scores(run: ScoredRun, means: Mapping[str, Interval], bootstrap: Bootstrap) -> Table:
+def _scores(run: ScoredRun, metrics: Sequence[Series], bootstrap: Bootstrap) -> Table:
     """Return the table of scores; of an unfinished run also those of the answered questions."""
     is_answered = np.array([row.answer is not None for row in run.rows])
     rows = list[list[Cell]]()
-    for name, mean in means.items():
-        of_answered = [] if is_answered.all() else [bootstrap.interval(run.values[name][is_answered])]
-        rows.append([name, mean, *of_answered, mean.n, len(run.questions) - mean.n, answered(run)])
+    for each in metrics:
+        of_answered = [] if is_answered.all() else [bootstrap.interval(each.values[is_answered])]
+        rows.append([each.metric, each.mean, *of_answered, each.mean.n, each.n - each.mean.n, answered(run)])
     columns = [Column("metric"), Column("mean, %", percent)]
     columns += [] if is_answered.all() else [Column("of the answered, %", percent)]
     columns += [Column("questions"), Column("not defined"), Column("answered")]
-    origins = [f"{name}: {METRICS[name].origin}" for name in means if name in METRICS]
+    origins = [f"{name}: {METRICS[name].origin}" for name in run.values if name in METRICS]
     return Table(columns, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])
 
 
@@ -101,6 +91,8 @@ def _example_tables(run: ScoredRun) -> list[Table]:
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
     """Return the numbers of the report as JSON values; metric values are from 0 to 1, not rounded."""
+    table = long_table([run], bootstrap)
+    metrics, costs = select(table, METRIC), select(table, COST)
     return {
         "run": run.name,
         "predictions": str(run.predictions.path),
@@ -111,27 +103,16 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
         "not_reached": run.source.n_missing,
         "questions_from": run.source.origin,
         "interval": bootstrap.to_json(),
-        "metrics": {
-            name: {
-                **cell_json(bootstrap.interval(values)),
-                "not_defined": int(np.isnan(values).sum()),
-                "origin": _origin(name, run),
-            }
-            for name, values in run.values.items()
-        },
-        "groups": {
-            name: {group: {metric: cell_json(mean) for metric, mean in means.items()} for group, means in groups.items()}
-            for name, groups in breakdown(run, bootstrap).items()
-        },
+        "metrics": nest(
+            metrics, lambda each: cell_json(each.mean) | {"not_defined": each.n - each.mean.n, "origin": _origin(each.metric, run)}
+        ),
+        "groups": nest(select(table, GROUP), _mean),
         "modules": {module: {"n": n, "share": n / sum(run.modules.values())} for module, n in run.modules.items()},
-        "searches": {
-            name: {metric: cell_json(bootstrap.interval(values)) for metric, values in by_metric.items()}
-            for name, by_metric in run.recall.steps.items()
-        },
+        "searches": nest(select(table, SEARCH), _mean),
         "passages_without_text": run.recall.n_unknown,
-        "problems": {name: int(mask.sum()) for name, mask in problem_masks(run.rows).items()},
+        "problems": nest(select(table, PROBLEM), lambda each: int(each.total)),
         "replies": count_replies(run.rows),
-        "costs": {cost: {**cell_json(bootstrap.interval(values)), "sum": float(np.nansum(values))} for cost, values in run.costs.items()},
+        "costs": nest(costs, lambda each: _mean(each) | {"sum": each.total}),
         "throughput": {name: cell_json(value) for name, value in throughput(run).items()},
         "yes_no": {"asked": run.yes_no[0], "mass": run.yes_no[1]} if run.yes_no else {},
         "fallbacks": [{"questions": n, "fallback": text} for n, text in run.fallbacks],
@@ -144,7 +125,7 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
 
 def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
     """Yield a JSON object for each question, with its answer, groups, problems, values and costs; undefined values are null."""
-    groups = run.groups()
+    groups, table = run.groups(), long_table([run], Bootstrap())
     for position, (question, row) in enumerate(zip(run.questions, run.rows, strict=True)):
         yield {
             "id": question.id,
@@ -154,22 +135,19 @@ def question_records(run: ScoredRun) -> Iterator[dict[str, Any]]:
             "answer": row.answer,
             "groups": {name: group for name, masks in groups.items() for group, mask in masks.items() if mask[position]},
             "problems": sorted(problems(row)),
-            "metrics": {name: cell_json(float(values[position])) for name, values in run.values.items()},
-            "searches": {
-                name: {metric: cell_json(float(values[position])) for metric, values in by_metric.items()}
-                for name, by_metric in run.recall.steps.items()
-            },
-            "costs": {cost: cell_json(float(values[position])) for cost, values in run.costs.items()},
+            **{kind: nest(select(table, kind), partial(_value, position)) for kind in (METRIC, SEARCH, COST)},
         }
+
+
+def _mean(series: Series) -> Any:  # noqa: ANN401 - JSON
+    return cell_json(series.mean)
+
+
+def _value(position: int, series: Series) -> Any:  # noqa: ANN401 - JSON
+    return cell_json(float(series.values[position]))
 
 
 def _origin(name: str, run: ScoredRun) -> str | None:
     if name in METRICS:
         return METRICS[name].origin
     return next((origin_of(metadata) for metadata in run.row_metrics.values() if name in metadata["values"]), None)
-
-
-def _bars(title: str, panel: Mapping[str, Interval]) -> Figure:
-    from wikidx.runtimes.evaluation.reports.plots import bars
-
-    return bars(title, panel)

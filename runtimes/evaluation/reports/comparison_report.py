@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,26 +19,22 @@ from wikidx.runtimes.evaluation.comparing import (
     metric_names,
     question_positions,
 )
+from wikidx.runtimes.evaluation.long_table import COST, METRIC, long_table, nest, select
 from wikidx.runtimes.evaluation.reports.answers_report import answers_json
-from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section
+from wikidx.runtimes.evaluation.reports.drawings import Drawing, Mark, Point
+from wikidx.runtimes.evaluation.reports.report import Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import (
     abbreviate,
     answered,
-    breakdown_tables,
-    cost_tables,
     gold_text,
     issue_tables,
-    problem_tables,
     row_metric_notes,
+    run_sections,
     telling_metric,
 )
-from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Spread, Table, brief, cell_json, p_value, percent, signed_percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPERS_NOTE = (
     "the paper's: the value in the paper's table, measured with the language model, retriever and questions of this row; ours: the value "
@@ -47,6 +42,9 @@ PAPERS_NOTE = (
 )
 _COSTS = {"tokens": "tokens per question", "calls": "model calls per question", SERVICE: "seconds of service per question"}
 _EXAMPLES = 5  # wins, and as many losses
+
+_Means = Mapping[str, Mapping[str, Interval]]
+"""Run -> metric or cost -> mean."""
 
 
 class Comparison(NamedTuple):
@@ -64,10 +62,6 @@ class Comparison(NamedTuple):
     published: Sequence[PublishedResult]
     bootstrap: Bootstrap
 
-    def mean(self, run: ScoredRun, metric: str) -> Interval:
-        """Return a run's mean of a metric or of a cost."""
-        return self.bootstrap.interval(run.values_of(metric))
-
 
 def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
     """Compare runs; ``every_pair`` is passed to ``compare_pairs``, and ``every_paper`` to ``match_published`` as ``include_all``."""
@@ -77,18 +71,17 @@ def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool
 
 def comparison_report(comparison: Comparison) -> Report:
     """Return a comparison's report: tables and plots."""
-    runs, bootstrap = comparison.runs, comparison.bootstrap
+    runs, table = comparison.runs, long_table(comparison.runs, comparison.bootstrap)
+    means = nest(select(table, METRIC, COST), lambda each: each.mean, by_run=True)
     sets = group_by_dataset(runs)
-    scores = [scores_table(of_set, bootstrap, f"Scores on {dataset}, mean in %") for dataset, of_set in sets.items()]
-    tradeoffs = [plot for dataset, of_set in sets.items() for plot in _cost_plots(comparison, dataset, of_set)]
+    scores = [_scores_table(of_set, means, f"Scores on {dataset}, mean in %", comparison.bootstrap) for dataset, of_set in sets.items()]
+    bars = [_bars(comparison, dataset, name, means) for dataset, of_set in sets.items() for name in metric_names(of_set)]
+    tradeoffs = [plot for of_set in sets.values() for plot in _cost_plots(of_set, means)]
     sections = [
         Section("Runs", [_runs(runs)]),
-        Section("Scores", [*scores, *seed_tables(runs)], _bar_plots(comparison)),
+        Section("Scores", [*scores, *seed_tables(runs)], bars),
         Section("Differences", _differences(comparison)),
-        Section("What went wrong", problem_tables(runs, bootstrap)),
-        Section("By group of questions", breakdown_tables(runs, bootstrap)),
-        Section("Searches", search_tables(runs, bootstrap), search_plots(runs, bootstrap)),
-        Section("Cost", cost_tables(runs, bootstrap), tradeoffs),
+        *run_sections(runs, table, tradeoffs),
         Section("Examples", _examples(comparison)),
         Section("Published results", _papers(comparison)),
         Section("Data issues", issue_tables(runs)),
@@ -158,11 +151,10 @@ def _runs(runs: Sequence[ScoredRun]) -> Table:
     return Table([Column(name.replace("_", " ")) for name in ("run", "data set", "answered", *fields)], rows, "Runs")
 
 
-def scores_table(runs: Sequence[ScoredRun], bootstrap: Bootstrap, title: str) -> Table:
+def _scores_table(runs: Sequence[ScoredRun], means: _Means, title: str, bootstrap: Bootstrap) -> Table:
     """Return the table of the runs' scores, with the share of questions that each run has answered."""
     names = metric_names(runs)
-    means = [[bootstrap.interval(run.values_of(name)) for name in names] for run in runs]
-    rows: list[list[Cell]] = [[run.name, answered(run), *intervals] for run, intervals in zip(runs, means, strict=True)]
+    rows: list[list[Cell]] = [[run.name, answered(run), *map(means[run.name].get, names)] for run in runs]
     columns = [Column("run"), Column("answered"), *(Column(name, percent) for name in names)]
     notes = [f"in brackets: {bootstrap.note()}", *(f"{run.name}, {note}" for run in runs for note in row_metric_notes(run))]
     if any(run.n_answered < len(run.questions) for run in runs):
@@ -268,21 +260,8 @@ def _papers_table(comparison: Comparison, title: str, quotes: Sequence[Published
     return Table([*heads, Column("the paper's", show), *ours, Column("comparable, theirs / ours")], rows, title, [PAPERS_NOTE])
 
 
-def _bar_plots(comparison: Comparison) -> list[Drawing]:
-    """Return a plot per data set and metric, with the papers' comparable figures as marks."""
-    return [
-        Drawing(
-            f"{dataset}: mean {name} of each run with its interval; marks: published results", partial(_bars, comparison, dataset, name)
-        )
-        for dataset, runs in group_by_dataset(comparison.runs).items()
-        for name in metric_names(runs)
-    ]
-
-
-def _bars(comparison: Comparison, dataset: str, metric: str) -> Figure:
-    from wikidx.runtimes.evaluation.reports.plots import Mark, bars
-
-    panel = {run.name: comparison.mean(run, metric) for run in group_by_dataset(comparison.runs)[dataset]}
+def _bars(comparison: Comparison, dataset: str, metric: str, means: _Means) -> Drawing:
+    """Return the plot of a metric on a data set, with the papers' comparable figures as marks."""
     marks = [
         Mark(ours.run, result.published.paper, result.published.value)
         for result in comparison.published
@@ -290,23 +269,18 @@ def _bars(comparison: Comparison, dataset: str, metric: str) -> Figure:
         for ours in result.own_results
         if not ours.obstacles
     ]
-    return bars(f"{dataset}, {metric}", panel, marks)
+    panel = {run.name: means[run.name].get(metric) for run in comparison.runs if run.dataset == dataset}
+    alt = f"{dataset}: mean {metric} of each run with its interval; marks: published results"
+    return Drawing(alt, "bars", (f"{dataset}, {metric}", panel, marks))
 
 
-def _cost_plots(comparison: Comparison, dataset: str, runs: Sequence[ScoredRun]) -> list[Drawing]:
+def _cost_plots(runs: Sequence[ScoredRun], means: _Means) -> list[Drawing]:
     """Return a plot of accuracy against each cost that at least two runs record; an empty list without metrics."""
-    metric = telling_metric(runs)
-    recorded = [cost for cost in _COSTS if sum(not np.isnan(run.costs[cost]).all() for run in runs) > 1]
-    return [
-        Drawing(f"{dataset}: {metric} against {_COSTS[cost]}", partial(_tradeoff, comparison, runs, metric, cost))
-        for cost in recorded
-        if metric is not None
-    ]
-
-
-def _tradeoff(comparison: Comparison, runs: Sequence[ScoredRun], metric: str, cost: str) -> Figure:
-    from wikidx.runtimes.evaluation.reports.plots import Point, tradeoff
-
-    means = {run.name: Point(comparison.mean(run, cost), comparison.mean(run, metric)) for run in runs}
-    points = {name: point for name, point in means.items() if point.cost.n and point.accuracy.n}
-    return tradeoff(points, cost=_COSTS[cost], accuracy=f"{runs[0].dataset}: {metric}")
+    metric, plots = telling_metric(runs), list[Drawing]()
+    for cost, label in _COSTS.items():
+        points = {run.name: Point(means[run.name][cost], means[run.name][metric]) for run in runs} if metric else {}
+        if sum(point.cost.n > 0 for point in points.values()) > 1:
+            drawn = {name: point for name, point in points.items() if point.cost.n and point.accuracy.n}
+            title = f"{runs[0].dataset}: {metric}"
+            plots.append(Drawing(f"{title} against {label}", "tradeoff", (drawn, label, title)))
+    return plots

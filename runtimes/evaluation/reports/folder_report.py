@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wikidx.runtimes.evaluation.comparing import metric_names
-from wikidx.runtimes.evaluation.outcomes import problem_masks
+from wikidx.runtimes.evaluation.long_table import COST, METRIC, PROBLEM, long_table, nest, select
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables
 from wikidx.runtimes.evaluation.reports.report import Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import answered, issue_tables
@@ -30,14 +30,15 @@ def folder_report(folder: str, runs: Sequence[ScoredRun], left_out: Mapping[str,
 
 
 def _runs(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> Table:
-    names, rows = metric_names(runs), list[list[Cell]]()
+    names, rows, table = metric_names(runs), list[list[Cell]](), long_table(runs, bootstrap)
+    means, costs = (nest(select(table, kind), lambda each: each.mean, by_run=True) for kind in (METRIC, COST))
+    counts = nest(select(table, PROBLEM), lambda each: int(each.total), by_run=True)
     for run in runs:
-        facts, masks = run.facts, problem_masks(run.rows)
+        facts = run.facts
         search = ", ".join(filter(None, (facts.retriever, facts.corpus))) or None
         row: list[Cell] = [run.name, run.dataset, facts.method, facts.answered_by or facts.model, search, facts.seed, answered(run)]
-        row += [bootstrap.interval(run.values_of(name)) for name in names]
-        row += [int(masks[name].sum()) if name in masks else None for name in _PROBLEMS]
-        rows.append([*row, *(bootstrap.interval(run.costs[cost]).mean for cost in _COSTS), run.wall_seconds])
+        row += [*map(means.get(run.name, {}).get, names), *map(counts[run.name].get, _PROBLEMS)]
+        rows.append([*row, *(costs[run.name][cost].mean for cost in _COSTS), run.wall_seconds])
     columns = [Column(name) for name in ("run", "data set", "method", "model", "retriever, corpus", "seed", "answered")]
     columns += [Column(f"{name}, %", percent) for name in names]
     columns += [*map(Column, _PROBLEMS), *(Column(cost, brief) for cost in (*_COSTS, "wall, s"))]

@@ -10,9 +10,10 @@ import base64
 import io
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wikidx.base.errors import MissingExtraError
+from wikidx.runtimes.evaluation.reports.drawings import Mark, Point
 from wikidx.runtimes.evaluation.reports.tables import text_line
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
@@ -47,28 +48,7 @@ _WIDTH = 4.6  # inches; two plots fit on a page, one on a phone
 _MUCH = 8  # ratio of the largest cost to the smallest above which the cost axis is logarithmic
 
 
-class Mark(NamedTuple):
-    """A paper's figure, drawn as a mark on the bar of a run.
-
-    Attributes:
-        name: the run.
-        paper: the paper, for the legend.
-        value: the figure, from 0 to 1.
-    """
-
-    name: str
-    paper: str
-    value: float
-
-
-class Point(NamedTuple):
-    """A run in a plot of cost against accuracy."""
-
-    cost: Interval
-    accuracy: Interval
-
-
-def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure: str = "recall") -> Figure:
+def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], measure: str = "recall") -> Figure:
     """Draw one line per name: the share of questions against the depth k. A band shows the intervals.
 
     Args:
@@ -101,12 +81,12 @@ def curves(title: str, curves: Mapping[str, Mapping[int, Interval]], *, measure:
         return figure
 
 
-def bars(title: str, panel: Mapping[str, Interval], marks: Sequence[Mark] = ()) -> Figure:
+def bars(title: str, panel: Mapping[str, Interval | None], marks: Sequence[Mark] = ()) -> Figure:
     """Draw one bar per run or group. Error bars show intervals, and hollow marks show the papers' figures.
 
     Args:
         title: the title above the plot.
-        panel: name -> share, from 0 to 1.
+        panel: name -> share, from 0 to 1; None: no value.
         marks: the papers' figures.
     """
     with matplotlib.rc_context(STYLE):
@@ -128,7 +108,7 @@ def bars(title: str, panel: Mapping[str, Interval], marks: Sequence[Mark] = ()) 
         return figure
 
 
-def tradeoff(points: Mapping[str, Point], *, cost: str, accuracy: str) -> Figure:
+def tradeoff(points: Mapping[str, Point], cost: str, accuracy: str) -> Figure:
     """Draw accuracy against cost: one point per run. Error bars show both intervals.
 
     Args:
@@ -166,7 +146,7 @@ def _short(name: str, longest: int = _LONGEST_NAME) -> str:
     return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-longest // 2 + 1 :]}"
 
 
-def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval]) -> None:
+def _draw_bars(axes: Axes, names: Sequence[str], panel: Mapping[str, Interval | None]) -> None:
     for row, name in enumerate(names):
         interval = panel.get(name)
         if interval is None or not interval.n:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from importlib import resources
+from string import Template
+from typing import NamedTuple
 
 from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.reports import tables
+from wikidx.runtimes.evaluation.reports.drawings import Drawing
 from wikidx.runtimes.evaluation.reports.tables import Table, html_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-class Drawing(NamedTuple):
-    """A plot: its alternative text, and the function that draws it."""
-
-    alt: str
-    draw: Callable[[], Figure]
 
 
 class Section(NamedTuple):
@@ -42,6 +35,11 @@ class Report(NamedTuple):
     title: str
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section]
+
+
+def render(report: Report, form: str) -> str:
+    """Render a report in one of ``FORMATS``."""
+    return FORMATS[form](report)
 
 
 def to_text(report: Report) -> str:
@@ -97,9 +95,8 @@ def to_html(report: Report) -> str:
     """Render a report as one self-contained HTML page; all texts are escaped. Without matplotlib or adjustText it has no plots."""
     facts = "\n".join(f"<dt>{html_line(label)}</dt><dd>{html_line(value)}</dd>" for label, value in report.facts)
     sections = "".join(_section(section) for section in report.sections if section.tables or section.plots)
-    title = html_line(report.title)
-    head = f"{_HEAD}<title>{title}</title>\n<style>{_CSS}</style>\n</head>\n"
-    return f"{head}<body>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n{sections}</body>\n</html>\n"
+    page = Template(resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    return page.substitute(title=html_line(report.title), facts=facts, sections=sections)
 
 
 def _drop_repeated_titles(section: Section) -> list[Table]:
@@ -116,10 +113,11 @@ def _section(section: Section) -> str:
 
 def _drawing(drawing: Drawing) -> str:
     with leave_out_missing(), warnings.catch_warnings():
-        from wikidx.runtimes.evaluation.reports.plots import svg
+        from wikidx.runtimes.evaluation.reports import plots
 
         warnings.simplefilter("ignore", UserWarning)  # about letters that matplotlib's font lacks; the tables have them
-        return f'<img alt="{html_line(drawing.alt)}" src="{svg(drawing.draw())}">\n'
+        figure = getattr(plots, drawing.function)(*drawing.arguments)
+        return f'<img alt="{html_line(drawing.alt)}" src="{plots.svg(figure)}">\n'
     return ""
 
 
@@ -138,34 +136,6 @@ def _cell(text: str, name: str, is_number: bool) -> str:
 
 
 _RIGHT = ' class="number"'
-_HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-"""
-_CSS = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1b1b1b; --muted: #5c5c5c; --line: #ddd; --rule: #888 }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #161817; --ink: #e7e5df; --muted: #a09d95; --line: #323634; --rule: #777 }
-  img { filter: invert(1) hue-rotate(180deg) }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
-body { max-width: 90rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h1, h2, caption, p, dd { overflow-wrap: anywhere }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem }
-dt { color: var(--muted) } dd { margin: 0 }
-.wide { overflow-x: auto; margin: 1.2rem 0 .4rem }
-table { border-collapse: collapse; font-size: .9rem } caption { text-align: left; font-weight: 600; padding-bottom: .3rem }
-th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
-th { border-bottom: 2px solid var(--rule) } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.note { color: var(--muted); font-size: .85rem; margin: .1rem 0 }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: 1rem 0 } img { display: block; max-width: 100% }
-@media (max-width: 40rem) {
-  table, caption, tbody, tr, td { display: block } thead { display: none }
-  tr { border-bottom: 2px solid var(--line); padding: .4rem 0 } tr:first-child { border-top: 2px solid var(--rule) }
-  td { display: grid; grid-template-columns: 9rem 1fr; border: 0; padding: .05rem 0; overflow-wrap: anywhere }
-  .number { text-align: left; white-space: normal } td::before { content: attr(data-name); color: var(--muted); padding-right: .5rem }
-}
-"""
+
+FORMATS = {"table": to_text, "markdown": to_markdown, "csv": to_csv, "latex": to_latex, "html": to_html}
+"""Name of a format -> function that renders a report in it."""

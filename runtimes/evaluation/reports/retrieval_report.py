@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from wikidx.runtimes.evaluation.long_table import METRIC, Series, nest, pivot
 from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
 from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval
 from wikidx.runtimes.questions import Question
 
-from .report import Drawing, Report, Section
+from .drawings import Drawing
+from .report import Report, Section
 from .tables import Cell, Column, Table, brief, cell_json, p_value, percent, plain, signed_percent, to_records
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUESTION, GROUP, RUN = "question", "group", "run"  # values of ``ScoredRetriever.queries``
 
@@ -61,9 +59,14 @@ class Evaluation(NamedTuple):
     bootstrap: Bootstrap
     query_encoders: Mapping[str, Mapping[str, str]]
 
-    def mean(self, result: ScoredRetriever, name: str) -> Interval:
-        """Return the mean of a retriever's metric."""
-        return self.bootstrap.interval(result.values[name])
+    def table(self) -> list[Series]:
+        """Return the values of each retriever; ``part`` is the kind of its queries."""
+        n = len(self.questions)
+        return [
+            Series(result.retriever, self.corpus, METRIC, (result.queries,), name, values, n, self.bootstrap)
+            for result in self.scored
+            for name, values in result.values.items()
+        ]
 
 
 def retrieval_report(evaluation: Evaluation) -> Report:
@@ -81,15 +84,16 @@ def retrieval_report(evaluation: Evaluation) -> Report:
         ("Gold passages (trec_eval; without @: to the largest cutoff, of whole run files)", list(evaluation.scoring.measures), plain),
         ("Gold pages, by title, % (KILT)", pages, percent),
     ]
-    values = evaluation.scored[0].values
-    rendered = [_table(title, names, show, evaluation) for title, names, show in tables if names and names[0] in values]
+    table = evaluation.table()
+    available = {each.metric for each in table}
+    rendered = [_table(title, names, show, table) for title, names, show in tables if names and names[0] in available]
     compared = differences(evaluation)
     speeds = [(result.retriever, result.queries, *result.speed) for result in evaluation.scored if result.speed]
     facts = [("corpus", evaluation.corpus), ("questions", f"{len(evaluation.questions):,}"), ("in brackets", evaluation.bootstrap.note())]
     facts += [("queries encoded", f"{name} in {one['dtype']} on {one['device']}") for name, one in evaluation.query_encoders.items()]
     columns = (Column("retriever"), Column("queries"), Column("questions/s"), Column("CPU s/question", brief))
     sections = [
-        Section("Figures", rendered, _plots(evaluation)),
+        Section("Figures", rendered, _plots(evaluation, table)),
         Section("Differences", [compared] if compared else []),
         Section("Speed of the searches", [Table(columns, speeds, "Speed of the searches")] if speeds else []),
         Section("Data issues", _issue_tables(evaluation.data_issues)),
@@ -124,6 +128,7 @@ def differences(evaluation: Evaluation) -> Table | None:
 def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
     """Return the evaluation as JSON values. Metric values are from 0 to 1, not rounded."""
     compared = differences(evaluation)
+    figures = nest(evaluation.table(), lambda each: cell_json(each.mean), by_run=True)
     return {
         "corpus": evaluation.corpus,
         "questions": len(evaluation.questions),
@@ -135,7 +140,7 @@ def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
                 "retriever": result.retriever,
                 "queries": result.queries,
                 **dict(zip(("questions_per_s", "cpu_s_per_question"), result.speed or (None, None), strict=True)),
-                "figures": {name: cell_json(evaluation.mean(result, name)) for name in result.values},
+                "figures": figures[result.retriever][result.queries],
             }
             for result in evaluation.scored
         ],
@@ -167,30 +172,22 @@ def _heading(name: str) -> str:
     return name.removeprefix("kilt_").replace("answer@", "R@")
 
 
-def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], evaluation: Evaluation) -> Table:
+def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], table: Sequence[Series]) -> Table:
     columns = [Column("retriever"), Column("queries"), *(Column(_heading(name), show) for name in names)]
-    rows: list[list[Cell]] = [
-        [result.retriever, result.queries, *(evaluation.mean(result, name) for name in names)] for result in evaluation.scored
-    ]
-    return Table(columns, rows, title)
+    return Table(columns, pivot(table, names), title)
 
 
-def _plots(evaluation: Evaluation) -> list[Drawing]:
+def _plots(evaluation: Evaluation, table: Sequence[Series]) -> list[Drawing]:
     """Return the recall curves, if there are several values of k."""
+    available = {each.metric for each in table}
     titles = ("Questions with an answer in the first k passages", "Questions with a gold passage among the first k")
-    available = [
-        (title, names)
-        for title, names in zip(titles, _success_names(evaluation.scoring), strict=True)
-        if names[0] in evaluation.scored[0].values
-    ]
-    return [Drawing(title, partial(_curves, title, names, evaluation)) for title, names in available if len(names) > 1]
-
-
-def _curves(title: str, names: Sequence[str], evaluation: Evaluation) -> Figure:
-    from .plots import curves
-
-    lines = {result.name: {int(name.partition("@")[2]): evaluation.mean(result, name) for name in names} for result in evaluation.scored}
-    return curves(title, lines, measure=_heading(names[0]).partition("@")[0])
+    plots = list[Drawing]()
+    for title, names in zip(titles, _success_names(evaluation.scoring), strict=True):
+        if names[0] in available and len(names) > 1:
+            rows = zip(evaluation.scored, pivot(table, names), strict=True)
+            lines = {result.name: dict(zip(evaluation.scoring.cuts, means, strict=True)) for result, (_, _, *means) in rows}
+            plots.append(Drawing(title, "curves", (title, lines, _heading(names[0]).partition("@")[0])))
+    return plots
 
 
 def _issue_tables(data_issues: Sequence[DataIssue]) -> list[Table]:

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from wikidx.runtimes.evaluation.by_models.row_metrics import flatten
-from wikidx.runtimes.evaluation.outcomes import PROBLEMS, count_replies, problem_masks
+from wikidx.runtimes.evaluation.long_table import COST, GROUP, PROBLEM, Series, nest, pivot, select
+from wikidx.runtimes.evaluation.outcomes import PROBLEMS, count_replies
 from wikidx.runtimes.evaluation.predictions import MODULES
+from wikidx.runtimes.evaluation.reports.drawings import Drawing
+from wikidx.runtimes.evaluation.reports.report import Section
+from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
 from wikidx.runtimes.evaluation.scoring import COSTS, RULES, Occurrences, ScoredRun
-from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 from wikidx.runtimes.llms.text import LOW_MASS
 
 _SHOWN = 24  # displayed characters of an id
@@ -28,9 +31,20 @@ def answered(run: ScoredRun) -> str:
     return f"{run.n_answered:,} of {len(run.questions) + run.source.n_missing:,}"
 
 
-def problem_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+def run_sections(runs: Sequence[ScoredRun], table: Sequence[Series], cost_plots: Sequence[Drawing] = ()) -> list[Section]:
+    """Return the sections on what is behind the scores of runs; ``table`` is their long table."""
+    return [
+        Section("What went wrong", _problem_tables(runs, table)),
+        Section("By group of questions", _breakdown_tables(runs, table)),
+        Section("Searches", search_tables(runs, table), search_plots(table)),
+        Section("Cost", _cost_tables(runs, table), cost_plots),
+    ]
+
+
+def _problem_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Table]:
     """Return the table of what went wrong, and those of fallbacks and of yes/no questions if the predictions record any."""
-    tables = [_problems_of_one(runs[0], bootstrap) if len(runs) == 1 else _problems_of_several(runs)]
+    found = select(table, PROBLEM)
+    tables = [_problems_of_one(runs[0], found) if len(runs) == 1 else _problems_of_several(runs, found)]
     fallbacks: list[list[Cell]] = [[run.name, n, text] for run in runs for n, text in run.fallbacks]
     masses = [(run.name, *run.yes_no) for run in runs if run.yes_no]
     low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither yes nor no"
@@ -42,15 +56,15 @@ def problem_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Tabl
     return tables
 
 
-def _problems_of_one(run: ScoredRun, bootstrap: Bootstrap) -> Table:
-    masks, replies, n = problem_masks(run.rows), count_replies(run.rows), len(run.questions)
+def _problems_of_one(run: ScoredRun, found: Sequence[Series]) -> Table:
+    masks, replies, n = {each.metric: each.values > 0 for each in found}, count_replies(run.rows), len(run.questions)
     clean = ~np.logical_or.reduce(list(masks.values()))
     metric = telling_metric([run])
     rows = list[list[Cell]]()
     for name, mask in (*masks.items(), ("none of these", clean)):
         of_replies = replies.get(name) if name != "texts" else None
         share = of_replies / replies["texts"] if of_replies is not None and replies["texts"] else None
-        means = [bootstrap.interval(run.values[metric][mask])] if metric else []
+        means = [found[0].bootstrap.interval(run.values[metric][mask])] if metric else []
         rows.append([name, int(mask.sum()), float(mask.sum() / n), of_replies, share, *means, PROBLEMS.get(name)])
     columns = (
         Column("what"),
@@ -64,31 +78,17 @@ def _problems_of_one(run: ScoredRun, bootstrap: Bootstrap) -> Table:
     return Table(columns, rows, "What went wrong", ["a question may have several problems"])
 
 
-def _problems_of_several(runs: Sequence[ScoredRun]) -> Table:
-    rows = list[list[Cell]]()
-    for run in runs:
-        masks = problem_masks(run.rows)
-        rows.append([run.name, len(run.questions), *(int(masks[name].sum()) if name in masks else None for name in PROBLEMS)])
+def _problems_of_several(runs: Sequence[ScoredRun], found: Sequence[Series]) -> Table:
+    counts = nest(found, lambda each: int(each.total), by_run=True)
+    rows: list[list[Cell]] = [[run.name, len(run.questions), *map(counts[run.name].get, PROBLEMS)] for run in runs]
     notes = [f"{name}: {meaning}" for name, meaning in PROBLEMS.items()]
     return Table([Column(name) for name in ("run", "questions", *PROBLEMS)], rows, "What went wrong, number of questions", notes)
 
 
-def breakdown(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, dict[str, dict[str, Interval]]]:
-    """Return breakdown -> group of questions -> metric -> mean."""
-    return {
-        name: {group: {metric: bootstrap.interval(values[mask]) for metric, values in run.values.items()} for group, mask in masks.items()}
-        for name, masks in run.groups().items()
-    }
-
-
-def breakdown_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+def _breakdown_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Table]:
     """Return the tables of means by group of questions and of RA-ISF's modules, each only if there are groups or modules."""
     metrics = list(dict.fromkeys(name for run in runs for name in run.values))
-    rows = list[list[Cell]]()
-    for run in runs:
-        means = breakdown(run, bootstrap)
-        for name, masks in run.groups().items():
-            rows += [[run.name, name, group, int(mask.sum()), *map(means[name][group].get, metrics)] for group, mask in masks.items()]
+    rows = pivot(select(table, GROUP), metrics, with_n=True)
     notes = [
         "of the questions that the run has reached; passages: whether title or text of a passage of the prediction has a gold answer ("
         "DPR's has_answer); yes and no: the probability that the models gave the two answers together"
@@ -110,18 +110,19 @@ def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     return [_table(runs, columns, rows, "Questions and sub-questions by RA-ISF's module, in %", notes)] if rows else []
 
 
-def cost_tables(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> list[Table]:
+def _cost_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Table]:
     """Return the tables of costs per question and of throughput, each only if the predictions record it."""
     tables = list[Table]()
-    means = [{cost: bootstrap.interval(run.costs[cost]) for cost in COSTS} for run in runs]
-    recorded = [cost for cost in COSTS if any(mean[cost].n for mean in means)]
+    costs = select(table, COST)
+    recorded = [cost for cost in COSTS if any(each.mean.n for each in costs if each.metric == cost)]
     if recorded and len(runs) == 1:
-        totals = [(cost, means[0][cost], float(np.nansum(runs[0].costs[cost])), means[0][cost].n) for cost in recorded]
+        totals = [(each.metric, each.mean, each.total, each.mean.n) for each in costs if each.metric in recorded]
         columns = (Column("cost"), Column("mean per question", brief), Column("total", brief), Column("questions"))
         tables.append(Table(columns, totals, "Cost", [_COST_NOTE]))
     elif recorded:
-        rows: list[list[Cell]] = [[run.name, *(mean[cost] for cost in recorded)] for run, mean in zip(runs, means, strict=True)]
-        tables.append(_table(runs, [Column(cost, brief) for cost in recorded], rows, "Cost, mean per question", [_COST_NOTE]))
+        tables.append(
+            _table(runs, [Column(cost, brief) for cost in recorded], pivot(costs, recorded), "Cost, mean per question", [_COST_NOTE])
+        )
     return tables + _throughput_tables(runs)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from matplotlib.transforms import Bbox
 
-from wikidx.runtimes.evaluation.reports.plots import Mark, Point, bars, curves, svg, tradeoff
-from wikidx.runtimes.evaluation.reports.report import Drawing, Report, Section, to_html, to_markdown, to_text
+from wikidx.runtimes.evaluation.reports.drawings import Drawing, Mark, Point
+from wikidx.runtimes.evaluation.reports.plots import bars, curves, svg, tradeoff
+from wikidx.runtimes.evaluation.reports.report import Report, Section, to_html, to_markdown, to_text
 from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
@@ -39,8 +40,8 @@ REPORT = Report(
         Section(
             "Plots",
             plots=[
-                Drawing(NASTY, lambda: bars(NASTY, {NASTY: share(0.4)})),
-                Drawing("b", lambda: curves("c", {"d": {1: share(0.5)}})),
+                Drawing(NASTY, "bars", (NASTY, {NASTY: share(0.4)})),
+                Drawing("b", "curves", ("c", {"d": {1: share(0.5)}})),
             ],
         ),
         Section("Nothing"),
@@ -128,9 +129,9 @@ def test_a_plot_names_what_no_font_shows_without_a_warning(capfd: pytest.Capture
     panel = {name: share(0.5) for name in names}
     assert bars("\x1b", panel).axes[0].get_yticklabels()[0].get_text() == "a\\x1b[31m\\x07\\x00"
     plots = [
-        Drawing("a", lambda: bars("\x1b", panel)),
-        Drawing("b", lambda: curves("\x1b", {name: {1: share(0.5)} for name in names})),
-        Drawing("c", lambda: tradeoff({name: Point(Interval(9, 8, 10, 9), share(0.5)) for name in names}, cost="x", accuracy="em")),
+        Drawing("a", "bars", ("\x1b", panel)),
+        Drawing("b", "curves", ("\x1b", {name: {1: share(0.5)} for name in names})),
+        Drawing("c", "tradeoff", ({name: Point(Interval(9, 8, 10, 9), share(0.5)) for name in names}, "x", "em")),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("always")
