@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -59,13 +58,8 @@ def test_a_file_is_fetched_and_recorded(site: Site, tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == ["a.gz", "a.gz.json"]
     record = json.loads((folder / "a.gz.json").read_text())
     assert (record["url"], record["bytes"], record["sha256"], record["md5"]) == (site.url, len(CONTENT), SHA256, MD5.upper())
+    assert fetch(site.source(n_bytes=len(CONTENT)), folder) == CONTENT
     assert site.ranges() == [None]
-
-
-def test_a_complete_file_is_not_fetched_again(site: Site, tmp_path: Path) -> None:
-    fetch(site.source(), tmp_path)
-    assert fetch(site.source(n_bytes=len(CONTENT)), tmp_path) == CONTENT
-    assert len(site.requests) == 1
 
 
 def test_progress_is_monotone_and_ends_at_the_total(site: Site, tmp_path: Path) -> None:
@@ -181,14 +175,6 @@ def test_a_later_run_resumes_what_is_still_the_same_file(site: Site, tmp_path: P
     site.content, site.etag = content, etag
     assert fetch(site.source(), tmp_path) == content
     assert site.ranges()[-1] == REST  # a new file is answered whole, because of If-Range
-
-
-def test_nobody_listens(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        source = SourceFile(name="a.gz", url=f"http://127.0.0.1:{free.getsockname()[1]}/a.gz")
-        with pytest.raises(DownloadError, match=r"a\.gz: ConnectionRefusedError: .* \(5 tries\); 0 bytes are kept"):
-            fetch(source, tmp_path)
 
 
 @pytest.mark.parametrize("is_published", [False, True])

@@ -16,10 +16,6 @@ from wikidx.base.artifacts.durable import parse_json, write_durably
 from wikidx.base.errors import explain_os_error
 
 
-def test_a_value() -> None:
-    assert parse_json(b'{"a": [1, null, "\xc3\xa9"]}') == {"a": [1, None, "é"]}
-
-
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, "9" * 5_000, b"\xff", "", "1 2"], ids=range(6))
 def test_what_is_none_is_a_value_error(content: str | bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own words
@@ -96,20 +92,6 @@ def test_a_failure_names_the_file_keeps_its_content_and_leaves_no_other(tmp_path
     assert explain_os_error(raised.value) == f"File too large: {path}: {advice}"
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [
-        (errno.ENOSPC, ": free space there and run the same command again"),
-        (errno.EDQUOT, ": free space there, or have the quota raised, and run the same command again"),
-        (errno.EROFS, ": make it accessible, or name another place, and run the same command again"),
-        (errno.EACCES, ": make it accessible, or name another place, and run the same command again"),
-        (errno.ENAMETOOLONG, ""),
-    ],
-)
-def test_an_error_of_the_system_is_told_with_its_file_and_a_remedy(number: int, advice: str) -> None:
-    assert explain_os_error(OSError(number, os.strerror(number), "place")) == f"{os.strerror(number)}: place{advice}"
 
 
 def test_a_file_is_written_where_the_outputs_are_closed_by_number(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import json
 import os
 import pickle
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, StorageError
+from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, StorageError, explain_os_error
 
 
 def test_a_missing_extra_is_named_across_processes() -> None:
@@ -50,16 +51,23 @@ def test_what_a_message_quotes_can_neither_end_its_line_nor_steer_a_terminal() -
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        (errno.EMFILE, "raise the limit of open files (ulimit -n)"),
-        (errno.EACCES, "make it accessible, or name another place,"),
-        (errno.ENOMEM, "free memory, or raise the limit of memory (ulimit -v),"),
+        (errno.EMFILE, ": raise the limit of open files (ulimit -n) and run the same command again"),
+        (errno.EACCES, ": make it accessible, or name another place, and run the same command again"),
+        (errno.ENOMEM, ": free memory, or raise the limit of memory (ulimit -v), and run the same command again"),
+        (errno.ENOSPC, ": free space there and run the same command again"),
+        (errno.EDQUOT, ": free space there, or have the quota raised, and run the same command again"),
+        (errno.EROFS, ": make it accessible, or name another place, and run the same command again"),
+        (errno.ENAMETOOLONG, ""),
     ],
 )
-def test_what_the_system_refuses_is_not_called_corrupt(number: int, remedy: str) -> None:
+def test_what_the_system_refuses_is_told_with_a_remedy_and_is_not_called_corrupt(number: int, remedy: str) -> None:
     words = os.strerror(number)
-    for error in (OSError(number, words, "/f"), RuntimeError(f"could not open /f: {words} (os error {number})")):
-        with pytest.raises(StorageError, match=re.escape(f"{words}: /f: {remedy} and run the same command again")):
-            StagingCorrupt.of(error, "/f", "damaged")
+    told, refusal = f"{words}: /f{remedy}", OSError(number, words, "/f")
+    assert explain_os_error(refusal) == told
+    for error in (refusal, RuntimeError(f"could not open /f: {words} (os error {number})")):
+        is_refused = number in (errno.EMFILE, errno.EACCES, errno.ENOMEM)
+        with pytest.raises(StorageError, match=re.escape(told)) if is_refused else nullcontext():
+            assert isinstance(StagingCorrupt.of(error, "/f", "damaged"), StagingCorrupt)
 
 
 def test_damage_is_called_corrupt_and_lack_of_memory_is_not() -> None:

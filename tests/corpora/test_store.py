@@ -75,13 +75,6 @@ def test_a_row_outside_the_store_is_refused(store: PassageStore, row: int) -> No
         store.get_many([0, row])
 
 
-def test_ids_lead_to_rows_and_titles_to_all_their_rows(store: PassageStore) -> None:
-    assert store.rows_of(["1", "3000", "0", "nope", "", "x" * 600, "\ud800"]).tolist() == [0, 2999, -1, -1, -1, -1, -1]
-    assert store.rows_with_title("Ähre – “quoted”").tolist() == list(range(0, 3000, 7))
-    assert store.rows_with_title("Title 1").tolist() == [3, 4, 5]
-    assert store.rows_with_title("title 1").tolist() == []
-
-
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     return train([to_stream(str(n).encode(), b"Title", TEXT.encode()) for n in range(500)], least_bytes=0)
