@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ from wikidx.base.errors import InputError
 from wikidx.base.machine import devices
 from wikidx.base.machine.devices import count_gpus, count_search_gpus, free_memory, free_memory_of_gpus, resolve_device
 from wikidx.base.machine.fit import Demand
-from wikidx.base.machine.threads import n_threads
 from wikidx.indexer.embedding.embed import resolve_resources
 from wikidx.indexer.embedding.options import EmbedOptions, Precision
 from wikidx.indexer.naming import encoder_spec
@@ -68,11 +65,6 @@ def test_the_threads_that_the_devices_leave_tokenise(
 ) -> None:
     monkeypatch.setattr(EMBED + ".n_threads", lambda: n_threads)
     assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).n_tokenizing == n_tokenizing
-
-
-def test_threads_are_those_that_this_process_may_use() -> None:
-    expected = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert n_threads() == expected
 
 
 def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None:

@@ -247,15 +247,9 @@ def test_a_disk_that_refuses(site: Site, tmp_path: Path) -> None:
         fetch(site.source(), Path("/dev/null"))
 
 
-def test_mirror_replaces_scheme_and_host(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDX_MIRROR", f"http://127.0.0.1:{site.port}/x/")
-    source = SourceFile(name="a.gz", url="https://dl.fbaipublicfiles.com/dpr/a.gz?q=1", sha256=SHA256)
-    assert fetch(source, tmp_path) == CONTENT
-    assert [path for path, _ in site.requests] == ["/x/dpr/a.gz?q=1"]
-    assert json.loads((tmp_path / "a.gz.json").read_text())["url"] == source.url
-
-
-def test_mirror_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_replaces_scheme_and_host_and_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_MIRROR", "http://127.0.0.1:80/x/")
+    assert apply_mirror("https://dl.fbaipublicfiles.com/dpr/a.gz?q=1") == "http://127.0.0.1:80/x/dpr/a.gz?q=1"
     monkeypatch.setenv("IDX_MIRROR", "ftp://x")
     with pytest.raises(InputError, match="IDX_MIRROR is 'ftp://x'"):
         apply_mirror("https://a/b")

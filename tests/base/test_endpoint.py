@@ -30,12 +30,6 @@ def test_transient_failures_are_retried() -> None:
     assert fake.bodies == [BODY] * 7
 
 
-def test_the_pause_is_as_the_endpoint_asks() -> None:
-    started = time.monotonic()
-    ask(FakeEmbeddings(faults=[(429, "later", {"Retry-After": "0.3"})]))
-    assert 0.3 <= time.monotonic() - started < 3
-
-
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [

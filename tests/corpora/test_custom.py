@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from pathlib import Path
@@ -83,29 +82,26 @@ def test_name_that_cannot_be_a_directory_of_its_own_is_refused(tmp_path: Path, n
 
 
 @pytest.mark.parametrize(
-    ("content", "reading", "summary"),
+    ("content", "reading", "summary", "recorded"),
     [
-        (PASSAGE, ReadOptions(), "mine.data (jsonl)"),
-        (DOC, ReadOptions(), "mine.data (wikiextractor, split by words at 100 words)"),
-        (DOC, ReadOptions(split="dpr", n_words=64), "mine.data (wikiextractor, split by dpr at 64 words)"),
-        (DOC, ReadOptions(split="none"), "mine.data (wikiextractor)"),
+        (PASSAGE, ReadOptions(), "jsonl", {"format": "jsonl", "split": "none"}),
+        (DOC, ReadOptions(), "wikiextractor, split by words at 100 words", {"format": "wikiextractor", "split": "words", "words": 100}),
+        (
+            DOC,
+            ReadOptions(split="dpr", n_words=64),
+            "wikiextractor, split by dpr at 64 words",
+            {"format": "wikiextractor", "split": "dpr", "words": 64},
+        ),
+        (DOC, ReadOptions(split="none"), "wikiextractor", {"format": "wikiextractor", "split": "none"}),
     ],
     ids=["passages", "articles", "rule and length", "not split"],
 )
-def test_summary_says_how_the_file_is_read(tmp_path: Path, content: str, reading: ReadOptions, summary: str) -> None:
-    assert custom_corpus(made_file(tmp_path, content), "mine", reading).summary == summary
-
-
-def test_what_identifies_the_reading_is_named_in_full(tmp_path: Path) -> None:
-    corpus = custom_corpus(made_file(tmp_path, DOC), "mine", ReadOptions(n_words=64))
-    assert corpus.reading == {"format": "wikiextractor", "split": "words", "words": 64}
-
-
-def test_source_is_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a b#c.gz").write_bytes(gzip.compress(PASSAGE.encode()))
-    monkeypatch.chdir(tmp_path)
-    corpus = custom_corpus(Path("a b#c.gz"), "mine", ReadOptions())
-    assert (corpus.path, corpus.files) == (Path("a b#c.gz"), ())
+def test_a_corpus_says_how_its_file_is_read(
+    tmp_path: Path, content: str, reading: ReadOptions, summary: str, recorded: dict[str, object]
+) -> None:
+    path = made_file(tmp_path, content)
+    corpus = custom_corpus(path, "mine", reading)
+    assert (corpus.summary, corpus.reading, corpus.path, corpus.files) == (f"mine.data ({summary})", recorded, path, ())
 
 
 def test_a_refusal_does_not_repeat_all_that_a_record_holds(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,15 +38,6 @@ def test_opening_a_store_does_not_read_its_passages(large: list[Passage]) -> Non
     assert opened < 1024
     assert store.get_many(range(3000)) == large
     assert kilobytes_in_memory() > opened + 4096
-
-
-def test_a_moved_store_gives_its_own_passages_while_another_is_built_in_its_place(build: Build, home: Path) -> None:
-    first, second = ([Passage(str(n), "", f"{word} {n:04}") for n in range(100)] for word in ("first", "other"))
-    store = build(first)
-    shutil.move(home / "made", home / "moved")
-    assert build(second).get_many(range(100)) == second
-    moved = open_store("moved")
-    assert moved.get_many(range(100)) == store.get_many(range(100)) == first
 
 
 def test_lmdb_reads_the_batches_where_the_store_finds_them(large: list[Passage]) -> None:

@@ -15,7 +15,7 @@ from tests.faults.commands import ENCODER, command, idx, started, wait_for_end
 from tests.faults.conftest import QUERIES, build_command, check_whole, path_of
 from tests.faults.test_servers import served
 from tests.retrievers.server.serving import ask, wait_until
-from wikidx.base.artifacts.building import lock, staging_path
+from wikidx.base.artifacts.building import staging_path
 from wikidx.base.artifacts.manifest import MANIFEST
 from wikidx.indexer.vectors.file import finished_ranges
 
@@ -49,16 +49,6 @@ def test_a_build_works_under_a_clock_that_jumps(home: Path, whole_home: Path, so
     check_whole(whole_home, "bm25", ENCODER)
     scatter_times(home)
     assert idx("check", "mine").status == 0
-
-
-def test_a_lock_is_held_whatever_the_time_of_its_file_and_freed_with_its_process(home: Path, source: Path) -> None:
-    building = build_command(source)
-    with lock(path_of("passages")):
-        for at in (0.0, time.time() + 20 * HOURS):
-            os.utime(next((home / ".locks").iterdir()), (at, at))
-            assert f"is being worked on by process {os.getpid()} on " in wait_for_end(under_a_jumping_clock, command, *building).error
-    scatter_times(home)
-    assert wait_for_end(under_a_jumping_clock, command, "build", source, "--name", "mine").status == 0
 
 
 def test_deadlines_hold_and_a_replaced_index_is_reported_under_a_clock_that_jumps(home: Path, whole_home: Path) -> None:
