@@ -233,16 +233,10 @@ def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpu
 
 
 def _reject_file_options(corpus: str, name: str | None, reading: ReadOptions) -> None:
-    default = ReadOptions()
-    is_given_by_option = {
-        "--name": name is not None,
-        "--format": reading.file_format is not None,
-        "--split": reading.split is not None,
-        "--words": reading.n_words != default.n_words,
-    }
-    for option, is_given in is_given_by_option.items():
-        if is_given:
-            raise InputError(f"{option} is for corpora from a file; '{corpus}' has its own")
+    n_words = None if reading.n_words == ReadOptions().n_words else reading.n_words
+    given = {"--name": name, "--format": reading.file_format, "--split": reading.split, "--words": n_words}
+    for option in (option for option, value in given.items() if value is not None):
+        raise InputError(f"{option} is for corpora from a file; '{corpus}' has its own")
 
 
 def _unknown_corpus(name: str) -> IdxError:

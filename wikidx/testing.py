@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +61,8 @@ _SAME = 1e-3  # difference of two vectors or scores, as a share of their length,
 @contextlib.contextmanager
 def own_home() -> Iterator[None]:
     """Use an empty data home, and no plug-ins but those that are named within."""
-    before = {name: os.environ.get(name) for name in ("IDX_HOME", VARIABLE)}
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update({"IDX_HOME": folder, VARIABLE: ""})
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"IDX_HOME": folder, VARIABLE: ""}):
+        yield
 
 
 def check_encoder(reference: str, device: str = "cpu") -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from wikidx.base.errors import InputError
-from wikidx.base.plugins import PlugIn, check_free, find_plug_in, plug_in_names, running
-from wikidx.base.registry import unknown_name_error
+from wikidx.base.plugins import PlugIn, find, running
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad
 from wikidx.corpora.plugged import checked
 
@@ -110,13 +109,8 @@ def find_format(name: str) -> Format:
         UnknownNameError: the name is unknown.
         InputError: see ``plug``; or a plug-in has the name of a format of idx.
     """
-    if name in READERS:
-        check_free("format", name)
-        return READERS[name]
-    plugged = find_plug_in("format", name)
-    if plugged is None:
-        raise unknown_name_error("format", name, [*READERS, *plug_in_names("format")])
-    return _plugged_format(plugged)
+    found: Format = find("format", name, READERS, _plugged_format)
+    return found
 
 
 def _plugged_format(plugged: PlugIn) -> Format:

@@ -94,7 +94,7 @@ def test_what_was_built_is_read_back(target: Path) -> None:
     assert (data["version"], data["parts"], data["packages"]["python"].count(".")) == (1, [{"folder": "", "n_rows": 1}], 2)
 
 
-def change_manifest(target: Path, *dropped: str, sealed: bool = True, **values: object) -> None:
+def change_manifest(target: Path, values: dict[str, object], *dropped: str, sealed: bool = True) -> None:
     data = json.loads((target / MANIFEST).read_bytes()) | values
     for name in (*dropped, *["sha256"] * sealed):
         del data[name]
@@ -117,7 +117,7 @@ def test_a_missing_and_a_short_file_are_refused(target: Path) -> None:
 @pytest.mark.parametrize("dropped", [(), ("sha256",)])
 def test_a_manifest_that_was_changed_is_refused(target: Path, name: str, value: object, dropped: tuple[str, ...]) -> None:
     make(target)
-    change_manifest(target, *dropped, sealed=False, **{name: value})
+    change_manifest(target, {name: value}, *dropped, sealed=False)
     with pytest.raises(ArtifactCorrupt, match="it is corrupt: its checksum is another one"):
         read(target)
 
@@ -125,7 +125,7 @@ def test_a_manifest_that_was_changed_is_refused(target: Path, name: str, value: 
 @pytest.mark.parametrize(("name", "value"), [("version", 2), ("parts", [{"folder": "0"}, {"folder": "1"}]), ("parts", [])])
 def test_a_form_of_later_versions_is_refused(target: Path, name: str, value: object) -> None:
     make(target)
-    change_manifest(target, **{name: value})
+    change_manifest(target, {name: value})
     with pytest.raises(ArtifactCorrupt, match=r"cannot be read \(another version of idx wrote it\): run 'idx build one --force'"):
         read(target)
 
@@ -152,7 +152,7 @@ def test_another_version_kind_or_corpus_is_refused_and_both_are_named(target: Pa
 def test_a_manifest_without_parts_has_one(target: Path) -> None:
     """As those of earlier versions."""
     made = make(target)
-    change_manifest(target, "version", "parts")
+    change_manifest(target, {}, "version", "parts")
     assert read(target) == dataclasses.replace(made, parts=(Part(),))
 
 

@@ -117,13 +117,13 @@ def find_plug_in(kind: str, name: str) -> PlugIn | None:
     return _load(f"{installed.module}:{installed.attr}")._replace(name=name)
 
 
-def find(kind: str, name: str, table: Mapping[str, str], guard: Callable[[PlugIn], Any] | None = None) -> Any:  # noqa: ANN401 - an entry
-    """Return an entry of a table of idx (see ``registry.load``), or the value of the plug-in of a name.
+def find(kind: str, name: str, table: Mapping[str, Any], guard: Callable[[PlugIn], Any] | None = None) -> Any:  # noqa: ANN401 - an entry
+    """Return an entry of a table of idx, or the value of the plug-in of a name.
 
     Args:
         kind: the kind.
         name: the name.
-        table: the entries of idx.
+        table: the entries of idx, or texts that name them as in ``registry.load``.
         guard: function that returns what is used in place of a plug-in's value; None: the value itself.
 
     Raises:
@@ -132,7 +132,7 @@ def find(kind: str, name: str, table: Mapping[str, str], guard: Callable[[PlugIn
     """
     if name in table:
         check_free(kind, name)
-        return load(kind, name, table)
+        return load(kind, name, table) if isinstance(table[name], str) else table[name]
     if (plugged := find_plug_in(kind, name)) is None:
         raise unknown_name_error(kind, name, [*table, *plug_in_names(kind)])
     return plugged.value if guard is None else guard(plugged)

@@ -269,16 +269,10 @@ def _publish(staging: Path, target: Path) -> None:
     """Rename a sealed directory to the target, and delete the old artifact there."""
     shutil.rmtree(staging / INTERMEDIATE, ignore_errors=True)
     (staging / _RECIPE).unlink(missing_ok=True)
-    if not target.exists():
+    if not (target.exists() and _exchange(staging, target)):
+        discard(target)  # where names cannot be exchanged, nothing is there for a moment
         staging.rename(target)
-    elif _exchange(staging, target):
-        discard(staging)
-    else:
-        old = target.with_name(f".{target.name}.old")
-        discard(old)
-        target.rename(old)
-        staging.rename(target)
-        discard(old)
+    discard(staging)
     sync(target.parent)
 
 

@@ -125,9 +125,8 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     """
     if mounts is None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""  # not Linux
-    file_system, depth, resolved = "", 0, path.resolve()
-    for _, point, kind, *_ in (line.split(" ") for line in mounts.splitlines()):
-        folder = Path(point.replace("\\040", " "))
-        if resolved.is_relative_to(folder) and len(folder.parts) >= depth:  # a later mount hides an earlier mount at the same point
-            file_system, depth = kind, len(folder.parts)
+    columns = [line.split(" ") for line in mounts.splitlines()]
+    points = {Path(point.replace("\\040", " ")): kind for _, point, kind, *_ in columns}  # a later mount hides an earlier one
+    place = path.resolve()
+    file_system = next((points[folder] for folder in (place, *place.parents) if folder in points), "")
     return file_system if file_system in _NETWORK else None
