@@ -2,8 +2,8 @@
 
 Blocks of ``console`` are lines that begin with ``$`` and run as they stand, each followed by its expected output, if any is shown.
 Blocks of ``sh`` and ``py`` cannot run here (a download, GPUs, a cluster, a package that is not installed): they are parsed. Blocks of
-``python`` run, except those that show a file: the text before them ends with "`path`:", or with "line in `TABLE` of `path`:" if they are a
-line of one. A block of ``text`` right behind one of ``python`` shows what it prints.
+``python`` run, except those that show a file: the text before them ends with "`path`:". A block of ``text`` right behind one of ``python``
+shows what it prints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`(\w[\w./]*)`:\s*\Z")
-_TABLE = re.compile(r"line in `(\w+)` of `([\w./]+)`:\s*\Z")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -29,21 +28,19 @@ class Block(NamedTuple):
     Attributes:
         kind: behind its first fence.
         text: between the fences.
-        file: the file that it shows, fully or one line of; "" for a block that runs.
-        table: the table that it is a line of; "" for a whole file.
+        file: the file that it shows, or a table at the end of it, if it is of this tree and of TOML; "" for a block that runs.
         output: what it prints, as shown right behind it.
     """
 
     kind: str
     text: str
     file: str = ""
-    table: str = ""
     output: str = ""
 
 
 def shows_plug_in(block: Block) -> bool:
     """Return whether a block shows a file of a user's folder, not of this tree."""
-    return "." in block.file and not block.table and block.file.split("/")[0] not in ("corpora", "indexer", "retrievers", "runtimes")
+    return "." in block.file and block.file.split("/")[0] not in ("corpora", "indexer", "retrievers", "runtimes")
 
 
 class Shown(NamedTuple):
@@ -60,8 +57,6 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _block(before: str, kind: str, text: str, behind: str) -> Block:
-    if line := _TABLE.search(before):
-        return Block(kind, text, line[2], line[1])
     file = _FILE.search(before)
     output = _OUTPUT.match(behind)
     return Block(kind, text, file[1] if file else "", output=output[1] if output and kind == "python" else "")

@@ -35,7 +35,7 @@ from wikidx.runtimes.questions import Question
 
 from .base import Builder, Dataset, Response
 from .leaks import LeakCheck
-from .recipes import RECIPES, Recipe, recipe_json
+from .recipes import Recipe, recipe_json, recipes_of
 from .sets import QuestionSet
 
 DATA, INFO, MANIFEST, LEAKS = "data", "dataset_info.json", "manifest.json", "leaks.jsonl"
@@ -200,7 +200,7 @@ def _write(folder: Path, builder: Builder, dataset: Dataset, metadata: Mapping[s
     """Write the files and the manifest, delete other data files, and return the manifest."""
     data = folder / DATA
     data.mkdir(exist_ok=True)
-    files: dict[str, Any] = {}
+    files, recipes = dict[str, Any](), recipes_of(builder.name)
     for name, examples in dataset.files.items():
         content = json_lines(example.to_json() for example in examples)
         write_durably(data / f"{name}.jsonl", content)
@@ -208,7 +208,7 @@ def _write(folder: Path, builder: Builder, dataset: Dataset, metadata: Mapping[s
             "description": builder.descriptions[name],
             "examples": len(examples),
             "sha256": hashlib.sha256(content).hexdigest(),
-            "training": recipe_json(_resolve_start(name, RECIPES[builder.name], dataset.files)),
+            "training": recipe_json(_resolve_start(name, recipes, dataset.files)),
         }
     for file in data.glob("*.jsonl"):
         if file.stem not in files:

@@ -1,19 +1,14 @@
 """Self-Reasoning's training data, built from a teacher's trajectories: the stages, the ablations and the baseline.
 
-options  the options
-teacher  requests to the teacher
-samples  reading of the teacher's output
-tasks    the three tasks: short answers, long answers, claims
-quality  quality control, Algorithm 1 of the paper
-targets  prompts and targets of each stage
-files    construction of all files from the samples
+teacher  options, the three tasks (short answers, long answers, claims), and requests to the teacher
+samples  reading of the teacher's output, and quality control, Algorithm 1 of the paper
+files    prompts and targets of each stage, and construction of all files from the samples
 """
 
 from wikidx.runtimes.training.base import Builder
 
 from .files import DESCRIPTIONS, build, check, find_citation_scorer
-from .options import BuildOptions, CollectOptions
-from .teacher import draw, make_method
+from .teacher import BuildOptions, CollectOptions, draw, make_method
 
 BUILDER = Builder(
     name="self_reasoning",

@@ -12,7 +12,7 @@ import pytest
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.published import comparable_results, detect_dataset, published_figures
 from wikidx.runtimes.methods import METHODS
-from wikidx.runtimes.training.self_reasoning.tasks import PROGRAM
+from wikidx.runtimes.training.self_reasoning.teacher import PROGRAM
 
 METHODS_ALONE = {"ReAct", "RECOMP"}  # where the table says no more than a method
 ROW_METRICS = {"alce_citation_recall", "alce_citation_precision", "retrorag_judge", "halluqa_judge", "service"}

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.runtimes.training import recipes
+from wikidx.runtimes.training import BUILDERS, recipes
 
 RECIPE = (ROOT / "runtimes" / "training" / "RECIPE.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"^```python\n(.*?)^```", RECIPE, flags=re.MULTILINE | re.DOTALL)
@@ -18,7 +18,7 @@ RECIPE = (ROOT / "runtimes" / "training" / "RECIPE.md").read_text(encoding="utf-
 @pytest.mark.parametrize(("n_examples", "expected"), [(2_000, 6), (33, 1), (1, 1)])
 def test_warm_up_is_a_whole_number_of_steps(n_examples: int, expected: int) -> None:
     """0.03 of 3 epochs of 63, 2 and 1 batches of 32: versions of transformers read a share differently, and a number alike."""
-    how = recipes.recipe_json(recipes.RECIPES["ra_isf"]["know"])
+    how = recipes.recipe_json(recipes.recipes_of("ra_isf")["know"])
     parse_assignments = {
         one.targets[0].id: one.value
         for one in ast.walk(ast.parse(PROGRAM))
@@ -36,6 +36,6 @@ def test_warm_up_is_a_whole_number_of_steps(n_examples: int, expected: int) -> N
 def test_every_figure_that_it_reads_is_in_the_manifest() -> None:
     read = set(re.findall(r'how\["(\w+)"\]', PROGRAM))
     assert {"learning_rate", "epochs", "batch", "warmup_ratio"} <= read
-    for method in recipes.RECIPES.values():
-        for recipe in method.values():
+    for method in BUILDERS:
+        for recipe in recipes.recipes_of(method).values():
             assert read <= set(recipes.recipe_json(recipe))

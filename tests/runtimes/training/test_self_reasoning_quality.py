@@ -11,10 +11,8 @@ from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, Al
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.self_reasoning.options import BuildOptions, CollectOptions
-from wikidx.runtimes.training.self_reasoning.quality import quality_control, row_of
-from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
-from wikidx.runtimes.training.self_reasoning.tasks import score_of, task_of, task_of_set
+from wikidx.runtimes.training.self_reasoning.samples import Sample, quality_control, read_sample, row_of
+from wikidx.runtimes.training.self_reasoning.teacher import BuildOptions, CollectOptions, score_of, task_of, task_of_set
 from wikidx.runtimes.training.sets import make_question_set
 
 LEAST = BuildOptions()  # STR-EM 1, recall and precision 0.8

@@ -15,9 +15,9 @@ from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_re
 from wikidx.runtimes.methods.self_reasoning.fields import requested_fields
 from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
 from wikidx.runtimes.questions import Question
-from wikidx.runtimes.training.self_reasoning.options import BuildOptions, CollectOptions
+from wikidx.runtimes.training.self_reasoning.files import STAGES, Stage, plain_example, stage_example, stages_of
 from wikidx.runtimes.training.self_reasoning.samples import Sample
-from wikidx.runtimes.training.self_reasoning.targets import STAGES, Stage, plain_example, stage_example, stages_of
+from wikidx.runtimes.training.self_reasoning.teacher import BuildOptions, CollectOptions
 
 OPTIONS = CollectOptions()
 RAP = '{"relevant": true, "relevant_reason": "It names her “father”."'

@@ -8,7 +8,7 @@ import pytest
 
 from wikidx.base.errors import InputError
 from wikidx.runtimes.questions import Question, read_questions
-from wikidx.runtimes.training.self_reasoning.tasks import task_of_set
+from wikidx.runtimes.training.self_reasoning.teacher import task_of_set
 from wikidx.runtimes.training.sets import check_set_names, draw_evenly, draw_questions, make_question_set, remove, words_of
 
 

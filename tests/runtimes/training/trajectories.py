@@ -12,8 +12,8 @@ from wikidx.runtimes.evaluation.by_models.nli import Pair
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.training.base import Response
-from wikidx.runtimes.training.self_reasoning.options import CollectOptions
 from wikidx.runtimes.training.self_reasoning.samples import Sample, read_sample
+from wikidx.runtimes.training.self_reasoning.teacher import CollectOptions
 
 BYRON = Passage("b", "Lord Byron", "George Gordon Byron was an English poet. His only legitimate child was Ada Lovelace.")
 LONDON = Passage("l", "London", "London is a city on the Thames.")
