@@ -50,7 +50,17 @@ def found(run: Run, query: str, *options: str, **variables: str) -> list[str]:
 
 
 def test_each_kind_of_plug_in_is_shown() -> None:
-    assert {*FILES} == {"notes.py", "pubmed.py", "trigrams.py", "overlap.py", "projected.py", "german.py", "vote.py", "vote/answer.txt"}
+    assert {*FILES} == {
+        "notes.py",
+        "pubmed.py",
+        "trigrams.py",
+        "overlap.py",
+        "projected.py",
+        "german.py",
+        "vote.py",
+        "vote/answer.txt",
+        "first_word.py",
+    }
     assert max(text.count("\n") for text in FILES.values()) < 80
 
 
@@ -130,6 +140,19 @@ def test_the_method_answers_by_a_majority(run: Run, tmp_path: Path) -> None:
     assert (answered["answer"], answered["detail"], len(answered["passages"])) == ("mercury", {"votes": 2}, 1)
     assert "vote  " in run("idx", "--plugin", "./vote.py:VOTE", "ask")
     run("-c", "from wikidx.testing import *; check_method('vote.py:VOTE', votes=3)")
+
+
+def test_the_metric_compares_first_words(run: Run, tmp_path: Path) -> None:
+    predictions = tmp_path / "theirs.json"
+    predictions.write_text(json.dumps({"a": "Mercury, of course", "b": "It is gold"}))
+    questions = tmp_path / "questions.jsonl"
+    golds = {"a": ["mercury (element)"], "b": ["gold"], "c": []}
+    lines = [json.dumps({"id": name, "question": f"{name}?", "golden_answers": answers}) for name, answers in golds.items()]
+    questions.write_text("\n".join(lines) + "\n")
+    options = ("--questions", str(questions), "--metrics", "squad_em,./first_word.py:FIRST_WORD", "--json")
+    found = json.loads(run("idx", "eval", "answers", str(predictions), *options))["metrics"]["first_word"]
+    assert (found["mean"], found["n"], found["metric_sha256"]) == (0.5, 2, hashlib.sha256(FILES["first_word.py"].encode()).hexdigest())
+    run("-c", "from wikidx.testing import *; check_metric('first_word.py:FIRST_WORD')")
 
 
 def test_a_run_of_another_version_of_the_method_is_not_resumed(run: Run, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.rerankers.by_name import open_reranker
+from wikidx.runtimes.evaluation.answers.metrics import find_metric
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
@@ -51,6 +52,7 @@ TEXTS = (
 """Texts as users have them: sentences, nothing, blanks, scripts, a long text, controls."""
 
 QUESTIONS = ("Which metal is liquid?", "who", "Ist Gold schwerer als Blei?")
+GOLDS = (("mercury",), ("Mercury is liquid at room temperature.", "Hg"), ("yes",), ("the",), ("",), ())
 REPLIES = ("", "yes", "no", "Follow up: who?", "Search[who]", '{"answer": ', "Answer: gold\n\nSo the final answer is: gold")
 
 _DIM, _N, _K = 16, 2000, 10
@@ -155,6 +157,24 @@ def check_method(reference: str, **options: object) -> None:
                 for one, other in zip(alone, together, strict=True)
             ]
             assert all(same), f"{QUESTIONS[same.index(False)]!r} is answered otherwise beside other questions, where models reply {reply!r}"
+
+
+def check_metric(reference: str, *questions: Question) -> None:
+    """Check a metric: for any answer and question, it has a number from 0 to 1 or None, and the same again.
+
+    Args:
+        reference: the metric.
+        questions: further questions, whose gold data the metric reads.
+    """
+    with own_home():
+        metric = find_metric(plug(reference, "metric").name)
+        assert metric.missing is None or 0 <= metric.missing <= 1, f"a missing answer has the value {metric.missing}"
+        asked = [*(Question(str(n), QUESTIONS[0], golds) for n, golds in enumerate(GOLDS)), *questions]
+        pairs = [(answer, question) for question in asked for answer in (*TEXTS, *question.golden_answers)]
+        values = [metric.score(answer, question) for answer, question in pairs]
+        assert values == [metric.score(answer, question) for answer, question in pairs], "an answer has another value the second time"
+        found = {*values}
+        assert len(found - {None}) > 1, f"all answers have the values {found}: give check_metric questions of the metric's kind"
 
 
 def _ask(method: Method, options: object, questions: Sequence[str], reply: str) -> list[Prediction]:

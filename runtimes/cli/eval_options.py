@@ -31,6 +31,7 @@ Level = Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence level
 Seed = Annotated[int, typer.Option(min=0, help="Random seed of the bootstrap and of the randomisation test.")]
 
 _EVERY_METRIC = "all"
+METRICS_HELP = "Metrics, joined by commas, also plug-ins as FILE.py:NAME; or all."
 
 FORMATS = ("table", "markdown", "csv", "latex", "html", "json")
 
@@ -47,9 +48,7 @@ class Scoring:
         ),
     ] = None
     question_format: ScoredQuestionFormat = None
-    metrics: Annotated[str | None, typer.Option(help="Metrics, joined by commas, or all; default: those of the questions' data set.")] = (
-        None
-    )
+    metrics: Annotated[str | None, typer.Option(help=METRICS_HELP + " Default: the run's own, or those of the data set.")] = None
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,7 +153,7 @@ def _score_run(path: Path, name: str, dataset: str, scoring: Scoring, row_metric
 
     predictions = load_predictions(path)
     questions = run_questions(predictions, scoring.questions, scoring.question_format)
-    metrics = select_metrics(scoring.metrics, questions.questions)
+    metrics = select_metrics(scoring.metrics or recorded_metrics(path, predictions.run_json), questions.questions)
     if not metrics and not row_metrics:
         raise InputError(f"no metric applies to the questions of {path}, which have no gold answers: name others with --questions")
     scored = score_run(name, predictions, questions, metrics, row_metrics, dataset)
@@ -165,21 +164,36 @@ def select_metrics(names_text: str | None, questions: Sequence[Question]) -> lis
     """Return the metrics in a comma-separated list of names; "all" selects all metrics, None the default metrics of the questions.
 
     Raises:
-        InputError: the list names no metric.
+        InputError: the list names no metric, or a plug-in cannot be used.
         UnknownNameError: a name is unknown.
     """
-    from wikidx.base.registry import unknown_name_error
-    from wikidx.runtimes.evaluation.answers.metrics import METRICS, default_metrics
+    from wikidx.base.plugins import name_of
+    from wikidx.runtimes.evaluation.answers.metrics import default_metrics, find_metric, metric_names
 
     if names_text == _EVERY_METRIC:
-        return list(METRICS.values())
+        return list(map(find_metric, metric_names()))
     names = default_metrics(questions) if names_text is None else [name.strip() for name in names_text.split(",") if name.strip()]
     if names_text is not None and not names:
         raise InputError(f"--metrics '{names_text}' names no metric: name some, joined by commas, or use all")
-    unknown = next((name for name in names if name not in METRICS), None)
-    if unknown is not None:
-        raise unknown_name_error("metric", unknown, METRICS)
-    return [METRICS[name] for name in dict.fromkeys(names)]
+    return [find_metric(name) for name in dict.fromkeys(name_of("metric", name) for name in names)]
+
+
+def recorded_metrics(path: Path, run_json: Mapping[str, Any]) -> str | None:
+    """Return the metrics that a run was given, as ``Scoring.metrics``; None if it was given none.
+
+    Raises:
+        InputError: one of them is a plug-in that has not been named again, or another version of it has.
+    """
+    from wikidx.runtimes.evaluation.answers.metrics import describe_metrics
+
+    recorded: Mapping[str, Mapping[str, str]] = (run_json.get("settings") or {}).get("metrics") or {}
+    for name, about in recorded.items():
+        if describe_metrics([name])[name] != about:
+            raise InputError(
+                f"{path} records the metric '{name}', a plug-in (sha256 {about.get('metric_sha256', ''):.12}…): name this file again "
+                "with --plugin FILE.py:NAME, or choose metrics with --metrics"
+            )
+    return ",".join(recorded) or None
 
 
 def finish(

@@ -228,7 +228,7 @@ def _score(
     experiment: Experiment, folder: Path, citations: str | None, judge: str | None
 ) -> tuple[dict[tuple[str, str], list[ScoredRun]], dict[tuple[str, str], str]]:
     """Return (row, question set) -> its scored runs, and (row, question set) -> the error of a run that cannot be scored."""
-    from wikidx.runtimes.evaluation.answers.metrics import METRICS
+    from wikidx.runtimes.evaluation.answers.metrics import metric_names
     from wikidx.runtimes.experiments.jobs import describe_changes, run_folders, run_name
     from wikidx.runtimes.experiments.results import option_of
 
@@ -238,7 +238,7 @@ def _score(
     for dataset, questions in experiment.questions.items():
         options = set(map(option_of, questions.metrics))
         scoring = Scoring(
-            metrics=",".join(name for name in questions.metrics if name in METRICS) or None,
+            metrics=",".join(name for name in questions.metrics if name in metric_names()) or None,
             dataset=[dataset],
             citations=citations if "--citations" in options else None,
             judge=judge if "--judge" in options else None,

@@ -13,6 +13,7 @@ import typer
 from wikidx.base.progress_display import show_steps
 
 from .ask import format_cost, predict
+from .eval_options import METRICS_HELP, select_metrics
 from .method_options import (
     AsJson,
     Cache,
@@ -50,6 +51,7 @@ def run(
     cache: Cache = None,
     seed: Seed = 0,
     question_options: QuestionOptions,
+    metrics: Annotated[str | None, typer.Option(help=METRICS_HELP + " They are recorded, and idx eval computes them.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     in_flight: InFlight = None,
     with_steps: Steps = True,
@@ -64,6 +66,7 @@ def run(
     Exit status 1 if questions have failed.
     """
     from wikidx.base.plugins import name_of
+    from wikidx.runtimes.evaluation.answers.metrics import describe_metrics
     from wikidx.runtimes.execution.given import GIVEN
     from wikidx.runtimes.execution.resumable import RunOptions, answering_run
     from wikidx.runtimes.methods import find_method
@@ -75,6 +78,9 @@ def run(
     plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=base, questions=all_questions)
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
     job = answering_run(plan, all_questions, question_options.selection(), options, limit=limit)
+    if metrics is not None:
+        scored_by = describe_metrics(metric.name for metric in select_metrics(metrics, all_questions))
+        job = job._replace(extra_settings={**job.extra_settings, "metrics": scored_by})
     if dry_run:
         show_first_question(job, {}, as_json=as_json)
         return

@@ -20,6 +20,7 @@ _SHAPE: Mapping[str, Any] = {
         "models": {EACH: {}},
         "options": {EACH: {}},
         "search": {},
+        "metrics": {EACH: {}},
     },
     "sessions": [{"questions": int, "source": {"file": str, "format": str}, "models": [str], "seconds": int | float}],
 }

@@ -14,6 +14,7 @@ from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
 from wikidx.runtimes.evaluation.predictions import MODULES, READING_RULES, PredictionRow, Predictions
+from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
 from wikidx.runtimes.evaluation.step_recall import LAST, StepRecall
@@ -165,6 +166,8 @@ def score_run(
     rows = tuple(matched.get(question.id) or PredictionRow(question.id, None) for question in questions)
     values = dict[str, FloatArray]()
     for metric in metrics:
+        if metric.name in (*COSTS, *RECALL_METRICS):
+            raise InputError(f"the metric '{metric.name}' is called as a cost or a recall of idx is: give it another name")
         with leave_out_missing(is_alone=len(metrics) == 1):
             values[metric.name] = _values(metric, rows, questions)
     measurements = dict[str, dict[str, Any]]()

@@ -20,7 +20,7 @@ from wikidx.base.registry import unknown_name_error
 from wikidx.base.validation import options
 from wikidx.corpora.reading.compression import read_toml
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.evaluation.answers.metrics import metric_names
 from wikidx.runtimes.evaluation.published import PublishedFigure, published_figures
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.scoring import COSTS
@@ -327,15 +327,9 @@ def _known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
             raise unknown_name_error(kind, name, known)
 
 
-@cache
-def _metric_names() -> frozenset[str]:
+def _metric_names() -> set[str]:
     """Return the names of the metrics of single answers and of searches, and of those that a model computes or that are costs."""
-    return (
-        frozenset(METRICS)
-        | frozenset(RECALL_METRICS)
-        | frozenset(COSTS)
-        | {name for figure in published_figures() for name in figure.own_metrics}
-    )
+    return {*metric_names(), *RECALL_METRICS, *COSTS, *(name for figure in published_figures() for name in figure.own_metrics)}
 
 
 def _method_options(experiment: Experiment, row: Row, questions: QuestionSet) -> dict[str, Any]:

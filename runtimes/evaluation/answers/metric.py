@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 from wikidx.runtimes.questions import Question
 
 
-class Metric(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Metric:
     """A metric of one answer to one question; a run's value is the mean over its questions.
 
     Attributes:
@@ -18,6 +20,8 @@ class Metric(NamedTuple):
             them out of the mean.
         missing: value if the run has no answer to the question; None: undefined.
     """
+
+    plugin_kind: ClassVar[str] = "metric"
 
     name: str
     origin: str

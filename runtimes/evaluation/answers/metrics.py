@@ -1,9 +1,14 @@
-"""The table of answer metrics, and the default metrics of a set of questions."""
+"""The table of answer metrics, those of plug-ins, and the default metrics of a set of questions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
+from wikidx.base.errors import InputError
+from wikidx.base.plugins import PlugIn, check_free, find_plug_in, plug_in_names, recorded, running
+from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.answers import (
     asqa,
     dpr,
@@ -21,7 +26,7 @@ from wikidx.runtimes.evaluation.answers import (
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.questions import Question
 
-__all__ = ["METRICS", "Metric", "default_metrics"]
+__all__ = ["METRICS", "Metric", "default_metrics", "describe_metrics", "find_metric", "metric_names"]
 
 _ORIGINS = (squad, dpr, triviaqa, hotpotqa, twowiki, popqa, selfrag, flashrag, strategyqa, fever, asqa, kilt)
 
@@ -32,6 +37,42 @@ _SHORT_ANSWERS = ("squad_em", "squad_f1")
 _KILT = tuple(metric.name for metric in kilt.METRICS)
 _HOTPOTQA = tuple(metric.name for metric in hotpotqa.METRICS)
 _TWOWIKI = tuple(metric.name for metric in twowiki.METRICS)
+
+
+def find_metric(name: str) -> Metric:
+    """Return the metric with a name, of idx or of a plug-in; the values of a plug-in are checked.
+
+    Raises:
+        UnknownNameError: no metric has this name.
+        InputError: see ``wikidx.base.plugins.plug``; or a plug-in has the name of a metric of idx.
+    """
+    if name in METRICS:
+        check_free("metric", name)
+        return METRICS[name]
+    if (plugged := find_plug_in("metric", name)) is None:
+        raise unknown_name_error("metric", name, metric_names())
+    metric: Metric = plugged.value
+    return replace(metric, name=plugged.name, score=partial(_checked_score, plugged), origin=f"{metric.origin} {plugged}")
+
+
+def _checked_score(plugged: PlugIn, answer: str, question: Question) -> float | None:
+    with running(plugged, f"at the question {question.id!r:.40}"):
+        value = plugged.value.score(answer, question)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"{plugged}: the question {question.id!r:.40} has the value {value!r:.40}: return a number from 0 to 1, or None")
+    return float(value)
+
+
+def metric_names() -> list[str]:
+    """Return the names of all metrics of single answers."""
+    return [*METRICS, *plug_in_names("metric")]
+
+
+def describe_metrics(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what runs record of metrics: name -> the checksum of a plug-in, or nothing."""
+    return {name: recorded("metric", name, METRICS) for name in names}
 
 
 def default_metrics(questions: Sequence[Question]) -> list[str]:

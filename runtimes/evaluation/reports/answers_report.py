@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wikidx.runtimes.evaluation.answers.metrics import METRICS
+from wikidx.runtimes.evaluation.answers.metrics import describe_metrics, find_metric, metric_names
 from wikidx.runtimes.evaluation.by_models.row_metrics import origin_of
 from wikidx.runtimes.evaluation.long_table import COST, GROUP, METRIC, PROBLEM, SEARCH, Series, long_table, nest, select
 from wikidx.runtimes.evaluation.outcomes import DO_NOT_HOLD, HOLD, count_replies, problems
@@ -60,7 +60,7 @@ def _scores(run: ScoredRun, metrics: Sequence[Series], bootstrap: Bootstrap) -> 
     columns = [Column("metric"), Column("mean, %", percent)]
     columns += [] if is_answered.all() else [Column("of the answered, %", percent)]
     columns += [Column("questions"), Column("not defined"), Column("answered")]
-    origins = [f"{name}: {METRICS[name].origin}" for name in run.values if name in METRICS]
+    origins = [f"{name}: {find_metric(name).origin}" for name in run.values if name in metric_names()]
     return Table(columns, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])
 
 
@@ -104,7 +104,13 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
         "questions_from": run.source.origin,
         "interval": bootstrap.to_json(),
         "metrics": nest(
-            metrics, lambda each: cell_json(each.mean) | {"not_defined": each.n - each.mean.n, "origin": _origin(each.metric, run)}
+            metrics,
+            lambda each: {
+                **cell_json(each.mean),
+                "not_defined": each.n - each.mean.n,
+                "origin": _origin(each.metric, run),
+                **describe_metrics([each.metric])[each.metric],
+            },
         ),
         "groups": nest(select(table, GROUP), _mean),
         "modules": {module: {"n": n, "share": n / sum(run.modules.values())} for module, n in run.modules.items()},
@@ -148,6 +154,6 @@ def _value(position: int, series: Series) -> Any:  # noqa: ANN401 - JSON
 
 
 def _origin(name: str, run: ScoredRun) -> str | None:
-    if name in METRICS:
-        return METRICS[name].origin
+    if name in metric_names():
+        return find_metric(name).origin
     return next((origin_of(metadata) for metadata in run.row_metrics.values() if name in metadata["values"]), None)
