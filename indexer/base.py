@@ -41,10 +41,8 @@ def empty_hits(n_queries: int, k: int) -> Hits:
     return Hits(np.full((n_queries, k), NO_ROW, dtype=np.int64), np.full((n_queries, k), -np.inf, dtype=np.float32))
 
 
-class Encoder(Protocol):
-    """Encoder of texts as float32 vectors of ``dim`` components whose inner product is the similarity."""
-
-    dim: int
+class EncodesTexts(Protocol):
+    """An object that encodes queries and passages as vectors, whose inner product is the similarity; threads may share it."""
 
     def encode_queries(self, queries: Sequence[str]) -> Vectors:
         """Return float32 vectors, shape (len(queries), dim)."""
@@ -53,6 +51,12 @@ class Encoder(Protocol):
     def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
         """Return float32 vectors, shape (len(passages), dim)."""
         ...
+
+
+class Encoder(EncodesTexts, Protocol):
+    """Encoder of texts as float32 vectors of ``dim`` components."""
+
+    dim: int
 
 
 @options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +12,11 @@ from numpy.typing import NDArray
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, find_plug_in, running
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.base import Vectors
+from wikidx.indexer.base import EncodesTexts, Vectors
 from wikidx.indexer.networks.checkpoints import PluggedModel
 
 from .recipes import Recipe, register
-from .spec import EncoderSpec, Side
-
-
-class EncodesTexts(Protocol):
-    """An object that encodes queries and passages as vectors, whose inner product is the similarity; threads may share it."""
-
-    def encode_queries(self, queries: Sequence[str]) -> Vectors:
-        """Return float32 vectors, shape (len(queries), dim)."""
-        ...
-
-    def encode_passages(self, passages: Sequence[Passage]) -> Vectors:
-        """Return float32 vectors, shape (len(passages), dim)."""
-        ...
+from .spec import NO_NETWORK, EncoderSpec, Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,32 +42,23 @@ def spec_of_plugged(plugged: PlugIn) -> EncoderSpec:
         return replace(plugged.value, name=plugged.name, code_sha256=plugged.sha256)
     if not isinstance(plugged.value, OwnEncoder):
         raise InputError(f"{plugged.reference} is a {type(plugged.value).__name__}: an encoder is an OwnEncoder or an EncoderSpec")
-    return _spec(plugged.name, PluggedModel(plugged.reference), plugged.value.dim, plugged.sha256)
+    return spec_of_absent(plugged.name, _recipe(plugged, plugged.value.dim))
 
 
 def keep_name(spec: EncoderSpec) -> None:
     """Keep the name of an encoder that is a plug-in, and its place, so that a later process can say what to name again."""
     if spec.code_sha256 is not None and (plugged := find_plug_in("encoder", spec.name)) is not None:
-        register(spec.name, {"plugin": plugged.reference, "code_sha256": plugged.sha256, "dim": spec.dim}, replace=True)
+        register(spec.name, _recipe(plugged, spec.dim), replace=True)
+
+
+def _recipe(plugged: PlugIn, dim: int) -> Recipe:
+    return {"plugin": plugged.reference, "code_sha256": plugged.sha256, "dim": dim}
 
 
 def spec_of_absent(name: str, recipe: Recipe) -> EncoderSpec:
     """Return the encoder of a kept name, which cannot be opened; raises ``KeyError`` or ``TypeError`` if settings are missing."""
-    return _spec(name, PluggedModel(recipe["plugin"]), recipe["dim"], recipe["code_sha256"])
-
-
-def _spec(name: str, model: PluggedModel, dim: int, sha256: str) -> EncoderSpec:
-    return EncoderSpec(
-        name=name,
-        query_checkpoint=model,
-        passage_checkpoint=model,
-        dim=dim,
-        pooling="",
-        normalize=False,
-        max_query_tokens=0,
-        max_passage_tokens=0,
-        code_sha256=sha256,
-    )
+    model, values = PluggedModel(recipe["plugin"]), {"dim": recipe["dim"], "code_sha256": recipe["code_sha256"]}
+    return EncoderSpec(name=name, query_checkpoint=model, passage_checkpoint=model, normalize=False, **NO_NETWORK, **values)
 
 
 class PluggedEncoder:

@@ -28,7 +28,7 @@ from wikidx.indexer.networks.batching import batches
 from wikidx.indexer.networks.checkpoints import ServedModel
 
 from .recipes import Recipe, RecipeOptions
-from .spec import EncoderSpec, Side
+from .spec import NO_NETWORK, EncoderSpec, Side
 
 N_REQUESTS = 8  # at a time
 BATCH_TOKENS = 8_192  # of a request, estimated
@@ -66,7 +66,7 @@ def served_recipe(model: ServedModel, source: str, choices: RecipeOptions) -> Re
 
 def spec_of_served(name: str, recipe: Recipe) -> EncoderSpec:
     """Return the encoder of a recipe from ``served_recipe``; raises ``KeyError`` or ``TypeError`` if settings are missing or unknown."""
-    settings: dict[str, Any] = {**recipe, "pooling": "", "max_query_tokens": 0, "max_passage_tokens": 0}  # the server's own
+    settings: dict[str, Any] = {**recipe, **NO_NETWORK}
     model, url, names_sides = (settings.pop(key) for key in ("checkpoint", "url", "names_sides"))
     served = ServedModel(model=model.removeprefix("openai:"), url=url, names_sides=names_sides)
     return EncoderSpec(name=name, query_checkpoint=served, passage_checkpoint=served, **settings)
@@ -102,8 +102,7 @@ class ServedEncoder:
 
     def __init__(self, spec: EncoderSpec, batch_tokens: int = BATCH_TOKENS, *, timeout_s: float = 120.0, retries: int = 5) -> None:
         model = spec.passage_checkpoint
-        if not isinstance(model, ServedModel):
-            raise TypeError(f"{spec.name} is no served encoder")
+        assert isinstance(model, ServedModel)
         self.dim = spec.dim
         self.spec, self._model, self._batch_tokens = spec, model, batch_tokens
         self._endpoint = Endpoint(f"'{model.model}'", os.environ.get(_ADDRESS) or model.url, timeout_s=timeout_s, retries=retries)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from wikidx.indexer.networks.pooling import split_modes
 
 Side = Literal["query", "passage"]
 Pair = tuple[str, str]
+
+NO_NETWORK: Mapping[str, Any] = {"pooling": "", "max_query_tokens": 0, "max_passage_tokens": 0}
+"""Settings of encoders whose vectors a server or a plug-in's code computes: these settings are its own."""
 
 
 class Tokens(NamedTuple):

@@ -78,29 +78,23 @@ class Tokenizer:
 
     def _encode_texts(self, texts: list[str | Pair]) -> Tokens:
         ids = iter(self._split_texts(texts))
-        whole = [self._encode_text(next(ids)) if isinstance(text, str) else self._encode_pair(next(ids), next(ids)) for text in texts]
+        whole = [self._join(next(ids), None if isinstance(text, str) else next(ids)) for text in texts]
         lengths = np.array([len(ids) for ids, _ in whole], dtype=np.int64)
         ends = np.cumsum(lengths)
         flat = np.fromiter(itertools.chain.from_iterable(ids for ids, _ in whole), dtype=np.int32, count=int(lengths.sum()))
         types = _types(lengths, np.array([n for _, n in whole], dtype=np.int64)) if self._spec.second_type else None
         return Tokens(flat, ends, types, self._n_unpooled)
 
-    def _encode_text(self, ids: Ids) -> tuple[Ids, int]:
-        """Return the tokens of one text, truncated and with special tokens, and the number of tokens of type 0."""
-        budget = self._max_tokens - len(self._start) - len(self._end)
-        whole = self._append_separator([*self._start, *ids[:budget], *self._end]) or [0]  # a network cannot read nothing
-        return whole, len(whole)
-
-    def _encode_pair(self, first: Ids, second: Ids) -> tuple[Ids, int]:
-        """Return the tokens of a pair of texts, truncated and with special tokens, and the number of tokens of type 0."""
-        budget = self._max_tokens - len(self._start) - len(self._middle) - len(self._end)
-        n_first, n_second = truncate_pair(len(first), len(second), budget, favor_first=self._spec.truncation_favors == "first")
-        before = [*self._start, *first[:n_first], *self._middle]
-        return self._append_separator([*before, *second[:n_second], *self._end]), len(before)
-
-    def _append_separator(self, ids: Ids) -> Ids:
-        last = self._spec.extra_sep_position
-        return ids if last is None or len(ids) > last else [*ids, *self._end]
+    def _join(self, first: Ids, second: Ids | None) -> tuple[Ids, int]:
+        """Return the tokens of a text, or of a pair, truncated and with special tokens, and the number of tokens of type 0."""
+        middle, last = [] if second is None else self._middle, self._spec.extra_sep_position
+        budget = self._max_tokens - len(self._start) - len(middle) - len(self._end)
+        n_first, n_second = truncate_pair(len(first), len(second or ()), budget, favor_first=self._spec.truncation_favors == "first")
+        before = [*self._start, *first[:n_first], *middle]
+        whole = [*before, *(second or ())[:n_second], *self._end] or [0]  # a network cannot read nothing
+        if last is not None and len(whole) <= last:
+            whole += self._end
+        return whole, len(whole if second is None else before)
 
     def _split_texts(self, texts: list[str | Pair]) -> list[Ids]:
         """Return the tokens of texts, and of both texts of each pair, without special tokens."""
