@@ -42,10 +42,7 @@ class _Pattern:
     def __init__(self, pattern: str) -> None:
         self.codes: list[str] = []
         self.after: list[set[int]] = []
-        tokens = ((match[1], match[2]) for match in _TOKEN.finditer(pattern))
-        self.whole, _ = self._parse(tokens)
-        if next(tokens, None) or pattern.count(")") > pattern.count("("):
-            raise ValueError(f"a bracket too many in {pattern!r}")
+        self.whole, _ = self._parse((match[1], match[2]) for match in _TOKEN.finditer(pattern))
 
     def _parse(self, tokens: Iterator[tuple[str, str]]) -> tuple[_Subpattern, str]:
         """Return the subpattern up to the bracket that closes it, and the signs of repetition behind that."""

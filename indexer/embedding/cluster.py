@@ -101,8 +101,7 @@ class _ClusterJob:
     """The encoders of a job, their pending calls, and the ranges that are not assigned."""
 
     def __init__(self, job: Job, ranges: Sequence[range], report: Report, node_progress: Callable[[str], Progress]) -> None:
-        if job.resources.ray is None:
-            raise ValueError("the resources are this machine's, not a cluster's")
+        assert job.resources.ray is not None
         self._ray, self._job, self._store, self._resources = load_ray(), job, job.reopen(), job.resources.ray
         self._ranges, self._n_lost = deque(ranges), Counter[range]()
         self._report, self._node_progress, self._by_node = report, functools.cache(node_progress), Counter[str]()

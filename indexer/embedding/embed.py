@@ -67,8 +67,8 @@ def embed(job: Job, file: VectorFile, progress: EmbedProgress) -> None:
         progress: see ``EmbedProgress``.
 
     Raises:
-        IdxError: a vector is not finite, or has another dimension; a process was killed; a device has too little memory; a server does
-            not answer, refuses a passage, or gives an answer that cannot be used.
+        IdxError: a vector is not finite; a process was killed; a device has too little memory; a server does not answer, refuses a
+            passage, or gives an answer that cannot be used.
         InputError, MissingExtraError: the checkpoint, a device or a package is missing.
         OSError: a disk error.
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wikidx.base.errors import IdxError
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.workers import map_ahead, worker_processes
 from wikidx.corpora.passage import Rows
@@ -79,7 +78,7 @@ def embed_ranges(job: Job, device: str, ranges: Iterator[range], report: Report)
     """Encode ranges of rows on one device, one after the other.
 
     Raises:
-        IdxError: a vector is not finite, or has another dimension; a tokenising process was killed; the device fails.
+        IdxError: a vector is not finite; a tokenising process was killed; the device fails.
         InputError, MissingExtraError: the checkpoint, the device or a package is missing.
         OSError: a disk error.
     """
@@ -105,7 +104,7 @@ def run_pipeline(job: Job, model: Model, ranges: Iterable[range], report: Report
 
 
 def encode_ranges(model: Model, targets: Iterable[TokenizedRows], batch_tokens: int, report: Report) -> Iterator[tuple[range, Vectors]]:
-    """Yield the rows and float32 vectors of tokenised ranges; raises ``IdxError`` if vectors have another dimension."""
+    """Yield the rows and float32 vectors of tokenised ranges."""
     with ThreadPoolExecutor(1) as padding:
         unpadded = ((target, numbers) for target in targets for numbers in batches(target.tokens.lengths(), batch_tokens))
         padded = map_ahead(lambda batch: padding.submit(_pad, model, batch), unpadded, 2)
@@ -180,11 +179,6 @@ def _collect_ranges(encoded: Iterable[tuple[PaddedBatch, Vectors]], dim: int, re
     """Yield the rows and vectors of each range when all its vectors are computed."""
     range_vectors, n_left = np.empty((0, dim), dtype=np.float32), 0
     for (target, numbers, _), vectors in encoded:
-        if vectors.shape != (len(numbers), dim):
-            raise IdxError(
-                f"the encoder gave vectors of shape {vectors.shape} instead of ({len(numbers)}, {dim}) for row "
-                f"{target.rows[int(numbers[0])]} and others of its length: nothing is written"
-            )
         if not n_left:
             range_vectors, n_left = np.empty((len(target.rows), dim), dtype=np.float32), len(target.rows)
         range_vectors[numbers] = vectors

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import save_array
-from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.errors import InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import (
@@ -61,9 +61,6 @@ class ApproximateIndex:
             search: (queries, k, search parameters, scope of positions) -> scores and positions, both (Q, k), best first; an unused slot
                 has position -1.
             placement: devices of ``search``; on GPUs, it gives at most ``LARGEST_K`` results, from as many lists.
-
-        Raises:
-            ArtifactCorrupt: a parameter in the manifest is invalid.
         """
         self._n_rows, self._n_vectors, self._missing = manifest.count("rows"), n_vectors, missing
         self._options, self._search = options, search
@@ -140,10 +137,7 @@ class ApproximateIndex:
         while allowed is not None and n_lists < most_lists and len(lacking := np.flatnonzero(positions[:, -1] < 0)):
             n_lists = min(_WIDER * n_lists, most_lists)
             scores[lacking], positions[lacking] = self._search(queries[lacking], k, {**settings, "nprobe": n_lists}, allowed)
-        rows = positions_to_rows(positions, self._missing)
-        if positions.min(initial=NO_ROW) < NO_ROW or rows.max(initial=NO_ROW) >= len(self):
-            raise ArtifactCorrupt(f"'{self._options.name}' has rows outside of the {len(self):,} there are: build it again with --force")
-        return Hits(rows, np.where(positions < 0, np.float32(-np.inf), scores))
+        return Hits(positions_to_rows(positions, self._missing), np.where(positions < 0, np.float32(-np.inf), scores))
 
     def _search_with_ties(self, queries: Vectors, k: int, width: int, settings: Mapping[str, int], allowed: Scope | None) -> Hits:
         """Return the k best rows; of ties at the k-th score, the lowest rows. The raw search's choice among ties is arbitrary.
@@ -220,18 +214,11 @@ def _may_have_more_ties(hits: Hits, k: int) -> NDArray[np.bool_]:
 
 
 def _read_parameters(manifest: Manifest, largest_nprobe: int | None) -> Mapping[str, SearchParam]:
-    """Return the search parameters of an index; raises ``ArtifactCorrupt`` if one is invalid."""
+    """Return the search parameters of an index."""
     parameters = manifest.recipe.parameters
-    largest = {"nprobe": parameters.get("lists"), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
-    search_params = dict[str, SearchParam]()
-    for name in largest.keys() & parameters.keys():
-        default, maximum = parameters[name], largest[name]
-        if not isinstance(default, int) or not isinstance(maximum, int):
-            raise ArtifactCorrupt(
-                f"the manifest of '{manifest.recipe.kind}' says {name} {default} of {maximum}: build it again with --force"
-            )
-        search_params[name] = SearchParam(default, min(maximum, largest_nprobe or maximum) if name == "nprobe" else maximum)
-    return search_params
+    n_lists = int(parameters.get("lists") or 0)
+    largest = {"nprobe": min(n_lists, largest_nprobe or n_lists), "ef_search": _LARGEST_EF_SEARCH, "refine": _LARGEST_REFINE}
+    return {name: SearchParam(int(parameters[name] or 0), most) for name, most in largest.items() if name in parameters}
 
 
 def save_missing(build: IndexBuild[CorpusVectors]) -> None:

@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast
 
 import numpy as np
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedArray, CheckedFiles
-from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Stored, Vectors
 
@@ -136,11 +135,7 @@ def open_corpus_vectors(path: Path, manifest: Manifest) -> CorpusVectors:
     Raises:
         ArtifactCorrupt: the vectors do not match the manifest.
     """
-    dtype = manifest.recipe.parameters.get("dtype")
-    stored: Stored | None = next((known for known in get_args(Stored) if known == dtype), None)
-    if stored is None:
-        raise ArtifactCorrupt(f"the manifest of {path} says vectors of '{dtype}': build it again with --force")
-    files = CheckedFiles(path, manifest)
+    stored, files = cast(Stored, manifest.recipe.parameters["dtype"]), CheckedFiles(path, manifest)
     missing = read_missing(files, manifest)
     array = files[VECTORS].array(stored, (manifest.count("rows"), manifest.count("dim")))
     return CorpusVectors(array, stored, missing, vectors_identity(manifest))

@@ -75,11 +75,8 @@ class VectorFile:
 
         Raises:
             IdxError: a component is not finite, or too large for float16, or the length is not 1; the message names the row.
-            ValueError: there is not exactly one vector per row.
             OSError: a disk error.
         """
-        if len(vectors) != len(rows):
-            raise ValueError(f"{len(vectors)} vectors for {len(rows)} rows")
         content, problem = _convert(vectors, self.stored, rows, is_unit=self.is_unit)
         if problem:
             raise IdxError(f"{problem}; the finished vectors are kept")

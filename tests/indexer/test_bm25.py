@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
-from tests.conftest import with_checksum
 from tests.contracts.test_lexical_index import PASSAGES
-from wikidx.base.errors import ArtifactError, ArtifactMismatch, ArtifactMissing, InputError
-from wikidx.corpora.build import open_store
+from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.analysis.dictionary import Dictionary
@@ -51,7 +47,7 @@ def test_an_index_is_refused_under_another_k1_and_b(build: Build) -> None:
     assert possible_indexes("made")[-1] == "bm25-1.2-0"  # a build of it may be running
 
 
-@pytest.mark.parametrize("n_rows", [BLOCK_ROWS, BLOCK_ROWS + 1, 2 * BLOCK_ROWS])
+@pytest.mark.parametrize("n_rows", [BLOCK_ROWS, BLOCK_ROWS + 1])
 def test_ties_across_full_blocks_come_by_ascending_row(build: Build, n_rows: int) -> None:
     index = built(build, [Passage(str(n), "", "fox" if n % 50 else "fox owl") for n in range(n_rows)])
     foxes, owls = [n for n in range(n_rows) if n % 50], list(range(0, n_rows, 50))
@@ -62,19 +58,6 @@ def test_ties_across_full_blocks_come_by_ascending_row(build: Build, n_rows: int
 
 def test_a_corpus_without_any_term_finds_nothing(build: Build) -> None:
     assert built(build, [Passage("1", "", ""), Passage("2", "the", "of")]).search(["anything"], 3).rows.tolist() == [[-1, -1, -1]]
-
-
-@pytest.mark.parametrize("name", ["tokens", "rows_with_terms", "k1", "b"])
-def test_a_manifest_that_says_something_else_is_refused(build: Build, name: str) -> None:
-    built(build, PASSAGES)
-    manifest = index_ref("made", "bm25").path / "manifest.json"
-    intact = json.loads(manifest.read_text())
-    del intact["sha256"]
-    changed = re.sub(rf'("{name}": [\d.]*)(\d)', lambda found: found[1] + str(9 - int(found[2])), json.dumps(intact))
-    assert json.loads(changed) != intact
-    manifest.write_text(with_checksum(json.loads(changed)))
-    with pytest.raises(ArtifactError, match=name):
-        open_index("made", "bm25", open_store("made"))
 
 
 def test_ranges_of_terms_are_merged_to_the_same_bytes(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

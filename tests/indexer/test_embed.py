@@ -152,16 +152,6 @@ def test_a_resumed_run_makes_the_same_batches(tmp_path: Path) -> None:
     assert FakeModel.batches == []
 
 
-@pytest.mark.parametrize("shape", [(1, 15), (2, 16), (16,)], ids=str)
-def test_vectors_of_another_shape_stop_the_build_with_the_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
-) -> None:
-    monkeypatch.setattr(FakeModel, "spoil", lambda texts, made: np.zeros(shape, dtype=np.float32))
-    with pytest.raises(IdxError, match=rf"vectors of shape \({shape[0]}.* instead of \(1, 16\) for row \d and others of its length"):
-        run(job(tmp_path, 10, batch_tokens=1))
-    assert finished(tmp_path) == []
-
-
 def test_no_range_starts_before_the_last_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an interruption costs one range, however slow the disk is."""
     write, seen = VectorFile.write, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,38 +102,13 @@ def opened(name: str, folder: Path, manifest: Manifest, vectors: CorpusVectors |
     return kind_of(name).open(folder, manifest, OpenOptions(name=f"e-{name}", encoder="e", vectors=vectors))
 
 
-def never_trained(content: bytes) -> bytes:
-    quantizer = faiss.IndexFlatIP(DIM)
-    index = faiss.IndexIVFScalarQuantizer(quantizer, DIM, 32, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
-    return bytes(faiss.serialize_index(index))
-
-
-def without_a_vector(content: bytes) -> bytes:
-    index = faiss.deserialize_index(np.frombuffer(content, dtype=np.uint8))
-    index.remove_ids(np.array([3]))
-    return bytes(faiss.serialize_index(index))
-
-
-def with_a_row_that_is_not_there(content: bytes) -> bytes:
-    row = np.int64(N - 1).tobytes()
-    assert content.count(row) == 1
-    return content.replace(row, np.int64(N + 7).tobytes())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (never_trained, "index.faiss holds an index that was never trained: build it again with --force"),
-        (without_a_vector, "holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"),
-        (with_a_row_that_is_not_there, r"has rows outside of the [\d,]+ there are"),
-    ],
-)
-def test_a_file_that_is_not_as_its_manifest_says_is_corrupt(change: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_as_its_manifest_says_is_corrupt(tmp_path: Path) -> None:
     manifest = write("ivf", corpus_vectors(tmp_path / "vectors", clustered(N, DIM, 0)), tmp_path / "index")
-    path = tmp_path / "index" / INDEX_FILE
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(ArtifactCorrupt, match=message):
-        opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest)).search(clustered(1, DIM, 0), N)
+    index = faiss.read_index(str(tmp_path / "index" / INDEX_FILE))
+    index.remove_ids(np.array([3]))
+    faiss.write_index(index, str(tmp_path / "index" / INDEX_FILE))
+    with pytest.raises(ArtifactCorrupt, match="holds 1,499 vectors of dimension 16 .* where its manifest says 1,500, 16"):
+        opened("ivf", tmp_path / "index", sealed(tmp_path / "index", manifest))
 
 
 def test_a_corrupt_length_that_asks_for_any_memory_is_corruption() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT, corpus_of, with_checksum
+from tests.conftest import ROOT, corpus_of
 from tests.lucene.jvm import require_java
 from tests.lucene.oracle import index_passages
 from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError
@@ -79,19 +78,10 @@ def test_memory_that_runs_out_is_not_called_corruption(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_rows_and_counts_that_are_not_the_corpuss_are_corruption(copied: PassageStore) -> None:
-    folder = index_ref("made", "lucene").path
-    rows = np.fromfile(folder / "rows.i32", dtype="<i4")
-    for wrong in (-2, len(copied)):
-        np.where(np.arange(len(rows)) == 7, wrong, rows).astype("<i4").tofile(folder / "rows.i32")
-        with pytest.raises(ArtifactCorrupt, match="has rows outside the corpus"):
-            opened(copied)
-    rows.tofile(folder / "rows.i32")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["sha256"]
-    manifest["counts"]["documents"] -= 1
-    (folder / "manifest.json").write_text(with_checksum(manifest))
-    with pytest.raises(ArtifactCorrupt, match="holds 3000 documents and 3000 rows"):
+def test_rows_of_another_order_are_corruption(copied: PassageStore) -> None:
+    file = index_ref("made", "lucene").path / "rows.i32"
+    np.roll(np.fromfile(file, dtype="<i4"), 1).tofile(file)
+    with pytest.raises(ArtifactCorrupt, match=r"rows\.i32 or its checksums in sums are corrupt"):
         opened(copied)
 
 

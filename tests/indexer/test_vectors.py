@@ -45,8 +45,6 @@ def test_a_vector_that_cannot_be_stored_is_named(bad: float, reason: str, tmp_pa
         file_in(tmp_path, "float16").write(range(10, 20), content)
     assert not isinstance(raised.value, InputError)  # which would throw the finished vectors away
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="10 vectors for 5 rows"):
-        file_in(tmp_path).write(range(20, 25), made(10))
     with pytest.raises(InputError, match=f"the vector of row 23 {reason}"):
         write_rows(file_in(tmp_path, "float16").map_writable(4), np.array([24, 23, 22]), content[2:5])
 
@@ -55,7 +53,6 @@ def test_vectors_that_are_not_as_the_manifest_says(tmp_path: Path) -> None:
     write_all(tmp_path, made())
     for dtype, n_missing, message in (
         ("float16", 0, r"vectors\.npy has 528 bytes, which is no float16 \(25, 4\)"),
-        ("float64", 0, "says vectors of 'float64'"),
         ("float32", 3, r"has no file missing\.npy"),
     ):
         with pytest.raises(ArtifactCorrupt, match=message):

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import INTERMEDIATE
 from wikidx.base.artifacts.manifest import Manifest, Parameters
 from wikidx.base.compiled import interpreted, kernel
-from wikidx.base.errors import ArtifactCorrupt
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Rows
 from wikidx.corpora.store import PassageStore
@@ -24,7 +23,7 @@ from wikidx.indexer.analysis.dictionary import HashedTerms, find_all
 from wikidx.indexer.base import Hits, Scores, check_k, empty_hits
 from wikidx.indexer.indexes.kinds import Estimate, IndexBuild, IndexKind, Number, OpenOptions, Size
 from wikidx.indexer.indexes.postings.cursors import Terms
-from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, IndexFiles, check_byte_order
+from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, IndexFiles
 from wikidx.indexer.indexes.postings.inversion import BYTES_PER_TEXT_BYTE, invert, max_parallel_blocks, text_bytes
 from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.scope import NO_WORDS, Scope
@@ -216,7 +215,6 @@ def _search_queries(  # noqa: PLR0913
 
 def write(build: IndexBuild[PassageStore]) -> Mapping[str, int]:
     """Build the index of a store; see ``IndexKind.write``."""
-    check_byte_order()
     blocks, analyzer = build.staging / INTERMEDIATE, recorded_analyzer(build.parameters, build.staging)
     with interpreted(text_bytes(build.source)):
         dictionary = invert(build.source, analyzer, blocks, build.progress)
@@ -230,23 +228,8 @@ def open_bm25(path: Path, manifest: Manifest, options: OpenOptions) -> BM25Index
         ArtifactCorrupt: a file does not match its manifest.
         ArtifactMismatch: see ``recorded_analyzer``.
     """
-    check_byte_order()
     analyzer = recorded_analyzer(manifest.recipe.parameters, path)
-    files = IndexFiles(path, manifest, DTYPES)
-    documents = Documents(**files.further)
-    if len(documents.totals) != 2:
-        raise ArtifactCorrupt(f"{path / 'totals'} does not hold two numbers: build it again with --force")
-    n_rows_with_terms, n_tokens = documents.totals.tolist()
-    actual = {
-        "terms": len(files.postings.ends),
-        "rows": len(documents.lengths),
-        "rows_with_terms": n_rows_with_terms,
-        "tokens": n_tokens,
-    }
-    expected = {name: manifest.count(name) for name in actual}
-    if actual != expected:
-        raise ArtifactCorrupt(f"{path} holds {actual}, its manifest says {expected}: build it again with --force")
-    return BM25Index(files, analyzer, *_k1_and_b(manifest.recipe.parameters))
+    return BM25Index(IndexFiles(path, manifest, DTYPES), analyzer, *_k1_and_b(manifest.recipe.parameters))
 
 
 def _k1_and_b(parameters: Parameters) -> tuple[float, float]:

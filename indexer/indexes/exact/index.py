@@ -13,7 +13,6 @@ from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.machine.fit import ON_CPU, Placement
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries
-from wikidx.indexer.indexes.keys import LARGEST_ROW
 from wikidx.indexer.scope import NO_WORDS, Scope
 from wikidx.indexer.vectors.corpus_vectors import missing_within, open_corpus_vectors
 
@@ -40,8 +39,6 @@ class ExactIndex:
         self._n_rows, self.dim = len(vectors), int(vectors.shape[1])
         self.placement, self._first_row = placement, first_row
         self._vectors, self._missing = vectors, np.empty(0, dtype=np.int64) if missing is None else missing
-        if self._n_rows > LARGEST_ROW:
-            raise ValueError(f"{self._n_rows:,} rows: at most {LARGEST_ROW:,} can be searched")
         self._engine = _engine(vectors, self._missing, placement)
 
     def __len__(self) -> int:

@@ -116,13 +116,11 @@ def open_mapped(path: Path, manifest: Manifest, flags: int) -> Any:  # noqa: ANN
     """Open and check the file of an index, mapped according to ``flags`` (FAISS's IO_FLAG_*).
 
     Raises:
-        ArtifactCorrupt: FAISS cannot read the file, or the index is untrained, or does not match its manifest.
+        ArtifactCorrupt: FAISS cannot read the file, or the index does not match its manifest.
         MissingExtraError: FAISS is not installed.
     """
     with faiss_errors(path / INDEX_FILE):
         index = load_faiss().read_index(utf8_path(path / INDEX_FILE), flags)
-    if not index.is_trained:
-        raise ArtifactCorrupt(f"{path / INDEX_FILE} holds an index that was never trained: build it again with --force")
     actual = (index.ntotal, index.d, index.metric_type)
     expected = (manifest.count("vectors"), manifest.count("dim"), load_faiss().METRIC_INNER_PRODUCT)
     if actual != expected:

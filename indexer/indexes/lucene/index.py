@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest, Parameters
+from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Rows
@@ -97,16 +98,12 @@ def open_lucene(path: Path, manifest: Manifest, options: OpenOptions) -> LuceneI
     """Open an imported index; see ``IndexKind.open``.
 
     Raises:
-        ArtifactCorrupt: a file does not match its manifest.
+        ArtifactCorrupt: the rows are corrupt, or Lucene cannot read its files.
         MissingExtraError, IdxError: see ``call_in_java``.
     """
-    rows = np.memmap(path / ROWS, dtype="<i4", mode="r") if (path / ROWS).stat().st_size else np.empty(0, dtype="<i4")
+    rows = CheckedFiles(path, manifest)[ROWS].array("<i4", (manifest.count("documents"),))[:]
     with lucene_errors(path):
         searcher = call_in_java(lambda pyserini: _open_searcher(pyserini, path / DIRECTORY))
-    if not len(rows) == searcher.num_docs == manifest.count("documents"):
-        raise ArtifactCorrupt(f"{path} holds {searcher.num_docs} documents and {len(rows)} rows: import it again with --force")
-    if len(rows) and not 0 <= rows.min() <= rows.max() < manifest.count("rows"):
-        raise ArtifactCorrupt(f"{path / ROWS} has rows outside the corpus: import it again with --force")
     return LuceneIndex(searcher, rows, path)
 
 

@@ -9,7 +9,6 @@ All files are little-endian. A process verifies the checksum of each page before
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.artifacts.pages import CheckedFiles
-from wikidx.base.errors import ArtifactCorrupt, StorageError
 
 BLOCK_ROWS = 65_536
 MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip them; such scores differ in the third digit
@@ -86,13 +84,12 @@ class IndexFiles:
             further: names and dtypes of the files that a kind of index has besides, which every search reads whole.
 
         Raises:
-            ArtifactCorrupt: a file's size does not fit its content.
+            ArtifactCorrupt: see ``CheckedFiles``.
         """
         self._files = CheckedFiles(path, manifest)
-        self.postings = Postings(**{name: self._array(path, name, DTYPES[name]) for name in DTYPES}, n_rows=manifest.count("rows"))
-        self.further = {name: self._array(path, name, dtype) for name, dtype in further.items()}
+        self.postings = Postings(**self._arrays(DTYPES), n_rows=manifest.count("rows"))
+        self.further = self._arrays(further)
         self._is_checked = np.zeros(len(self.postings.ends), dtype=np.bool_)  # for each term: whether its postings are verified
-        self._has_checked_tables = False
 
     def check(self, numbers: NDArray[np.int64], frequent: NDArray[np.int64]) -> None:
         """Verify the segments, postings and impacts of terms, unless they are verified already.
@@ -113,24 +110,13 @@ class IndexFiles:
 
     def check_tables(self) -> None:
         """Verify the files that every search reads whole, unless they are verified already; raises as ``check`` does."""
-        if not self._has_checked_tables:
-            for name in (*DTYPES, *self.further):
-                if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT):
-                    self._files[name].check_all()
-            self._has_checked_tables = True
+        for name in (*DTYPES, *self.further):
+            if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT):
+                self._files[name].check_all()
 
     def _check(self, names: Sequence[str], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for name in names:
             self._files[name].check(starts * DTYPES[name].itemsize, stops * DTYPES[name].itemsize)
 
-    def _array(self, path: Path, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        content = self._files[name].content
-        if len(content) % dtype.itemsize:
-            raise ArtifactCorrupt(f"{path / name} has {len(content):,} bytes, which are no {dtype} numbers: build it again with --force")
-        return content.view(dtype)
-
-
-def check_byte_order() -> None:
-    """Raise ``StorageError`` on a big-endian machine."""
-    if sys.byteorder != "little":
-        raise StorageError("a bm25 index can be built and read on little-endian machines only")
+    def _arrays(self, dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, NDArray[Any]]:
+        return {name: self._files[name].content.view(dtype) for name, dtype in dtypes.items()}
