@@ -148,7 +148,7 @@ def test_terms_of_all_real_texts_are_those_of_lucene(all_texts: list[str]) -> No
     assert differences(all_texts) == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_terms_of_many_strange_texts_are_those_of_lucene(seed: int) -> None:
     assert differences(Strings(seed).some(200_000)) == []
 

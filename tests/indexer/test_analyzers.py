@@ -31,7 +31,6 @@ from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import built_indexes, foreign_folders, index_ref, possible_indexes
 from wikidx.indexer.indexes.postings import inversion
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS
-from wikidx.indexer.indexes.postings.while_storing import FollowingInverter
 from wikidx.indexer.naming import is_index_name, parse_index_name
 from wikidx.indexer.planning import Build
 from wikidx.retrievers.highlight import analyzer_of, find_highlights
@@ -89,8 +88,6 @@ def corpus_file(folder: Path) -> Path:
         ("bm25-german-1.2-0.75", "german", ("1.2", "0.75")),
         ("bm25-tri-grams", "tri-grams", ()),
         ("bm25-tri-grams-2-0", "tri-grams", ("2", "0")),
-        ("bm25", "", ()),
-        ("bm25-1.2-0.75", "", ("1.2", "0.75")),
     ],
 )
 def test_names_of_indexes_have_an_analyzer(
@@ -148,12 +145,9 @@ def test_numbers_in_python_are_those_of_the_kernel() -> None:
     assert surrogates.table().terms() == ["a", "\ud800"]
 
 
-@pytest.mark.parametrize("uses_threads", [False, True])
-def test_an_index_of_the_same_terms_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uses_threads: bool) -> None:
-    """It is built while the passages are stored, and from them; and searched alone, and in threads."""
+def test_an_index_of_the_same_terms_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is built while the passages are stored, and from them."""
     monkeypatch.setenv(VARIABLE, REFERENCES)
-    if uses_threads:
-        monkeypatch.setattr("wikidx.indexer.indexes.bm25.index._POSTINGS_WORTH_THREADS", 0)
     file = tmp_path / "made.jsonl"
     file.write_text("".join(json.dumps(row._asdict()) + "\n" for row in PASSAGES))
     source = resolve(str(file), name="made", options=StoreOptions())
@@ -162,22 +156,6 @@ def test_an_index_of_the_same_terms_has_the_same_bytes(tmp_path: Path, monkeypat
         followed = Build(BuildSpec(source, ("bm25-as-english",))).run()["bm25-as-english"]
     store = open_store("made")
     assert followed.files == build_index("made", "bm25", store).files == build_index("made", "bm25-as-english", store, force=True).files
-    ours, english = (open_lexical_index("made", name, store).search(QUERIES * 3, 50) for name in ("bm25-as-english", "bm25"))
-    assert (ours.rows.tobytes(), ours.scores.tobytes()) == (english.rows.tobytes(), english.scores.tobytes())
-
-
-def test_blocks_numbered_in_python_are_those_of_the_store(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
-    words = Analyzer(name="words", terms=str.split)
-    rows = [Passage(str(n), "", f"w{n % 7} w{n % 1013} w{n // 50_000}") for n in range(BLOCK_ROWS + 5)]
-    follower = FollowingInverter(tmp_path / "followed", words)
-    for start in range(0, len(rows), 10_007):
-        follower.add(rows[start : start + 10_007])
-    follower.finish()
-    follower.close()
-    inversion.invert(build(rows), words, tmp_path / "inverted", lambda done, total: None)
-    followed, inverted = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("followed", "inverted"))
-    assert len(followed) == 6
-    assert followed == inverted
 
 
 def test_an_analyzer_that_fails_costs_only_the_blocks_that_it_has_not_finished(

@@ -16,6 +16,7 @@ from wikidx.corpora.build import StoreOptions, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.resolving import resolve
 from wikidx.corpora.store import PassageStore, StoreWriter
+from wikidx.indexer.analysis import Analyzer
 from wikidx.indexer.analysis.english import ANALYZER
 from wikidx.indexer.build import build_index
 from wikidx.indexer.build_spec import BuildSpec
@@ -65,9 +66,11 @@ def files_of_a_second_pass() -> object:
     return build_index("made", "bm25", open_store("made"), force=True).files
 
 
-def follow(folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, **options: int) -> dict[str, bytes]:
+def follow(
+    folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, analyzer: Analyzer = ANALYZER, **options: int
+) -> dict[str, bytes]:
     """Invert passages and return the files of the blocks."""
-    follower = FollowingInverter(folder, ANALYZER, **options)
+    follower = FollowingInverter(folder, analyzer, **options)
     for start in range(0, len(rows), n_at_once):
         follower.add(rows[start : start + n_at_once])
     follower.finish()
@@ -75,13 +78,14 @@ def follow(folder: Path, rows: Sequence[Passage], n_at_once: int = 16_384, **opt
     return contents(folder)
 
 
-def test_blocks_are_those_of_the_store(tmp_path: Path, build: Callable[..., PassageStore]) -> None:
-    rows = passages(2 * BLOCK_ROWS + 5)
-    followed = follow(tmp_path / "followed", rows, n_at_once=10_007)
+@pytest.mark.parametrize(("analyzer", "n_full"), [(ANALYZER, 2), (Analyzer(name="words", terms=str.split), 1)], ids=["kernel", "Python"])
+def test_blocks_are_those_of_the_store(analyzer: Analyzer, n_full: int, tmp_path: Path, build: Callable[..., PassageStore]) -> None:
+    rows = passages(n_full * BLOCK_ROWS + 5)
+    followed = follow(tmp_path / "followed", rows, n_at_once=10_007, analyzer=analyzer)
     progress = list[int]()
-    inversion.invert(build(rows), ANALYZER, tmp_path / "inverted", lambda done, total: progress.append(done))
-    assert progress == [BLOCK_ROWS, 2 * BLOCK_ROWS, len(rows)]
-    assert len(followed) == 9
+    inversion.invert(build(rows), analyzer, tmp_path / "inverted", lambda done, total: progress.append(done))
+    assert progress == [*range(BLOCK_ROWS, len(rows), BLOCK_ROWS), len(rows)]
+    assert len(followed) == 3 * (n_full + 1)
     assert followed == contents(tmp_path / "inverted")
 
 
@@ -210,10 +214,3 @@ def test_an_index_that_another_process_builds_is_left_alone(tmp_path: Path) -> N
     path = write(tmp_path / "passages.jsonl", passages(20))
     with lock(index_ref("made", "bm25").path), pytest.raises(LockedError, match="bm25 is being worked on"):
         Build(spec(path)).run()
-
-
-def test_another_source_begins_anew(tmp_path: Path) -> None:
-    Build(spec(write(tmp_path / "passages.jsonl", passages(90)))).run()
-    found = build_in_one_pass(spec(write(tmp_path / "passages.jsonl", passages(200)[100:]), replace=True))["bm25"]
-    assert found.counts["rows"] == 100
-    assert files_of_a_second_pass() == found.files

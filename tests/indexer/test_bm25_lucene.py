@@ -100,7 +100,7 @@ def distinct_terms(words: Sequence[str], n: int) -> str:
     return " ".join(words[position] for position in chosen)
 
 
-@pytest.mark.parametrize("numbers", ["1.2-0.75", "1.5-0.75", "2-1", "0.7-0", "0-0.4", "0.001-1", "3.7-0.123", "1000-0.5"])
+@pytest.mark.parametrize("numbers", ["1.2-0.75", "2-1", "0.7-0", "0-0.4", "1000-0.5"])
 def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
     pair, (k1, b) = query_set.pair, map(float, numbers.split("-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +118,7 @@ def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
         pair.lucene.set_similarity(0.9, 0.4)
 
 
-@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+@pytest.mark.parametrize("k", [1, 10, 1000])
 def test_own_queries_and_mixtures_of_words(query_set: QuerySet, k: int) -> None:
     queries, words = query_set.queries, query_set.words
     repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in queries[::50]]
@@ -134,7 +134,7 @@ def test_whole_passages_as_queries(query_set: QuerySet, n: int, k: int) -> None:
     assert sum(itself) > 0.9 * len(passages)
 
 
-@pytest.mark.parametrize("k", [1, 5, 10, 100, 1000, 5000])
+@pytest.mark.parametrize("k", [1, 10, 5000])
 def test_terms_that_weigh_next_to_nothing(query_set: QuerySet, k: int) -> None:
     """However often a term is repeated, rows with only the other terms follow, in their own order, those that have it."""
     for trio in ((40, 400, -1), (60, 90, -7), (70, 1500, 3000)):
@@ -145,7 +145,7 @@ def test_terms_that_weigh_next_to_nothing(query_set: QuerySet, k: int) -> None:
         assert_equal(query_set.pair, queries, k)
 
 
-@pytest.mark.parametrize("n_terms", [255, 256, 257, 999, 1000, 1001, 1023, 1024, 1025, 4000, 30_000])
+@pytest.mark.parametrize("n_terms", [256, 1000, 1001, 1025, 30_000])
 def test_thousands_of_distinct_terms(query_set: QuerySet, n_terms: int) -> None:
     query = distinct_terms(query_set.words, n_terms)
     for k in (10, 1000):
@@ -178,7 +178,7 @@ def test_k_beyond_the_corpus_finds_all_that_match(query_set: QuerySet) -> None:
     assert (hits.rows[:, n:] == -1).all()
 
 
-@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+@pytest.mark.parametrize("k", [1, 10, 1000])
 def test_ties_over_many_blocks(scraps: QuerySet, k: int) -> None:
     pair, queries = scraps.pair, [*scraps.queries[::5], *mixed_queries(scraps.words, 200)]
     hits = assert_equal(pair, queries, k)
@@ -188,7 +188,7 @@ def test_ties_over_many_blocks(scraps: QuerySet, k: int) -> None:
     assert n_tied > len(queries) / 10
 
 
-@pytest.mark.parametrize("k", [1, 2, 4, 5, 6, 7, 10])
+@pytest.mark.parametrize("k", [1, 5, 6, 10])
 def test_equal_passages_of_several_blocks(scraps: QuerySet, k: int) -> None:
     hits = assert_equal(scraps.pair, ["qxqx", "fox qxqx", "qxqx year"], k)
     assert hits.rows[0].tolist() == [40_000, *FOXES, BLOCK_ROWS + 7, -1, -1, -1][:k]

@@ -73,7 +73,7 @@ def finished_vectors() -> dict[int, bytes]:
     return {rows.start: np.load(staging / VECTORS)[rows.start : rows.stop].tobytes() for rows in finished_ranges(staging)}
 
 
-@pytest.mark.parametrize(("devices", "n_tokenizing"), [(("cpu",), 2), (("cpu", "cpu"), 0), (("cpu", "cpu"), 1)])
+@pytest.mark.parametrize(("devices", "n_tokenizing"), [(("cpu",), 2), (("cpu", "cpu"), 1)])
 def test_processes_make_the_same_vectors(tiny: EncoderSpec, tmp_path: Path, devices: tuple[str, ...], n_tokenizing: int) -> None:
     run(tiny, tmp_path / "alone", ("cpu",))
     reports: list[tuple[int, int | None]] = []
@@ -145,8 +145,8 @@ from tests.indexer.encoders.folders import with_checkpoint
 from tests.indexer.test_embed_processes import run
 from wikidx.indexer.naming import encoder_spec
 
-n_devices, checkpoint, folder = sys.argv[1:]
-run(with_checkpoint(encoder_spec("contriever"), Path(checkpoint)), Path(folder), ("cpu",) * int(n_devices), 1)
+checkpoint, folder = sys.argv[1:]
+run(with_checkpoint(encoder_spec("contriever"), Path(checkpoint)), Path(folder), ("cpu", "cpu"), 1)
 """
 
 
@@ -174,14 +174,13 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
-@pytest.mark.parametrize("n_devices", [1, 2])
-def test_no_process_outlives_the_one_that_is_killed(tiny: EncoderSpec, tmp_path: Path, n_devices: int) -> None:
-    command = [sys.executable, "-c", EMBED, str(n_devices), str(tiny.folder("passage")), str(tmp_path / "vectors")]
+def test_no_process_outlives_the_one_that_is_killed(tiny: EncoderSpec, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", EMBED, str(tiny.folder("passage")), str(tmp_path / "vectors")]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT, start_new_session=True) as process:
         wait_for(lambda: finished_ranges(tmp_path / "vectors"))
         started_by_it = workers(process.pid)
         process.send_signal(signal.SIGKILL)
-    assert len(started_by_it) >= n_devices
+    assert len(started_by_it) >= 2
     wait_for(lambda: not any(map(is_running, started_by_it)), 10)
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tests.indexer.made_vectors import assert_same, brute_force
 from wikidx.base.machine.fit import Placement
-from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Hits, Vectors
 from wikidx.indexer.indexes.exact import cpu as exact_cpu
 from wikidx.indexer.indexes.exact.index import ExactIndex
@@ -33,8 +32,8 @@ def devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return ENGINES[str(request.param)]
 
 
-def index_of(vectors: NDArray[Any], devices: tuple[str, ...], *, missing: Rows | None = None) -> ExactIndex:
-    return ExactIndex(vectors, missing=missing, placement=Placement(devices, ""))
+def index_of(vectors: NDArray[Any], devices: tuple[str, ...]) -> ExactIndex:
+    return ExactIndex(vectors, placement=Placement(devices, ""))
 
 
 def whole(n: int, dim: int, seed: int) -> Vectors:
@@ -94,13 +93,6 @@ def test_rows_that_get_better_or_worse_or_are_equal(growth: int, devices: tuple[
         assert_same(index_of(vectors, devices).search(queries, k), brute_force(vectors, queries, k))
 
 
-@pytest.mark.parametrize("missing", [np.arange(400), np.arange(0, 400, 3)])
-def test_rows_without_a_vector_are_not_found(missing: Rows, devices: tuple[str, ...]) -> None:
-    vectors = whole(400, 6, 0)
-    for k in (5, 390):
-        assert_same(index_of(vectors, devices, missing=missing).search(vectors[:3], k), brute_force(vectors, vectors[:3], k, missing))
-
-
 def test_products_beyond_float32(devices: tuple[str, ...]) -> None:
     large = 3e38
     vectors = np.array([[-large, 0], [large, 0], [large, -large], [1e-3, 0], [large, 0]], dtype=np.float32)
@@ -131,9 +123,3 @@ def test_on_a_cpu_scores_have_the_same_bits_whatever_the_batch() -> None:
     together, alone = index.search(queries, 30), [index.search(queries[n : n + 1], 30) for n in range(40)]
     assert_same(together, Hits(np.concatenate([hits.rows for hits in alone]), np.concatenate([hits.scores for hits in alone])))
     assert_same(index_of(vectors, ("cpu",)).search(queries[::-1], 30), Hits(together.rows[::-1], together.scores[::-1]))
-
-
-def test_too_many_rows_to_number_are_refused() -> None:
-    shard = np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.float32), (2**32, 1), (0, 0))
-    with pytest.raises(ValueError, match="4,294,967,296 rows: at most 4,294,967,295"):
-        ExactIndex(shard)

@@ -240,14 +240,3 @@ def test_nan_and_infinity_are_no_results_and_equal_scores_go_to_the_lower_row() 
     hits = best_hits(best.keys()[0].numpy(), 3)
     assert hits.rows.tolist() == [[10, 8, 11], [7, 8, 10]]
     assert hits.scores.tolist() == [[2.0, 1.0, 1.0], [0.0, 0.0, -0.5]]
-
-
-def test_what_torch_examines_at_a_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = torch.rand((4, 9 * BLOCK - 5), generator=torch.Generator().manual_seed(0))
-    thresholds, (whole, parts) = torch.tensor([0.5, 0.9, 0.0, 2.0]), (TopK(700, torch.ones(4), select_by_torch) for _ in range(2))
-    select_by_torch(scores, thresholds, whole._found, 3)
-    monkeypatch.setattr(gpu_best, "_MOST_EXAMINED", BLOCK)
-    select_by_torch(scores, thresholds, parts._found, 3)
-    assert whole._found.counts.tolist() == (scores > thresholds[:, None]).sum(dim=1).tolist()
-    for line, n_found in enumerate(whole._found.counts.tolist()):
-        assert torch.equal(parts._found.keys[line, :n_found], whole._found.keys[line, :n_found])

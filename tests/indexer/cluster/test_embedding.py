@@ -22,7 +22,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.indexer.cluster.conftest import CLUSTER, SHARD_ROWS
-from tests.indexer.cluster.ray_nodes import NODE, environment_of_nodes
+from tests.indexer.cluster.ray_nodes import NODE
 from tests.runtimes.command_line import Command
 from wikidx.base.artifacts.building import staging_path
 from wikidx.base.artifacts.manifest import Manifest
@@ -191,14 +191,6 @@ def test_the_command_builds_on_a_cluster(
     assert json.loads(idx("build", *options))["built"]["minilm"] == {"rows": 16, "dim": 384}
     assert np.load(index_ref("sample@16", "minilm").path / VECTORS).shape == (16, 384)
     assert not ray.is_initialized()
-
-
-def test_the_environment_is_as_it_was() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", "before")
-        with environment_of_nodes():
-            assert os.environ["PYTHONPATH"] == str(ROOT)
-        assert os.environ["PYTHONPATH"] == "before"
 
 
 def handler_of(number: int) -> int | None:
