@@ -243,10 +243,14 @@ def weights_bytes(folder: Path, name: str) -> int:
 
 def checksums(folder: Path, required: RequiredFiles, name: str, patterns: Sequence[str] = ()) -> dict[str, str]:
     """Return the sha256 of each file that affects the vectors, by its name in the directory: also of weight shards, and of patterns."""
-    files = [file for group in required if (file := find_file(folder, group))]
-    files += [shard for file in files if file.name.endswith(".index.json") for shard in list_shards(file, name)]
-    files += [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    files = [*_find_files(folder, required, name), *(file for pattern in patterns for file in sorted(folder.glob(pattern)))]
     return {os.path.relpath(file, folder): checksum(file) for file in files}
+
+
+def _find_files(folder: Path, required: RequiredFiles, name: str) -> list[Path]:
+    """Return the file of each group that has one in a directory, and the shards that a shard index lists, which may be missing."""
+    files = [file for group in required if (file := find_file(folder, group))]
+    return files + [shard for file in files if file.name.endswith(".index.json") for shard in list_shards(file, name)]
 
 
 def checksum(file: Path) -> str:
@@ -276,10 +280,8 @@ def checksum(file: Path) -> str:
 def _missing_files(folder: Path, required: RequiredFiles, name: str) -> RequiredFiles:
     """Return the groups without a file in a directory, and the missing shards of its shard index; refuse pointers of git LFS."""
     refuse_pointer(folder)
-    files = [find_file(folder, group) for group in required]
-    listed = [shard for file in files if file is not None and file.name.endswith(".index.json") for shard in list_shards(file, name)]
-    absent = [group for group, file in zip(required, files, strict=True) if file is None]
-    return (*absent, *((shard.name,) for shard in listed if not shard.is_file()))
+    absent = [group for group in required if find_file(folder, group) is None]
+    return (*absent, *((file.name,) for file in _find_files(folder, required, name) if not file.is_file()))
 
 
 def _format_names(groups: RequiredFiles) -> str:

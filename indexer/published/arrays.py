@@ -33,7 +33,7 @@ _MAX_HEADER_BYTES = 100 << 20  # as in safetensors itself
 _TENSORS = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BF16": "<u2", "I32": "<i4", "I64": "<i8"}
 _ID_COLUMNS = ("id", "_id", "docid", "pid", "doc_id", "docno", "passage_id", "chunk_id")
 _MAX_ID_BYTES = 1 << 16
-_CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+CORRUPT = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 
 
 class Block(NamedTuple):
@@ -149,7 +149,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
         if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _MAX_ID_BYTES:
             raise ValueError("its header is too long")
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # which neither unpickles nor opens archives
-    except (*_CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
+    except (*CORRUPT, EOFError, tokenize.TokenError, SyntaxError) as error:
         objects = "holds Python objects: save ids by ids.astype(str), vectors by numpy.stack(vectors)"
         reason = objects if "Python objects" in str(error) else f"is cut off, or no array of numbers: {error!s:.200}"
         raise InputError(f"{path} {reason}") from error
@@ -185,7 +185,7 @@ def _map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
             if tensor.get("dtype") in _TENSORS:
                 offset = 8 + n_bytes + tensor["data_offsets"][0]
                 tensors[name] = np.memmap(path, _TENSORS[tensor["dtype"]], "r", offset, tuple(tensor["shape"]))
-    except _CORRUPT as error:
+    except CORRUPT as error:
         raise InputError(f"{path} is cut off, or no file of safetensors: {error!s:.200}") from error
     return tensors
 

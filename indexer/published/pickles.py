@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from wikidx.base.errors import InputError
 
-from .arrays import ADVICE, FileArray
+from .arrays import ADVICE, CORRUPT, FileArray
 
 _IN_FILE_BYTES = 1 << 20  # arrays from this size on stay in the file
 _LINE_BYTES = 256
 _MAX_ROWS = 1 << 48  # limit on rows and on columns
 _NAMES = {ord(code.code): code.name for code in pickletools.opcodes}
-_CORRUPT_ERRORS = (pickle.UnpicklingError, ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError)
 _INSTRUCTIONS = """
     PROTO FRAME MARK STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1
     SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES BINBYTES8
@@ -151,5 +150,5 @@ def read_pickle(file: IO[bytes], name: str) -> Any:  # noqa: ANN401 - whatever t
         raise InputError(f"{reason}; {ADVICE}") from error
     except InputError:
         raise
-    except _CORRUPT_ERRORS as error:
+    except (pickle.UnpicklingError, *CORRUPT) as error:
         raise InputError(f"{name} is no pickle of embeddings, or corrupt: {type(error).__name__} {error!s:.100}") from error

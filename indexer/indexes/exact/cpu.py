@@ -5,7 +5,6 @@ Threads take blocks of rows; a block is split into tiles that fit a core's cache
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -91,18 +90,15 @@ class CpuEngine:
     def _search(self, queries: Vectors | NDArray[np.int32], k: int, n_slots: int, n_workers: int, allowed: Words) -> Hits:
         panels = pack_panels(queries)
         thresholds = initial_thresholds(len(queries), panels.shape[0] * panels.shape[2])
-        starts, lock = iter(self._starts), threading.Lock()
+        starts = iter(self._starts)
 
         def search_blocks() -> Keys:
             memory = _allocate(panels, empty_candidates(len(queries), k, n_slots, thresholds))
-            while True:
-                with lock:
-                    start = next(starts, None)
-                if start is None:
-                    return finalize(memory.candidates)
+            for start in starts:  # of all threads: a step of a range's iterator is atomic
                 if not len(allowed) or allowed[start // 64 : (start + _BLOCK_ROWS) // 64 + 1].any():
                     block = self._block(start, allowed)
                     _SEARCHES[block.vectors.dtype.name](block, memory)
+            return finalize(memory.candidates)
 
         if n_workers == 1:
             return best_hits(search_blocks(), k)
