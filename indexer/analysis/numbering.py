@@ -20,6 +20,7 @@ _N_RECENT = 1 << 15
 
 _AFTER_SURROGATES = 0xE000
 _FIRST_OF_THREE_BYTES = 0x800
+_LEADING = 0xFF80  # shifted right by the number of further bytes of a code point: the highest bits of its first byte
 
 
 class RecentTokens(NamedTuple):
@@ -112,20 +113,12 @@ def _write_utf8(units: Units, n: int, pool: NDArray[np.uint8], position: int) ->
             pool[position] = point
             position += 1
             continue
-        if point < _FIRST_OF_THREE_BYTES:
-            pool[position] = 0xC0 | point >> 6
-        else:
-            if point < HIGH_SURROGATES or point >= _AFTER_SURROGATES:
-                pool[position] = 0xE0 | point >> 12
-            else:
-                point = FIRST_OF_TWO_UNITS + (point - HIGH_SURROGATES << 10) + (np.int64(units[i]) - LOW_SURROGATES)
-                i += 1
-                pool[position] = 0xF0 | point >> 18
-                position += 1
-                pool[position] = 0x80 | point >> 12 & 0x3F
-            position += 1
-            pool[position] = 0x80 | point >> 6 & 0x3F
-        position += 1
-        pool[position] = 0x80 | point & 0x3F
-        position += 1
+        if HIGH_SURROGATES <= point < _AFTER_SURROGATES:
+            point = FIRST_OF_TWO_UNITS + (point - HIGH_SURROGATES << 10) + (np.int64(units[i]) - LOW_SURROGATES)
+            i += 1
+        n_more = 1 + int(point >= _FIRST_OF_THREE_BYTES) + int(point >= FIRST_OF_TWO_UNITS)
+        pool[position] = (_LEADING >> n_more & 0xFF) | point >> 6 * n_more
+        for k in range(1, n_more + 1):
+            pool[position + k] = 0x80 | point >> 6 * (n_more - k) & 0x3F
+        position += 1 + n_more
     return position
