@@ -29,20 +29,20 @@ test-full: $(VENV)/test-full  # those that test leaves out, but for a few that t
 test-all: $(VENV)/test-full  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
-# The path of a search: stores, BM25, vectors, encoders, the searcher, the server, the commands. Of the contracts those that depend on Python
-# and on the versions of packages; the others hold or fail on every Python alike.
+# What depends on Python and on the versions of packages: the ground floor, contracts, files of others, the server, the commands. The rest holds
+# or fails on every Python alike.
 COMMANDS := cli bm25_commands first_commands search_command vector_index_commands help serve
 CONTRACTS := lexical_index reader encoder reranker retriever plugged
-CORE := tests/test_imports.py tests/base $(CONTRACTS:%=tests/contracts/test_%.py) tests/corpora tests/indexer tests/retrievers $(COMMANDS:%=tests/runtimes/test_%.py)
+OTHERS := $(addprefix tests/indexer/test_,pickles.py published.py embedding_arrays.py vectors.py) $(addprefix tests/retrievers/test_,building.py async_client.py)
+CORE := tests/test_imports.py tests/base $(CONTRACTS:%=tests/contracts/test_%.py) $(OTHERS) tests/retrievers/server $(COMMANDS:%=tests/runtimes/test_%.py)
 test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
 # The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
-OF_EXTRAS := indexer/encoders $(addprefix contracts/test_,encoder.py reranker.py) $(addprefix indexer/test_,bm25_regressions.py minilm.py) base/test_devices.py retrievers/server/test_bad_input.py \
-	$(addprefix retrievers/test_,cross_encoder.py decoder_reranker.py maxsim.py rerank_endpoint.py)
+OF_EXTRAS := $(addprefix tests/,contracts/test_encoder.py contracts/test_reranker.py base/test_devices.py retrievers/server/test_bad_input.py)
 test-lowest: $(VENV)/lowest
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
-		$(filter-out $(addprefix tests/,$(OF_EXTRAS)),$(CORE)) $(addprefix --ignore=tests/,$(OF_EXTRAS))
+		$(filter-out $(OF_EXTRAS),$(CORE)) $(OF_EXTRAS:%=--ignore=%)
 
 MINUTES ?= 10
 fuzz: $(VENV)/dev  # made-up input for every reader and the server, for as long as MINUTES says

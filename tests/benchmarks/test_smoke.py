@@ -55,7 +55,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return some, asked
 
 
-@pytest.mark.parametrize("engines", [pytest.param(LEXICAL, marks=pytest.mark.exhaustive), DENSE], ids=["lexical", "dense"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("engines", [LEXICAL, DENSE], ids=["lexical", "dense"])
 def test_engines_find_the_same(files: tuple[Path, Path], tmp_path: Path, engines: tuple[str, ...]) -> None:
     chosen = ("--corpora", files[0], "--questions", files[1], "--engines", *engines, "--work", tmp_path)
     _, indexes, searches = tables("engines", *chosen, *QUICK, folder=tmp_path)
@@ -113,7 +114,7 @@ def test_serve(files: tuple[Path, Path], tmp_path: Path) -> None:
         ("gpu.search", ("--device", "cpu", *SEARCHED), ("GB/s", "s for 32 GB")),
         ("gpu.networks", ("--device", "cpu", *NETWORKS), ("first ms", "p50 ms", "p95 ms")),
         pytest.param("models", ("speed", "--limit", 1, "--tokens", 4), ("tokens read",), marks=pytest.mark.exhaustive),
-        ("models", ("methods", "--limit", 1, "--methods", "rag"), ("first s", "calls")),
+        pytest.param("models", ("methods", "--limit", 1, "--methods", "rag"), ("first s", "calls"), marks=pytest.mark.exhaustive),
         ("execution", RUNS, ("now s", "before s")),
         pytest.param("serve.soak", SOAK, (), marks=pytest.mark.exhaustive),
     ],

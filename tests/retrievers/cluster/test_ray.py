@@ -147,6 +147,7 @@ def test_a_lost_shard_is_a_503_or_told_and_a_new_generation_heals_it(cluster: An
             assert rows_of(remote) == [hit.row for hit in whole.rankings[0]]
 
 
+@pytest.mark.exhaustive
 def test_a_new_index_is_served_without_a_failed_request(cluster: Any) -> None:  # noqa: ANN401
     corpus = "exchanged"
 
@@ -219,6 +220,7 @@ def test_shards_that_cannot_be_are_refused(cluster: Any, device: str, n_shards: 
         ShardService(settings, Metrics(), n_shards).exchange().__enter__()
 
 
+@pytest.mark.exhaustive
 def test_shards_of_another_store_are_not_opened_and_the_end_ends_all(cluster: Any) -> None:  # noqa: ANN401
     shards = ShardService(Settings(corpora=("made",), retrievers=("minilm",)), Metrics())
     assert shards.n_shards == 3  # the head has no processors
@@ -237,6 +239,7 @@ def test_shards_of_another_store_are_not_opened_and_the_end_ends_all(cluster: An
         pass
 
 
+@pytest.mark.exhaustive
 def test_a_shard_that_cannot_be_opened_again_is_lost_until_it_can_and_moves_with_its_node(cluster: Any) -> None:  # noqa: ANN401
     place = index_ref("made", "minilm").path
     with serving_shards("minilm", shards=3, replicas=1) as sharded, RemoteSearcher(sharded.url, retries=0) as remote:
