@@ -128,14 +128,6 @@ class UnpicklableError(Exception):
         super().__init__(f"{reason} ({code})")
 
 
-class UnpicklableLock(Exception):
-    """Cannot be pickled."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.lock = threading.Lock()
-
-
 def fail(error: type[Exception], *arguments: object) -> None:
     raise error(*arguments)
 
@@ -145,8 +137,6 @@ def test_an_error_that_cannot_be_handed_over_is_reported_in_its_words() -> None:
         with pytest.raises(IdxError, match=r"^UnpicklableError: no room \(7\)\n") as raised:
             call((fail, (UnpicklableError, 7, "no room"))).result()
         assert "_run_item" in raised.value.__notes__[0]
-        with pytest.raises(IdxError, match="^UnpicklableLock: taken\n"):
-            call((fail, (UnpicklableLock, "taken"))).result()
         assert call((divmod, (7, 2))).result() == (3, 1)
 
 
