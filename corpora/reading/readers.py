@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, find, running
@@ -148,7 +148,10 @@ def detect_format(path: Path) -> str:
     number, first = next(((number, line.strip()) for number, line in read_lines(path, _fail_detection) if line.strip()), (0, ""))
     if not first:
         raise InputError(f"{path} holds only blank lines")
-    record = _record_in(path, number, first) if first.startswith("{") else {}
+    try:
+        record: dict[str, Any] = json.loads(first) if first.startswith("{") else {}
+    except (ValueError, RecursionError) as error:
+        _fail_detection(BadRecord(str(path), number, f"{explain_json_error(error)} (one record a line is needed)"))
     for name, each in reversed(READERS.items()):
         if each.matches(first, record):
             return name
@@ -163,14 +166,5 @@ def detect_format(path: Path) -> str:
     )
 
 
-def _fail_detection(bad: BadRecord) -> None:
+def _fail_detection(bad: BadRecord) -> NoReturn:
     raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or name its --format and add --on-error skip")
-
-
-def _record_in(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = f"{explain_json_error(error)} (one record a line is needed)"
-        raise InputError(f"{path}, line {number}: {reason}; correct the file, or name the format with --format") from None
-    return record
