@@ -10,7 +10,7 @@ client        RemoteSearcher                                   wire, errors  sea
 server/       search over HTTP, and a search page              mcp/          search tools for agents (Model Context Protocol)
 cluster/      vector search on a Ray cluster                   cancellation  bounds of a search: cancellation, deadline
 build_and_open  passages, file or name -> an open searcher     async_client  AsyncRemoteSearcher, for asyncio
-rendering     rankings as text, HTML, data frames, TREC runs   adapters/     searchers as components of other frameworks
+trec_lines    lines of TREC runs                               adapters/     searchers as components of other frameworks
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
 refusals      queries that are refused
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import textwrap
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -10,20 +12,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.errors import ArgumentError
+from wikidx.base.errors import ArgumentError, UnknownNameError, require_packages
 from wikidx.base.validation import check_iterable
 from wikidx.corpora.passage import Passage, Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, Vectors
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.vector_queries import to_query
 
-from . import rendering
 from .options import SearchOptions, SearchOptionValues, override
+from .trec_lines import trec_lines
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULTS = SearchOptions()
+
+_SHOWN_TEXT = 80  # characters of a passage that ``repr`` shows
+_SHOWN_HTML = 300  # characters of a passage in a table
+_COLUMNS = ("query_id", "query", "rank", "score", "id", "title", "text")
 
 Queries = Sequence[str] | Sequence[Sequence[float]] | Vectors
 """Texts; or vectors, for an index of vectors without an encoder."""
@@ -139,15 +145,26 @@ class Ranking(list[ScoredPassage]):
         return Ranking(super().__getitem__(index), self.queries, self.error) if isinstance(index, slice) else super().__getitem__(index)
 
     def __repr__(self) -> str:
-        return rendering.to_text(self.caption, self)
+        lines = [self.caption or "ranking"]
+        for rank, hit in enumerate(self, 1):
+            text = textwrap.shorten(hit.text, _SHOWN_TEXT, placeholder=" …")
+            lines.append(f"{rank:>3}  {hit.score:.4f}  [{hit.id}]  {hit.title}{': ' if hit.title else ''}{text}")
+        return "\n".join(lines if self else [*lines, "     no passage found"])
 
     def _repr_html_(self) -> str:
-        return rendering.to_html([(self.caption, self)])
+        cells = (
+            (rank, f"{hit.score:.4f}", hit.id, hit.title, textwrap.shorten(hit.text, _SHOWN_HTML, placeholder=" …"))
+            for rank, hit in enumerate(self, 1)
+        )
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in cells)
+        header = "".join(f"<th>{name}</th>" for name in ("rank", "score", "id", "title", "text"))
+        caption = f"<caption>{html.escape(self.caption)}</caption>"
+        return f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
 
     @property
-    def caption(self) -> Sequence[str]:
+    def caption(self) -> str:
         """The queries, or the reason why they could not be searched."""
-        return [f"not searched: {self.error}"] if self.error else self.queries
+        return f"not searched: {self.error}" if self.error else " | ".join(self.queries)
 
     @property
     def ids(self) -> list[str]:
@@ -165,7 +182,7 @@ class Ranking(list[ScoredPassage]):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with the columns query, rank, score, id, title and text; raises ``MissingExtraError`` without pandas."""
-        return rendering.to_pandas([("0", self.queries, self)]).drop(columns="query_id")
+        return Rankings([self]).to_pandas().drop(columns="query_id")
 
 
 class StageReport(NamedTuple):
@@ -208,7 +225,7 @@ class Rankings(list[Ranking]):
         return "\n\n".join(map(repr, self)) or "no rankings"
 
     def _repr_html_(self) -> str:
-        return rendering.to_html([(ranking.caption, ranking) for ranking in self])
+        return "".join(ranking._repr_html_() for ranking in self)
 
     @property
     def errors(self) -> dict[int, str]:
@@ -239,8 +256,15 @@ class Rankings(list[Ranking]):
             MissingExtraError: pandas is not installed.
             ArgumentError: the number of ids differs from the number of rankings.
         """
-        ids = self._ids(query_ids)
-        return rendering.to_pandas([(name, ranking.queries, ranking) for name, ranking in zip(ids, self, strict=True)])
+        require_packages("a data frame", "pandas", "pandas")
+        import pandas as pd
+
+        records = [
+            (name, " | ".join(ranking.queries), rank, hit.score, hit.id, hit.title, hit.text)
+            for name, ranking in zip(self._ids(query_ids), self, strict=True)
+            for rank, hit in enumerate(ranking, 1)
+        ]
+        return pd.DataFrame.from_records(records, columns=list(_COLUMNS))
 
     def to_trec(self, query_ids: Sequence[str] | None = None, tag: str = "idx") -> str:
         """Return the lines of a TREC run: query id, ``Q0``, passage id, rank, score and tag.
@@ -258,7 +282,7 @@ class Rankings(list[Ranking]):
         if len(set(ids)) < len(ids):
             raise ArgumentError("two rankings have the same query id")
         run = {name: {hit.id: hit.score for hit in ranking} for name, ranking in zip(ids, self, strict=True)}
-        return "".join(rendering.trec_lines(run, tag))
+        return "".join(trec_lines(run, tag))
 
     def _ids(self, query_ids: Sequence[str] | None) -> Sequence[str]:
         ids = [str(number) for number in range(len(self))] if query_ids is None else [*map(str, query_ids)]
@@ -359,9 +383,26 @@ class OpenedSearcher(Reopened, Searcher):
         """Return the passage with this id; raises as ``passages`` does."""
         return self.passages([id])[0]
 
-    @abstractmethod
     def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in the order of ``ids``."""
+        """Return the passages with these ids, in the order of ``ids``.
+
+        Raises:
+            UnknownNameError: no passage has one of the ids.
+            ArgumentError: the ids are not a list of strings.
+            ClosedError: a local searcher is closed.
+            ServiceError, IdxError: see ``search_groups``.
+        """
+        given: object = ids
+        if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
+            raise ArgumentError(f"ids of passages are texts, in a list: {ids!r:.80}")
+        corpus, found = self._find(ids)
+        if unknown := [name for name in ids if name not in found]:
+            raise UnknownNameError(f"no passage of '{corpus}' has the id {unknown[0]!r:.80}")
+        return [found[name] for name in ids]
+
+    @abstractmethod
+    def _find(self, ids: Sequence[str]) -> tuple[str, dict[str, Passage]]:
+        """Return the corpus's name, and its passages with these ids, by id; unknown ids are left out."""
 
     @abstractmethod
     def close(self) -> None:

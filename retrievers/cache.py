@@ -17,7 +17,8 @@ from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, Scores, SearchPara
 from .base import Retriever
 from .cancellation import unsearched_rows
 
-_ENTRY_BYTES = 500  # size of an entry without its numbers and its query: two array objects, a key, a link of the LRU order
+# Size of an entry without its numbers and its query: two array objects, a key, a link of the LRU order.
+_ENTRY_BYTES = 500
 _Key = tuple[str, int, SearchParams]
 
 

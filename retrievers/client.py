@@ -18,7 +18,7 @@ import orjson
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.base.errors import IdxError, InputError
 from wikidx.base.net.endpoint import check_key
 from wikidx.base.net.retrying import FINAL, TRANSIENT, Retries, Verdict, retry_after_s
 from wikidx.base.net.transport import TIMED_POOLS, PerProcess, Trouble, explain, is_closed, read_answer
@@ -29,7 +29,7 @@ from wikidx.indexer.scope import rows_to_json
 from .base import DEFAULTS, OpenedSearcher, PartialAnswer, Rankings, RowFilter, StageReport
 from .errors import BadAnswer, DeadlineExceeded, ServiceError, Unauthorized, Unreachable, from_json
 from .options import SearchOptions, SearchOptionValues, override
-from .refusals import blank_refused, check_ids, find_refused, mark_refused
+from .refusals import blank_refused, find_refused, mark_refused
 from .wire import SEARCH, ranking_from_json, request_to_json, unsearched_from_json
 
 TIMEOUT_S = 30.0
@@ -178,23 +178,9 @@ class RemoteSearcher(OpenedSearcher):
             ranking.queries = tuple(group)
         return answer._replace(rankings=mark_refused(answer.rankings, refused))
 
-    def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in the order of ``ids``.
-
-        Raises:
-            UnknownNameError: no passage has one of the ids.
-            ArgumentError: the ids are not a list of strings.
-            ServiceError, IdxError: see ``search_groups``.
-        """
-        check_ids(ids)
-        if not ids:
-            return []
-        corpus = self._corpus or self.served(self._corpus).corpus
-        found = self.find_passages(corpus, ids)
-        for name in ids:
-            if name not in found:
-                raise UnknownNameError(f"no passage of '{corpus}' has the id {name!r:.80}")
-        return [found[name] for name in ids]
+    def _find(self, ids: Sequence[str]) -> tuple[str, dict[str, Passage]]:
+        corpus = self._corpus or (self.served(None).corpus if ids else "")
+        return corpus, self.find_passages(corpus, ids) if ids else {}
 
     def find_passages(self, corpus: str, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages of a corpus with these ids, by id; unknown ids are left out. Raises as ``search_groups`` does."""

@@ -26,7 +26,8 @@ _RULES = {"max": kernels.MAX, "sum": kernels.SUM, "rrf": kernels.RRF, "interleav
 _ENTRIES_PER_TASK = 500_000  # about 10 ms of work; less is not worth a thread
 _MAX_ROWS = 1 << 32
 _ALL_TEXTS: TextKeys = np.empty(0, dtype=np.uint64)
-_ALL_TEXTS.flags.writeable = False  # read-only like a store's keys, because numba compiles a kernel again for a writable array
+# Read-only like a store's keys, because numba compiles a kernel again for a writable array.
+_ALL_TEXTS.flags.writeable = False
 
 
 class Fusion(NamedTuple):

@@ -117,20 +117,20 @@ class OpenCorpora:
     def retriever(self, corpus: str, name: str) -> Retriever:
         """Return the retriever of an index, or a remote one; raises as ``open_searcher`` does."""
         with self._lock:
-            return self._retriever(corpus, name)
+            if (corpus, name) not in self.retrievers:
+                self.retrievers[corpus, name] = self._open_retriever(corpus, name)
+            return self.retrievers[corpus, name]
 
-    def _retriever(self, corpus: str, name: str) -> Retriever:
-        if (corpus, name) not in self.retrievers and name.startswith(REMOTE):
+    def _open_retriever(self, corpus: str, name: str) -> Retriever:
+        if name.startswith(REMOTE):
             from .pipelines.remote import RemoteRetriever
 
-            self.retrievers[corpus, name] = RemoteRetriever(name, self.store(corpus))
-        elif (corpus, name) not in self.retrievers:
-            self.before_open(corpus, name)
-            opened = self._opener(corpus, name, self.store(corpus), device=self._device)
-            if self._cache_bytes:
-                opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)
-            self.retrievers[corpus, name] = opened
-        return self.retrievers[corpus, name]
+            return RemoteRetriever(name, self.store(corpus))
+        self.before_open(corpus, name)
+        opened = self._opener(corpus, name, self.store(corpus), device=self._device)
+        if self._cache_bytes:
+            opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)
+        return opened
 
 
 def open_searcher(

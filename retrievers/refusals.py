@@ -1,4 +1,4 @@
-"""Groups of queries and ids of passages that are refused, and what is answered in their place."""
+"""Groups of queries that are refused, and what is answered in their place."""
 
 from __future__ import annotations
 
@@ -50,9 +50,3 @@ def _refusal(group: object, max_characters: int) -> Exception | None:
         if not query.isascii() and _SURROGATE.search(query):  # it breaks tokenizers
             return ArgumentError(f"a query contains a lone surrogate, half a character: {query!a:.80}")
     return None
-
-
-def check_ids(ids: object) -> None:
-    """Raise ``ArgumentError`` if passage ids are not a list of strings."""
-    if isinstance(ids, str) or not isinstance(ids, Sequence) or not all(isinstance(name, str) for name in ids):
-        raise ArgumentError(f"ids of passages are texts, in a list: {ids!r:.80}")

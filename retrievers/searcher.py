@@ -20,7 +20,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from wikidx.base.compiled import interpreted
-from wikidx.base.errors import ClosedError, InputError, UnknownNameError
+from wikidx.base.errors import ClosedError, InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Passage
@@ -46,7 +46,7 @@ from .kernels import Lists, Targets
 from .options import SearchOptions, SearchOptionValues, override
 from .pipelines.running import Stages, run
 from .pipelines.tree import REMOTE, Node, source_depths
-from .refusals import blank_refused, check_ids, find_refused, mark_refused
+from .refusals import blank_refused, find_refused, mark_refused
 from .rerank import rerank_by_cross_encoder, rerank_by_primary, truncate
 from .vector_queries import GivenVectors, QueriesRefused, check_texts
 
@@ -111,22 +111,10 @@ class LocalSearcher(OpenedSearcher):
         """
         self._finalizers.append(weakref.finalize(self, release))
 
-    def passages(self, ids: Sequence[str]) -> list[Passage]:
-        """Return the passages with these ids, in the order of ``ids``.
-
-        Raises:
-            UnknownNameError: no passage has one of the ids.
-            ArgumentError: the ids are not a list of strings.
-            ClosedError: the searcher is closed.
-            ArtifactCorrupt: a passage is corrupt.
-        """
+    def _find(self, ids: Sequence[str]) -> tuple[str, dict[str, Passage]]:
         self._check_open()
-        check_ids(ids)
-        rows = self._store.rows_of(ids).tolist()
-        for name, row in zip(ids, rows, strict=True):
-            if row < 0:
-                raise UnknownNameError(f"no passage of '{self._store.folder.parent.name}' has the id {name!r:.80}")
-        return self._store.get_many(rows)
+        rows = [row for row in self._store.rows_of(ids).tolist() if row >= 0]
+        return self._store.folder.parent.name, {passage.id: passage for passage in self._store.get_many(rows)}
 
     def search_groups(
         self,
@@ -239,10 +227,8 @@ class LocalSearcher(OpenedSearcher):
         def retrieve(name: str) -> Lists:
             if not isinstance(getattr(self._retrievers[name], "encoder", None), GivenVectors):
                 check_texts(queries, name)
-            with stages.measure(name) as report:
-                lists = to_lists([self._retrievers[name].retrieve(queries, min(depths[name], n_rows), params)], n_rows)
-                report(lists)
-            return lists
+            retriever, n_results = self._retrievers[name], min(depths[name], n_rows)
+            return stages.measure(name, None, lambda: to_lists([retriever.retrieve(queries, n_results, params)], n_rows))
 
         if len(depths) == 1:
             return {name: retrieve(name) for name in depths}
@@ -258,10 +244,7 @@ class LocalSearcher(OpenedSearcher):
         lists = concatenate(list(retrieved.values()))
         if len(retrieved) == 1:
             return lists
-        with stages.measure(options.fuse, lists) as report:
-            fused = fuse(lists, self._fusion(options))
-            report(fused)
-        return fused
+        return stages.measure(options.fuse, lists, lambda: fuse(lists, self._fusion(options)))
 
     def _fusion(self, options: SearchOptions) -> Fusion:
         if len(self._retrievers) == 1:
@@ -284,22 +267,20 @@ class LocalSearcher(OpenedSearcher):
         if options.rerank != "none":
             k = max(k, options.rerank_depth or len(self._store))
         text_key = self._store.text_key if options.dedup == "text" else None
-        with stages.measure(f"merge {options.merge}", fused) as report:
-            best = select(fused, targets.members, k) if is_final else merge(fused, targets, options.merge, k=k, text_key=text_key)
-            report(best)
-        candidates = best
+
+        def cut() -> Lists:
+            return select(fused, targets.members, k) if is_final else merge(fused, targets, options.merge, k=k, text_key=text_key)
+
+        def rerank(by: Callable[[], Lists]) -> Lists:
+            return stages.measure(f"rerank {options.rerank}", candidates, lambda: truncate(by(), options.k))
+
+        best = candidates = stages.measure(f"merge {options.merge}", fused, cut)
         if options.rerank == "primary":
-            with stages.measure("rerank primary", candidates) as report:
-                retrievers = list(self._retrievers.values())
-                best = truncate(rerank_by_primary(best, primary, retrievers, self._fusion(options)), options.k)
-                report(best)
-        with stages.measure("passages", best) as report:
-            passages = self._read(best)
-            report(best)
-        if options.rerank == "cross-encoder" and self._reranker is not None:
-            with stages.measure("rerank cross-encoder", candidates) as report:
-                best = truncate(rerank_by_cross_encoder(best, primary, passages, self._reranker), options.k)
-                report(best)
+            retrievers, fusion = list(self._retrievers.values()), self._fusion(options)
+            best = rerank(lambda: rerank_by_primary(candidates, primary, retrievers, fusion))
+        passages = stages.measure("passages", best, lambda: self._read(best), best)
+        if options.rerank == "cross-encoder" and (reranker := self._reranker) is not None:
+            best = rerank(lambda: rerank_by_cross_encoder(candidates, primary, passages, reranker))
         return best, passages
 
     def _collect_provenance(self, lists: Lists, targets: Targets, queries: Sequence[str], best: Lists) -> list[tuple[Match, ...]]:

@@ -38,7 +38,8 @@ def ranking_to_json(ranking: Sequence[ScoredPassage], highlight: Sequence[str] =
     """
     passages: list[dict[str, Any]] = [hit.to_dict() for hit in ranking]
     if highlight:
-        from .highlight import analyzer_of, find_highlights  # this import compiles the analysis, which clients do not need
+        # This import compiles the analysis, which clients do not need.
+        from .highlight import analyzer_of, find_highlights
 
         analyzer = analyzer_of(ranking)
         for field in ("title", "text"):
@@ -77,7 +78,8 @@ def unsearched_from_json(entries: Sequence[Mapping[str, Any]]) -> list[Unsearche
 
 def contents(passage: Passage) -> str:
     """Return a passage in Search-R1's format: the title in quotes on the first line, then the text."""
-    title = " ".join(passage.title.splitlines())  # one line, because readers of this format take the first line as the title
+    # One line, because readers of this format take the first line as the title.
+    title = " ".join(passage.title.splitlines())
     return f'"{title}"\n{passage.text}'
 
 

@@ -57,9 +57,11 @@ class ShardService:
         self.n_shards = n_shards or len(list_nodes(usable=True))
         self._n_processes = self.n_shards * n_replicas
         has_gpus = settings.device == "cuda" or (settings.device == "auto" and count_free_gpus() >= self._n_processes)
-        self._device = settings.device if has_gpus else "cpu"  # decided once, so that later generations are no slower
+        # Decided once, so that later generations are no slower.
+        self._device = settings.device if has_gpus else "cpu"
         self._served: list[Shard] = []
-        self._old_generations: dict[float, list[Shard]] = {}  # by the time until which each runs, when its searches have ended
+        # By the time until which each runs, when its searches have ended.
+        self._old_generations: dict[float, list[Shard]] = {}
         self._exchange_lock = threading.Lock()
         self._is_stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watching shards", daemon=True)

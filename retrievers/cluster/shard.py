@@ -22,7 +22,8 @@ from wikidx.indexer.build import open_vector_index, open_vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.vectors.corpus_vectors import vectors_identity
 
-_SWITCH_S = 5e-5  # as in ``server.running``: a thread that returns from native code waits 50 µs for the GIL, not 5 ms
+# As in ``server.running``: a thread that returns from native code waits 50 µs for the GIL, not 5 ms.
+_SWITCH_S = 5e-5
 
 Index = tuple[str, str]  # corpus, index
 Description = tuple[int, Mapping[str, SearchParam]]  # dimension of an index's vectors, its search parameters

@@ -86,7 +86,8 @@ class ShardedIndex:
         """
         known = self.parameters.get("refine")
         refine = 0 if known is None else known.default if params.refine is None else params.refine
-        if known is None or not refine or refine > known.maximum:  # no rescoring; each shard refuses a value above the maximum
+        # No rescoring; each shard refuses a value above the maximum.
+        if known is None or not refine or refine > known.maximum:
             return self._search_shards(vectors, k, params)
         width = min(k, len(self)) * refine
         rows = self._search_shards(vectors, min(width, len(self)), dataclasses.replace(params, refine=0)).rows
@@ -180,7 +181,8 @@ class ShardCalls:
             cause = getattr(error, "cause", None)
             if cause is not None and not isinstance(cause, ArtifactError):
                 raise cause from error
-            replica.is_ready = False  # the process ended, or cannot open its index after a restart; until its next health check
+            # The process ended, or cannot open its index after a restart; until its next health check.
+            replica.is_ready = False
             self._metrics.shard_failures.labels(shard.number).inc()
             self._send(shard, f" (node {replica.state.node}: {cause or type(error).__name__})")
 

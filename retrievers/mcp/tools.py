@@ -196,14 +196,11 @@ class _Server(MCPServer[Any]):
                 if argument not in known[name]:
                     raise unknown_name_error(f"argument of {name}", argument, known[name])
             return await super().call_tool(name, arguments, context)
-        except IdxError as error:
-            raise ToolError(str(error)) from error
-        except ToolError as error:
-            if isinstance(error.__cause__, ValidationError):
-                raise ToolError(explain(error.__cause__)) from error
-            if isinstance(error.__cause__, IdxError):
-                raise ToolError(str(error.__cause__)) from error
-            raise
+        except (IdxError, ToolError) as error:
+            cause = error.__cause__ if isinstance(error, ToolError) else error
+            if not isinstance(cause, IdxError | ValidationError):
+                raise
+            raise ToolError(explain(cause) if isinstance(cause, ValidationError) else str(cause)) from error
 
 
 def create_server(source: Source) -> MCPServer[Any]:

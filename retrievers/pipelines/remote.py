@@ -24,7 +24,7 @@ from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.passage import Rows, text_key
-from wikidx.corpora.store import PassageStore
+from wikidx.corpora.store import PassageStore, TextKeys
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, Scores, SearchParam, SearchParams, empty_hits
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.client import TIMEOUT_S, RemoteSearcher
@@ -109,7 +109,8 @@ class RemoteRetriever:
             rows = iter(self._match([found for result in results for found in result]))
             for number, result in zip(batch, results, strict=True):
                 scores = dict[int, float]()
-                for found, row in zip(result, rows, strict=False):  # in this order: a zip ends with the first that has no more
+                # In this order: a zip ends with the first that has no more.
+                for found, row in zip(result, rows, strict=False):
                     scores.setdefault(row, found.score)
                 scores.pop(-1, None)
                 best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:depth]
@@ -208,9 +209,9 @@ class RemoteRetriever:
             if found.row >= 0:
                 rows[number] = found.row
             elif found.text is not None and (key := text_key(found.text)) != (keys[rows[number]] if rows[number] >= 0 else None):
-                place = int(np.searchsorted(self._texts.keys, np.uint64(key)))
-                is_known = place < len(keys) and self._texts.keys[place] == key
-                rows[number] = int(self._texts.rows[place]) if is_known else -1
+                texts, rows_of_texts = self._texts
+                place = int(np.searchsorted(texts, np.uint64(key)))
+                rows[number] = int(rows_of_texts[place]) if place < len(keys) and texts[place] == key else -1
         n_missing = rows.count(-1)
         if n_missing:
             corpus, example = self._store.folder.parent.name, results[rows.index(-1)].id
@@ -222,16 +223,10 @@ class RemoteRetriever:
         return rows
 
     @cached_property
-    def _texts(self) -> _Texts:
+    def _texts(self) -> tuple[TextKeys, Rows]:
+        """Keys of the local texts, ascending, and their rows, of equal texts the lowest first."""
         order = np.argsort(self._store.text_key, kind="stable")
-        return _Texts(self._store.text_key[order], order)
-
-
-class _Texts(NamedTuple):
-    """Keys of the local texts, ascending, and their rows, of equal texts the lowest first."""
-
-    keys: Any
-    rows: Rows
+        return self._store.text_key[order], order
 
 
 def _read_routir(answer: Any) -> list[_Found]:  # noqa: ANN401 - any JSON

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from wikidx.retrievers.base import StageReport
 from wikidx.retrievers.fusion import Fusion, compact, concatenate, fuse
@@ -13,6 +13,7 @@ from wikidx.retrievers.rerank import truncate
 
 from .tree import Fused, Node, Source
 
+Result = TypeVar("Result")
 Rerank = Callable[[str, Lists], Lists]
 """Function: name of a reranker, a list for each query without gaps -> these lists in the reranker's order."""
 
@@ -24,14 +25,14 @@ class Stages(list[StageReport]):
         super().__init__()
         self._is_explained = is_explained
 
-    @contextmanager
-    def measure(self, stage: str, candidates: Lists | None = None) -> Iterator[Callable[[Lists], None]]:
-        """Time a stage with these candidates (a retriever has none); it calls the yielded function with its results."""
-        results, started = list[Lists](), time.perf_counter()
-        yield results.append
+    def measure(self, stage: str, candidates: Lists | None, run: Callable[[], Result], results: Lists | None = None) -> Result:
+        """Run a stage, and return what it returns: its results, unless ``results`` are. A retriever has no candidates."""
+        started = time.perf_counter()
+        returned = run()
         if self._is_explained:
-            seconds, n_candidates = time.perf_counter() - started, 0 if candidates is None else _count(candidates)
-            self.append(StageReport(stage, n_candidates, _count(results[-1]), seconds))
+            seconds, after = time.perf_counter() - started, returned if isinstance(returned, Lists) else results
+            self.append(StageReport(stage, _count(candidates), _count(after), seconds))
+        return returned
 
 
 def run(node: Node, retrieved: Mapping[str, Lists], rerank: Rerank, stages: Stages) -> Lists:
@@ -47,20 +48,15 @@ def run(node: Node, retrieved: Mapping[str, Lists], rerank: Rerank, stages: Stag
         return _keep(retrieved[node.name], node)
     if isinstance(node, Fused):
         lists = concatenate([run(below, retrieved, rerank, stages) for below in node.inputs])
-        with stages.measure(node.label, lists) as report:
-            results = _keep(fuse(lists, Fusion(node.rule, node.weights, rank_constant=node.k)), node)
-            report(results)
-        return results
+        fusion = Fusion(node.rule, node.weights, rank_constant=node.k)
+        return stages.measure(node.label, lists, lambda: _keep(fuse(lists, fusion), node))
     candidates = compact(run(node.source, retrieved, rerank, stages))
-    with stages.measure(f">> {node.label}", candidates) as report:
-        results = _keep(rerank(node.reranker, candidates), node)
-        report(results)
-    return results
+    return stages.measure(f">> {node.label}", candidates, lambda: _keep(rerank(node.reranker, candidates), node))
 
 
-def _count(lists: Lists) -> int:
+def _count(lists: Lists | None) -> int:
     """Return the number of entries of all lists."""
-    return int((lists.ends - lists.starts).sum())
+    return 0 if lists is None else int((lists.ends - lists.starts).sum())
 
 
 def _keep(lists: Lists, node: Node) -> Lists:

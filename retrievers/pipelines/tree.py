@@ -85,22 +85,20 @@ def replace_sources(node: Node, replacement: Callable[[Source], Node]) -> Node:
 
 
 class Size(NamedTuple):
-    """Upper bounds for one query: results of a node, results of any of its sources, and passages that rerankers read."""
+    """Upper bounds for one query: results of a node, and passages that rerankers read."""
 
     n_results: int
-    depth: int
     n_reranked: int
 
 
 def size(node: Node, depth: int) -> Size:
     """Return the size of a node whose sources retrieve ``depth`` results where they keep no other number."""
     if isinstance(node, Source):
-        n_results = node.keep or depth
-        return Size(n_results, n_results, 0)
+        return Size(node.keep or depth, 0)
     below = [size(each, depth) for each in inputs(node)]
     n_inputs = sum(each.n_results for each in below)
     n_reranked = sum(each.n_reranked for each in below) + n_inputs * isinstance(node, Reranked)
-    return Size(min(node.keep or n_inputs, n_inputs), max(each.depth for each in below), n_reranked)
+    return Size(min(node.keep or n_inputs, n_inputs), n_reranked)
 
 
 def source_depths(node: Node, depth: int) -> dict[str, int]:

@@ -8,8 +8,8 @@ maxsim        ColBERT: similarities between the vectors of a query's and a passa
 endpoint      servers with a path /rerank
 plugged       rerankers by the user's own code
 
-A kind of reranker is a file with a function from a location and a device to a reranker, and a line in ``KINDS``; a name for a
-checkpoint is a line in ``RERANKERS``.
+A kind of reranker is a file with a class that takes a ``RerankerSpec`` and a device, and a line in ``KINDS``; a name for a checkpoint is
+a line in ``RERANKERS``.
 """
 
 from wikidx.base.plugins import name_of
@@ -17,9 +17,9 @@ from wikidx.base.plugins import name_of
 __all__ = ["KINDS", "RERANKERS", "reranker_name"]
 
 KINDS = {
-    "cross-encoder": "wikidx.retrievers.rerankers.cross_encoder:open_cross_encoder",
-    "decoder": "wikidx.retrievers.rerankers.decoder:open_decoder",
-    "maxsim": "wikidx.retrievers.rerankers.maxsim:open_maxsim",
+    "cross-encoder": "wikidx.retrievers.rerankers.cross_encoder:CrossEncoder",
+    "decoder": "wikidx.retrievers.rerankers.decoder:Decoder",
+    "maxsim": "wikidx.retrievers.rerankers.maxsim:MaxSim",
     "rerank": "wikidx.retrievers.rerankers.endpoint:open_endpoint",
 }
 

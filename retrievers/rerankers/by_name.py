@@ -14,7 +14,7 @@ from wikidx.indexer.networks.module_folders import MODULES
 from wikidx.retrievers.base import Reranker
 
 from . import KINDS, RERANKERS, reranker_name
-from .checkpoint import find_folder
+from .checkpoint import RerankerSpec, find_folder
 from .plugged import PluggedReranker
 
 _HEADS = {"ForSequenceClassification": "cross-encoder", "ForCausalLM": "decoder", "LMHeadModel": "decoder"}
@@ -43,8 +43,11 @@ def find_reranker(name: str) -> Callable[[str], Reranker]:
         return lambda device: open_named(encoder_device(device))
     if kind not in KINDS:
         kind, location = _recognize(name), name
-    open_kind: Callable[[str, str], Reranker] = load("kind of reranker", kind, KINDS)
-    return lambda device: open_kind(location, encoder_device(device))
+    open_kind: Callable[..., Reranker] = load("kind of reranker", kind, KINDS)
+    if kind == "rerank":  # its location is no checkpoint
+        return lambda device: open_kind(location)
+    spec = RerankerSpec(name=location, checkpoint=parse_checkpoint(location))
+    return lambda device: open_kind(spec, encoder_device(device))
 
 
 def _recognize(location: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, parse_checkpoint, read_json_object
+from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, read_json_object
 from wikidx.indexer.networks.dense import load_activation
 from wikidx.indexer.networks.module_folders import SETTINGS, TOKENIZER_SETTINGS, optional_json, transformer_settings
 from wikidx.indexer.networks.network import Ids
@@ -48,7 +48,8 @@ class CrossEncoder:
             raise ArtifactMismatch(f"{folder} tells {config.num_labels} labels apart: a cross-encoder for reranking has one or two")
         default = f"torch.nn.{'Sigmoid' if config.num_labels == 1 else 'Identity'}"
         self._activation = load_activation(spec.activation or _stored_activation(folder, spec.name) or default, folder / CONFIG)
-        self._singly = config.pad_token_id is None  # a decoder with a classifier finds the ends of texts by their padding
+        # A decoder with a classifier finds the ends of texts by their padding.
+        self._singly = config.pad_token_id is None
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # joins query and text in the network's format
         lengths = filter(None, (_stored_length(folder, spec.name), self._network.max_tokens))
         self._tokenizer.enable_truncation(min(lengths, default=_MAX_TOKENS), strategy="longest_first")
@@ -72,11 +73,6 @@ class CrossEncoder:
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         labels: torch.Tensor = self._activation(self._network.module(**batch).logits.float())
         return labels[:, -1] - labels[:, 0] if labels.shape[1] == 2 else labels[:, 0]
-
-
-def open_cross_encoder(location: str, device: str) -> CrossEncoder:
-    """Open the cross-encoder in a directory, or in a repository of the hub; raises as ``CrossEncoder`` does."""
-    return CrossEncoder(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 def _stored_activation(folder: Path, name: str) -> str | None:

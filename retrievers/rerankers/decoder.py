@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.networks.checkpoints import HubCheckpoint, parse_checkpoint
+from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.networks.module_folders import SETTINGS, default_prompt, optional_json
 from wikidx.indexer.networks.network import Ids
 from wikidx.indexer.networks.tokenizers import checkpoint_tokenizer
@@ -81,11 +81,6 @@ class Decoder:
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         logits: torch.Tensor = self._network.module(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
         return (logits[:, self._yes] - logits[:, self._no]).sigmoid()
-
-
-def open_decoder(location: str, device: str) -> Decoder:
-    """Open the decoder in a directory, or in a repository of the hub; raises as ``Decoder`` does."""
-    return Decoder(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 QWEN3 = partial(Decoder, RerankerSpec(name="qwen3", checkpoint=HubCheckpoint("Qwen/Qwen3-Reranker-0.6B", "main"), max_tokens=_MAX_TOKENS))

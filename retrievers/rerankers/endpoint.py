@@ -103,8 +103,8 @@ class RerankEndpoint:
         return [scores[index] for index in range(n_texts)]
 
 
-def open_endpoint(location: str, device: str) -> RerankEndpoint:
-    """Open the endpoint ``MODEL@URL``; it has a device of its own.
+def open_endpoint(location: str) -> RerankEndpoint:
+    """Open the endpoint ``MODEL@URL``.
 
     Raises:
         InputError: no model or no valid address is named.

@@ -20,7 +20,7 @@ from wikidx.base.errors import ArtifactMismatch, OptionError
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Scores
-from wikidx.indexer.networks.checkpoints import HubCheckpoint, dense_files, locate, parse_checkpoint
+from wikidx.indexer.networks.checkpoints import HubCheckpoint, dense_files, locate
 from wikidx.indexer.networks.dense import apply_dense, load_dense
 from wikidx.indexer.networks.module_folders import MODULES, SETTINGS, optional_json, read_modules, transformer_settings
 from wikidx.indexer.networks.network import Ids
@@ -173,11 +173,6 @@ class _Tokens:
         """Return the tokens of each text."""
         stripped = [text.strip().lower() if self._lowers else text.strip() for text in texts]
         return [[*text.ids[:1], *self._prefix, *text.ids[1:]] for text in self.tokenizer.encode_batch_fast(stripped)]
-
-
-def open_maxsim(location: str, device: str) -> MaxSim:
-    """Open the ColBERT checkpoint in a directory, or in a repository of the hub; raises as ``MaxSim`` does."""
-    return MaxSim(RerankerSpec(name=location, checkpoint=parse_checkpoint(location)), device)
 
 
 def _number(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -246,7 +246,8 @@ def _search_batch(searches: Sequence[SearchRequest]) -> list[Outcome]:
     try:
         found = first.searcher.search_groups([group for search in searches for group in search.groups], first.options, **rows)
     except Exception as error:  # the thread must survive: an exception becomes the outcome of its requests
-        if isinstance(error, DeadlineExceeded | ShardUnavailable | DeviceLost):  # each request alone would wait as long for the same error
+        # Each request alone would wait as long for the same error.
+        if isinstance(error, DeadlineExceeded | ShardUnavailable | DeviceLost):
             return [error] * len(searches)
         if len(searches) > 1:
             return [outcome for search in searches for outcome in _search_batch([search])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,7 +16,7 @@ from wikidx.retrievers.opening import OpenRetriever
 
 from .batcher import Batcher, QueueMemory
 from .metrics import Metrics
-from .open_searchers import Artifact, Identity, Name, OpenSearchers
+from .open_searchers import Manifests, Name, OpenSearchers
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Catalog:
     Args:
         settings: settings of the server.
         metrics: the server's metrics.
-        identities: identities of the artifacts that all processes of the server open; see ``read_identities``.
+        manifests: manifests of the artifacts that all processes of the server open; see ``read_manifests``.
         source: a function that opens retrievers, or a cluster with replaceable processes; None: ``opening.open_retriever``.
 
     Attributes:
@@ -76,15 +75,20 @@ class Catalog:
     """
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, identities: Mapping[Artifact, Identity], source: OpenRetriever | Cluster | None = None
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        manifests: Manifests,
+        source: OpenRetriever | Cluster | None = None,
     ) -> None:
-        self._settings, self._metrics, self._identities = settings, metrics, identities
+        self._settings, self._metrics, self._manifests = settings, metrics, manifests
         self.ending: str | None = None
         self.cluster = source if isinstance(source, Cluster) else None
         self._open_retriever = None if isinstance(source, Cluster) else source
-        self.served = OpenSearchers(settings, identities, self._open_retriever)
+        self.served = OpenSearchers(settings, manifests, self._open_retriever)
         self.memory = QueueMemory(settings.limits.max_queued_bytes)
-        owners: dict[Name, Batcher] = {}  # one thread for all dense retrievers of a corpus, and one for each lexical retriever
+        # One thread for all dense retrievers of a corpus, and one for each lexical retriever.
+        owners: dict[Name, Batcher] = {}
         self._batchers: dict[Name, Batcher] = {}
         self._names: dict[Name, RetrieverName] = {}
         for corpus, retriever in settings.served_pairs:
@@ -112,7 +116,7 @@ class Catalog:
             IdxError: an index cannot be opened; the old indexes stay in service.
         """
         with self.cluster.exchange() if self.cluster else nullcontext(self._open_retriever) as open_retriever:
-            searchers = OpenSearchers(self._settings, self._identities, open_retriever)
+            searchers = OpenSearchers(self._settings, self._manifests, open_retriever)
             searchers.rerankers.update(self.served.rerankers)
             if not self.served.searchers:
                 self.served = searchers  # each searcher serves once it is open

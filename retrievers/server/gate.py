@@ -45,7 +45,8 @@ _OPEN_PATHS = ("/health", "/ready", "/", "/ask", "/openapi.json")  # paths that 
 _OPEN_PREFIXES = ("/page/",)  # files of the search page, which need no key because they contain no data
 _QUEUED_PATHS = (SEARCH, RETRIEVE, EMBEDDINGS)
 
-_POLICY, _NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"  # the latter is ignored in the policy in a page's text
+# The latter is ignored in the policy in a page's text.
+_POLICY, _NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _OF_PAGES = ((_POLICY, _NO_FRAME), _NO_SNIFF)
 _OF_OTHERS = ((_POLICY, b"default-src 'none'; " + _NO_FRAME), _NO_SNIFF)
@@ -123,7 +124,8 @@ def unauthorized_error(headers: Headers, key: bytes) -> Unauthorized | None:
     """Return the error for a request whose headers have neither ``Authorization: Bearer KEY`` nor ``X-API-Key: KEY``; None if one has."""
     for name, value in headers:
         scheme, _, given = value.partition(b" ")
-        if name == b"authorization" and scheme.lower() == b"bearer":  # schemes are case-insensitive (RFC 9110, 11.1)
+        # Schemes are case-insensitive (RFC 9110, 11.1)
+        if name == b"authorization" and scheme.lower() == b"bearer":
             value = given.strip()
         elif name != b"x-api-key":
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wikidx.retrievers.errors import InvalidRequest
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.pipelines.tree import size
+from wikidx.retrievers.pipelines.tree import size, source_depths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ def check_size(limits: Limits, groups: Sequence[Sequence[str]], options: SearchO
     depth, n_pairs = max(options.k, options.depth), 0
     n_retrievers = len(retriever.parts) + len(retriever.remotes)
     if retriever.pipeline is not None:
-        largest = size(retriever.pipeline, depth)
-        depth, n_pairs = largest.depth, n_queries * largest.n_reranked
+        n_pairs = n_queries * size(retriever.pipeline, depth).n_reranked
+        depth = max(source_depths(retriever.pipeline, depth).values())
         if depth > limits.max_depth:
             raise InvalidRequest(f"a retriever of the pipeline is to return {depth:,} candidates, {limits.max_depth:,} are allowed")
     if n_queries * depth > limits.max_candidates:

@@ -5,16 +5,15 @@ An artifact that is replaced on disk is still served in its old version, because
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.artifacts.manifest import MANIFEST, Manifest
+from wikidx.base.artifacts.manifest import Manifest, load_manifest
 from wikidx.base.compiled import compile_always
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.base.registry import unknown_name_error
@@ -38,30 +37,23 @@ if TYPE_CHECKING:
 
 Name = tuple[str, str]  # corpus, retriever
 Artifact = tuple[str, str | None]  # corpus, index; None: the store
-Identity = tuple[int, int, int] | None
+Manifests = Mapping[Artifact, Manifest | None]
 
 _WARM_UP_CHARACTERS = 100
 _MAX_COMPOSED = 100
 
 
-def read_identities(settings: Settings) -> dict[Artifact, Identity]:
-    """Return the identities of all artifacts that a server is to open; several processes get them, so that they serve the same versions."""
+def read_manifests(settings: Settings) -> Manifests:
+    """Return the manifests of all artifacts that a server is to open; several processes get them, so that they serve the same versions."""
     served = ((corpus, RetrieverName.parse(retriever, corpus)) for corpus, retriever in settings.served_pairs)
-    artifacts = {(corpus, part) for corpus, retriever in served for part in (None, *retriever.parts)}
-    return {artifact: _read_identity(_path(*artifact)) for artifact in artifacts}
+    return {(corpus, part): _on_disk(corpus, part) for corpus, retriever in served for part in (None, *retriever.parts)}
 
 
-def _path(corpus: str, index: str | None) -> Path:
-    return store_path(corpus) if index is None else index_ref(corpus, index).path
-
-
-def _read_identity(path: Path) -> Identity:
-    """Return a value that identifies this version of the artifact at a path; None if the artifact is missing."""
-    try:
-        stat = os.stat(path / MANIFEST)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino, stat.st_mtime_ns
+def _on_disk(corpus: str, index: str | None) -> Manifest | None:
+    """Return the manifest of the artifact that is there now; None if there is none."""
+    with suppress(OSError, ValueError):
+        return load_manifest(store_path(corpus) if index is None else index_ref(corpus, index).path)
+    return None
 
 
 @runtime_checkable
@@ -81,40 +73,24 @@ class TextEncoder(Protocol):
         ...
 
 
-class OpenArtifact(NamedTuple):
-    """Path, manifest and identity of a store or an index at the time when it was opened."""
-
-    path: Path
-    manifest: Manifest
-    identity: Identity
-
-    def describe(self) -> dict[str, Any]:
-        """Return the artifact's size and build time, and whether it has been replaced on disk."""
-        return {
-            "rows": self.manifest.count("rows"),
-            "bytes": self.manifest.n_bytes,
-            "created": self.manifest.created,
-            "replaced": _read_identity(self.path) != self.identity,
-        }
-
-
 class OpenSearchers(OpenCorpora):
     """Open stores, retrievers and searchers of a server.
 
     Args:
         settings: settings of the server.
-        identities: identities of the artifacts that are to be opened; see ``read_identities``. Others may have any.
+        manifests: manifests of the artifacts that are to be opened; see ``read_manifests``. Others may have any.
         open_retriever: function that opens retrievers; None: ``opening.open_retriever``.
 
     Attributes:
         searchers: open searchers, by corpus and retriever.
     """
 
-    def __init__(self, settings: Settings, identities: Mapping[Artifact, Identity], open_retriever: OpenRetriever | None) -> None:
+    def __init__(self, settings: Settings, manifests: Manifests, open_retriever: OpenRetriever | None) -> None:
         super().__init__(device=settings.device, query_dtype=settings.query_dtype, cache_bytes=settings.cache_bytes, opener=open_retriever)
-        self._served_pairs, self._reranker, self._identities = settings.served_pairs, settings.reranker, identities
-        self._artifacts: dict[Artifact, OpenArtifact] = {}
-        self._cache_counts: dict[Name, tuple[int, int]] = {}  # hits and misses of each cache that the metrics already include
+        self._served_pairs, self._reranker, self._manifests = settings.served_pairs, settings.reranker, manifests
+        self._opened: dict[Artifact, Manifest] = {}  # the manifests at the time when they were opened
+        # Hits and misses of each cache that the metrics already include.
+        self._cache_counts: dict[Name, tuple[int, int]] = {}
         self.searchers: dict[Name, Searcher] = {}
         self._composed = OrderedDict[Name, LocalSearcher]()
 
@@ -154,7 +130,16 @@ class OpenSearchers(OpenCorpora):
 
     def describe(self, corpus: str) -> dict[str, Any]:
         """Return the open artifacts of a corpus, with the state of their files on disk."""
-        artifacts = {name: artifact.describe() for (of, name), artifact in list(self._artifacts.items()) if of == corpus}
+        artifacts = {
+            name: {
+                "rows": manifest.count("rows"),
+                "bytes": manifest.n_bytes,
+                "created": manifest.created,
+                "replaced": _on_disk(of, name) != manifest,
+            }
+            for (of, name), manifest in list(self._opened.items())
+            if of == corpus
+        }
         opened = {name: retriever.parameters for (of, name), retriever in list(self.retrievers.items()) if of == corpus}
         store = self.stores.get(corpus)
         return {
@@ -187,13 +172,11 @@ class OpenSearchers(OpenCorpora):
         """Record an artifact, so that a later replacement on disk is recognised.
 
         Raises:
-            ArtifactMismatch: it has another identity than it is to have.
+            ArtifactMismatch: it is another than it is to be.
         """
-        artifact, path = (corpus, index), _path(corpus, index)
-        identity = _read_identity(path)
-        if identity is not None and identity != self._identities.get(artifact, identity):  # opening a missing artifact raises the error
+        manifest = store_manifest(corpus) if index is None else index_ref(corpus, index).manifest(None)
+        if manifest != self._manifests.get((corpus, index), manifest):
             raise ArtifactMismatch(
                 f"'{index or 'passages'}' of '{corpus}' has been replaced since the server was started: restart it to serve the new one"
             )
-        manifest = store_manifest(corpus) if index is None else index_ref(corpus, index).manifest(None)
-        self._artifacts[artifact] = OpenArtifact(path, manifest, identity)
+        self._opened[corpus, index] = manifest

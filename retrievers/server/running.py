@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any
@@ -32,18 +32,21 @@ from .answerer import Answerer
 from .catalog import Catalog, Cluster
 from .gate import Gate
 from .metrics import Metrics
-from .open_searchers import Artifact, Identity
+from .open_searchers import Manifests
 from .protocol import Protocol
 from .routes import make_routes
 from .settings import Settings
 
 _LOG = logging.getLogger("idx.server")
 
-_ACCEPT_S = 1.0  # time limit at shutdown for accepting queued connections, and for the arrival of their first requests
+# Time limit at shutdown for accepting queued connections, and for the arrival of their first requests.
+_ACCEPT_S = 1.0
 _POLL_S = 0.1  # interval of checks for unread requests
 _KEEP_ALIVE_S = 75
-_GC_THRESHOLDS = (20_000, 20, 50)  # rankings have no reference cycles: Python's collection after every 700 new objects is wasted
-_SWITCH_S = 5e-4  # threads back from native code wait 0.5 ms for the GIL, not 5 ms; with 50 µs, all this switching took a quarter more CPU
+# Rankings have no reference cycles: Python's collection after every 700 new objects is wasted.
+_GC_THRESHOLDS = (20_000, 20, 50)
+# Threads back from native code wait 0.5 ms for the GIL, not 5 ms; with 50 µs, all this switching took a quarter more CPU.
+_SWITCH_S = 5e-4
 
 
 class _Server(uvicorn.Server):
@@ -155,7 +158,7 @@ class Service:
         listener: the socket.
         metrics: the server's metrics.
         source: a function that opens retrievers, or a cluster whose processes hold the indexes; None: ``opening.open_retriever``.
-        identities: identities of the artifacts that all processes of the server open; none: there is one process.
+        manifests: manifests of the artifacts that all processes of the server open; none: there is one process.
         answerer: answers to questions; None: searches only.
     """
 
@@ -165,12 +168,12 @@ class Service:
         listener: socket.socket,
         metrics: Metrics,
         source: OpenRetriever | Cluster | None = None,
-        identities: Mapping[Artifact, Identity] | None = None,
+        manifests: Manifests | None = None,
         *,
         answerer: Answerer | None = None,
     ) -> None:
         self._settings, self._listener, self._metrics, self._source = settings, listener, metrics, source
-        self._identities, self._answerer = identities or {}, answerer
+        self._manifests, self._answerer = manifests or {}, answerer
         self._opening = Future[None]()
         self._is_main_thread = False
         self._server: _Server | None = None
@@ -192,7 +195,8 @@ class Service:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(opens_first))
         if not self._opening.done() and self._is_main_thread:
-            logging.shutdown()  # an index is still being opened: waiting for it is pointless, and a normal exit is unsafe
+            # An index is still being opened: waiting for it is pointless, and a normal exit is unsafe.
+            logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
         self._opening.result()
@@ -211,7 +215,7 @@ class Service:
 
     async def _serve(self, opens_first: bool) -> None:
         settings = self._settings
-        self._catalog = catalog = Catalog(settings, self._metrics, self._identities, self._source)
+        self._catalog = catalog = Catalog(settings, self._metrics, self._manifests, self._source)
         log = AccessLog(is_enabled=settings.access_log)
         gate = Gate(settings, self._metrics, log, catalog, make_routes(settings, catalog, self._metrics, self._answerer))
         self._server = _Server(settings, gate, catalog, self._metrics, self._answerer)

@@ -118,7 +118,8 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     parts, n_bytes = list[bytes](), 0
     async for part in request.stream():
         n_bytes += len(part)
-        if n_bytes <= max_bytes:  # the rest of an oversized body is discarded: a client reads the answer only after sending the whole body
+        # The rest of an oversized body is discarded: a client reads the answer only after sending the whole body.
+        if n_bytes <= max_bytes:
             parts.append(part)
     if n_bytes > max_bytes:
         raise InvalidRequest(f"the body has {n_bytes:,} bytes, {max_bytes:,} are allowed", status=413)

@@ -23,7 +23,7 @@ from wikidx.base.machine.devices import ask_all_gpus, gpu_numbers, may_use_gpus,
 from wikidx.base.machine.threads import n_threads
 from wikidx.base.machine.workers import end_with_parent
 
-from .open_searchers import read_identities
+from .open_searchers import read_manifests
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def serve(settings: Settings, listener: socket.socket, answerer: Answerer | None
         Service(settings, listener, Metrics(), answerer=answerer).run()
         return
     with tempfile.TemporaryDirectory(prefix="idx-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # must precede the import of prometheus_client; see ``metrics``
+        # Must precede the import of prometheus_client; see ``metrics``.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         _WorkerPool(settings, listener, folder, place_workers(settings)).run()
 
 
@@ -81,7 +82,7 @@ class _WorkerPool:
     def __init__(self, settings: Settings, listener: socket.socket, metrics_folder: str, devices: Sequence[str]) -> None:
         self._devices = devices
         self._settings, self._listener, self._metrics_folder = settings, listener, metrics_folder
-        self._identities = read_identities(settings)
+        self._manifests = read_manifests(settings)
         self._context = multiprocessing.get_context("fork")
         self._failures: SimpleQueue[str] = self._context.SimpleQueue()
         self._processes: dict[int, ForkProcess] = {}
@@ -108,7 +109,8 @@ class _WorkerPool:
 
     def _start(self, number: int) -> None:
         process = self._context.Process(target=self._serve, args=(number,), name=f"server {number}")
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the new process receives signals only once it can handle them
+        # The new process receives signals only once it can handle them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             process.start()
             self._processes[number] = process  # before a signal can end all that are known
@@ -153,7 +155,7 @@ class _WorkerPool:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads() // self._settings.workers)))
         try:
             settings, metrics = dataclasses.replace(self._settings, device=self._devices[number]), Metrics()
-            service = Service(settings, self._listener, metrics, identities=self._identities)
+            service = Service(settings, self._listener, metrics, manifests=self._manifests)
             service.run(opens_first=number > 0 or metrics.n_ready() > 0)
         except IdxError as error:
             self._failures.put(str(error))

@@ -177,44 +177,58 @@ def test_a_spec_of_ones_own_is_an_encoder(file: Path) -> None:
     np.testing.assert_array_equal(open_encoder(spec).encode_queries(["gold"]), minilm.encode_queries(["GOLD"]))
 
 
-WRONG = {
-    "raises": (
-        "return np.array([1 / 0 for _ in queries])",
-        "fails at a batch of 1, from 'gold' on, line 14: ZeroDivisionError",
-    ),
-    "shape": ("return np.zeros((len(queries), 3))", r"returns an array of \(1, 3\) instead of \(1, 26\) at a batch of 1"),
-    "not finite": ("return np.full((len(queries), 26), np.nan)", "returns numbers that are not finite at a batch of 1, from 'gold' on"),
-    "text": ("return 'vectors'", "fails at a batch of 1.*: ValueError: could not convert string to float"),
-}
+def encode(file: Path) -> None:
+    open_encoder(encoder_spec(name_encoder(f"{file}:ENCODER"))).encode_queries(["gold"])
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_vectors_are_told_with_the_place_in_the_file(file: Path, wrong: str) -> None:
-    line, message = WRONG[wrong]
-    start = PLUG_INS.index("        return np.array([[query")
-    file.write_text(PLUG_INS[:start] + f"        {line}\n" + PLUG_INS[PLUG_INS.index("\n", start) + 1 :])
-    encoder = open_encoder(encoder_spec(name_encoder(f"{file}:ENCODER")))
-    with pytest.raises(InputError, match=f"{file}.*{message}"):
-        encoder.encode_queries(["gold"])
+def rerank(file: Path) -> None:
+    open_reranker(f"{file}:RERANKER").score(["a", "b"], [idx.Passage("1", "", "x")] * 2)
 
 
-def test_a_reranker_of_another_class_is_told(file: Path) -> None:
-    file.write_text("class Other:\n    plugin_kind, name = 'reranker', 'other'\n\n\nRERANKER = Other()\n")
-    with pytest.raises(InputError, match="mine.py:RERANKER is a Other: a reranker is a wikidx.OwnReranker"):
-        open_reranker(f"{file}:RERANKER")
+def find(file: Path) -> None:
+    plug(f"{file}:KIND")
+    with idx.build(PASSAGES, retriever=f"{name_encoder(f'{file}:ENCODER')}-plain", device="cpu") as searcher:
+        searcher.search(["zz"], k=2)
 
 
-def test_a_row_that_is_returned_twice_is_found(file: Path) -> None:
-    file.write_text(PLUG_INS.replace("        return hits\n", "        hits.rows[:, 1] = hits.rows[:, 0]\n        return hits\n"))
-    with pytest.raises(AssertionError, match="a row is returned twice for a query"):
-        check_index(f"{file}:KIND")
+def checking(check: Callable[[str], object], name: str) -> Callable[[Path], object]:
+    return lambda file: check(f"{file}:{name}")
 
 
-def test_a_reranker_with_too_few_scores_is_told(file: Path) -> None:
-    file.write_text(PLUG_INS.replace("for passage in passages]\n\n\nclass Plain", "for passage in passages[1:]]\n\n\nclass Plain"))
-    reranker = open_reranker(f"{file}:RERANKER")
-    with pytest.raises(InputError, match=r"RERANKER returns an array of \(1,\).* one finite score is needed for each pair"):
-        reranker.score(["a", "b"], [idx.Passage("1", "", "x")] * 2)
+COUNTS = "return np.array([[query.lower().count(letter) for letter in LETTERS] for query in queries])"
+OTHER = "class Other:\n    plugin_kind, name = 'reranker', 'other'\n\n\nRERANKER = Other()\n"
+BEST, HITS = "= allowed[best], products[best]", "return hits"
+NAN = "return np.full((len(queries), 26), np.nan)"
+WRONG: list[tuple[str, str, Callable[[Path], object], str]] = [  # what is replaced by what, what is done then, and what is told
+    (COUNTS, "return np.array([1 / 0 for _ in queries])", encode, "mine.py.*fails at .* 1, from 'gold' on, line 14: ZeroDivisionError"),
+    (COUNTS, "return np.zeros((len(queries), 3))", encode, r"returns an array of \(1, 3\) instead of \(1, 26\) at a batch of 1"),
+    (COUNTS, NAN, encode, "returns numbers that are not finite at a batch of 1, from 'gold' on"),
+    (COUNTS, "return 'vectors'", encode, "fails at a batch of 1.*: ValueError: could not convert string to float"),
+    ("def encode_queries", "def encode", encode, "AttributeError: 'Counts' object has no attribute 'encode_queries'"),
+    (PLUG_INS, PLUG_INS, lambda file: name_encoder(str(file)), "mine.py' is a file: write which of its plug-ins is meant, .*:NAME"),
+    (PLUG_INS, OTHER, rerank, "mine.py:RERANKER is a Other: a reranker is a wikidx.OwnReranker"),
+    ("-len(passage.text) for passage in passages", "1 for _ in passages[1:]", rerank, r"of \(1,\).* one finite score is needed for each"),
+    (HITS, "return hits[::-1]", find, "the hits of .*mine.py:KIND have numbers of float32 and int64 instead of int64 and float32"),
+    (BEST, "= allowed[best] + 10_000, products[best]", find, "have rows that do not exist"),
+    (HITS, "return type(hits)(hits.rows[:, 1:], hits.scores[:, 1:])", find, r"have shapes \(1, 1\) and \(1, 1\) instead of \(1, 2\)"),
+    (HITS, "hits.rows[:, 1] = hits.rows[:, 0]; return hits", checking(check_index, "KIND"), "a row is returned twice for a query"),
+    (COUNTS, f"{COUNTS} + len(queries)", checking(check_encoder, "ENCODER"), "alone than in a batch"),
+    ("[-len(passage.text)", "[len(passages) - len(passage.text)", checking(check_reranker, "RERANKER"), "has another score alone"),
+    ("@ query", "@ -query", checking(check_index, "KIND"), "of the 10 best by brute force 0.0"),
+    ("if params.scope is None else params.scope.rows()", "", checking(check_index, "KIND"), "rows outside the scope are returned"),
+    ("return build.source.counts()", "return None", checking(check_index, "KIND"), "'write' of .* returns a NoneType, not a Mapping"),
+    (BEST, "= allowed[best[::-1]], products[best[::-1]]", checking(check_index, "KIND"), "another order than by descending score"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "act", "message"), WRONG)
+def test_what_breaks_a_contract_is_told_with_its_place(
+    file: Path, before: str, after: str, act: Callable[[Path], object], message: str
+) -> None:
+    assert before in PLUG_INS
+    file.write_text(PLUG_INS.replace(before, after))
+    with pytest.raises((AssertionError, InputError), match=message):
+        act(file)
 
 
 def test_names_of_idx_and_other_devices_are_refused(file: Path) -> None:
@@ -230,31 +244,6 @@ def test_names_of_idx_and_other_devices_are_refused(file: Path) -> None:
         open_reranker("shortest")
 
 
-CHECKS = {  # check, plug-in, what is replaced by what, what is told
-    "encoder": (check_encoder, "ENCODER", "for query in queries])", "for query in queries]) + len(queries)", "alone than in a batch"),
-    "reranker": (check_reranker, "RERANKER", "[-len(passage.text)", "[len(passages) - len(passage.text)", "has another score alone"),
-    "recall": (check_index, "KIND", "@ query", "@ -query", "of the 10 best by brute force 0.0"),
-    "scope": (check_index, "KIND", "if params.scope is None else params.scope.rows()", "", "rows outside the scope are returned"),
-    "write": (check_index, "KIND", "return build.source.counts()", "return None", "'write' of .* returns a NoneType, not a Mapping"),
-    "order": (
-        check_index,
-        "KIND",
-        "allowed[best], products[best]",
-        "allowed[best[::-1]], products[best[::-1]]",
-        "another order than by descending score",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", CHECKS)
-def test_the_checks_find_what_breaks_a_contract(file: Path, what: str) -> None:
-    check, name, before, after, message = CHECKS[what]
-    assert before in PLUG_INS
-    file.write_text(PLUG_INS.replace(before, after))
-    with pytest.raises((AssertionError, InputError), match=message):
-        check(f"{file}:{name}")  # type: ignore[operator]
-
-
 def test_requests_load_no_plug_ins(file: Path) -> None:
     """Code runs only if whoever started the server names it."""
     file.with_name("evil.py").write_text(f"open({str(file.with_name('ran'))!r}, 'w')\n")
@@ -268,35 +257,3 @@ def test_requests_load_no_plug_ins(file: Path) -> None:
         with pytest.raises(idx.IdxError):
             idx.open_searcher("notes", name)
     assert not file.with_name("ran").exists()
-
-
-def test_an_encoder_without_a_method_is_told_in_one_line(file: Path) -> None:
-    file.write_text(PLUG_INS.replace("def encode_queries", "def encode"))
-    with pytest.raises(InputError, match="fails at a batch of 1, .*: AttributeError: 'Counts' object has no attribute 'encode_queries'"):
-        open_encoder(encoder_spec(name_encoder(f"{file}:ENCODER"))).encode_queries(["gold"])
-
-
-def test_a_file_without_the_name_of_a_plug_in_is_told(file: Path) -> None:
-    with pytest.raises(InputError, match=r"mine.py' is a file: write which of its plug-ins is meant, .*mine.py:NAME"):
-        name_encoder(str(file))
-
-
-HITS = {
-    "scores first": ("return hits", "return hits[::-1]", "numbers of float32 and int64 instead of int64 and float32"),
-    "no such row": ("= allowed[best], products[best]", "= allowed[best] + 10_000, products[best]", "rows that do not exist"),
-    "too few": (
-        "return hits",
-        "return type(hits)(hits.rows[:, 1:], hits.scores[:, 1:])",
-        r"shapes \(1, 1\) and \(1, 1\) instead of \(1, 2\)",
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", HITS)
-def test_wrong_hits_are_no_result(file: Path, wrong: str) -> None:
-    before, after, message = HITS[wrong]
-    file.write_text(PLUG_INS.replace(before, after))
-    plug(f"{file}:KIND")
-    with idx.build(PASSAGES, retriever=f"{name_encoder(f'{file}:ENCODER')}-plain", device="cpu") as searcher:
-        with pytest.raises(InputError, match=f"the hits of .*mine.py:KIND have {message}"):
-            searcher.search(["zz"], k=2)

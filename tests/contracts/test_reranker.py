@@ -96,6 +96,12 @@ def save_old(folder: Path) -> Path:
     return folder
 
 
+def save_stored(save: Save, file: str, stored: dict[str, Any], folder: Path) -> Path:
+    """Write a checkpoint that stores settings."""
+    changed(file, **stored)(save(folder))
+    return folder
+
+
 CROSS_ENCODERS: dict[str, Save] = {
     "BERT": save_classifier,
     "two labels": partial(save_classifier, num_labels=2),
@@ -118,10 +124,27 @@ COLBERTS: dict[str, Save] = {
     "ColBERT, no prefix": partial(save_colbert, query_prefix="", document_prefix=""),
     "ColBERT, residual layers": partial(save_colbert, layers=((16, True), (16, True))),
 }
+TANH = "torch.nn.modules.activation.Tanh"
+PROMPT = {"prompts": {"facts": "Find facts"}, "default_prompt_name": "facts"}
+STORED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # where, what, and what the library has to be told of it
+    ("config.json", {"sentence_transformers": {"activation_fn": TANH}}, {}),
+    ("config.json", {"sbert_ce_default_activation_function": TANH}, {}),
+    ("config_sentence_transformers.json", {"activation_fn": TANH}, {"activation_fn": torch.nn.Tanh()}),
+    ("sentence_bert_config.json", {"max_seq_length": 20}, {"max_length": 20}),
+    ("tokenizer_config.json", {"model_max_length": 20}, {"max_length": 20}),
+]
 REFERENCES: dict[str, tuple[Save, Callable[[Path], Scores]]] = {
     **{name: (save, by_sentence_transformers) for name, save in CROSS_ENCODERS.items()},
     **{name: (save, by_the_card) for name, save in DECODERS.items()},
     **{name: (save, by_multi_vectors) for name, save in COLBERTS.items()},
+    "stored instruction": (
+        partial(save_stored, save_decoder, "config_sentence_transformers.json", PROMPT),
+        partial(by_the_card, instruction="Find facts"),
+    ),
+    **{
+        f"stored {stored}": (partial(save_stored, save_classifier, file, stored), partial(by_sentence_transformers, **said))
+        for file, stored, said in STORED
+    },
 }
 
 
@@ -189,6 +212,23 @@ def test_several_threads_score_at_once(case: Case) -> None:
 def test_a_cancelled_search_is_given_up(case: Case) -> None:
     with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded):
         score(case.reranker, PAIRS)
+
+
+def test_a_decoder_takes_the_instruction_and_the_length_of_its_spec(tmp_path: Path) -> None:
+    folder = save_stored(save_decoder, "config_sentence_transformers.json", PROMPT, tmp_path)
+    spec = RerankerSpec(name="mine", checkpoint=folder, instruction="Find the same fact", max_tokens=450)
+    assert_close(score(Decoder(spec), PAIRS[:4]), by_the_card(folder, PAIRS[:4], "Find the same fact", 450))
+
+
+def test_simlms_reranker_is_read_as_its_authors_do(home: Path) -> None:
+    """Query, then "title: text" with "-" for no title, 192 tokens; loaded from local files, without a network."""
+    folder = save_classifier(home / "checkpoints" / "intfloat" / "simlm-msmarco-reranker" / "main", "Electra")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    texts = [f"{passage.title if passage.title else '-'}: {passage.text}" for _, passage in PAIRS]
+    batch = tokenizer([query for query, _ in PAIRS], text_pair=texts, max_length=192, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        assert_close(score(open_reranker("simlm"), PAIRS), model(**batch).logits[:, 0].numpy())
 
 
 NETWORKS: dict[str, tuple[Save, Callable[..., Reranker]]] = {
@@ -310,6 +350,15 @@ REFUSED |= {
     for kind, (save, _) in NETWORKS.items()
     for file in ("config.json", "model.safetensors", "tokenizer.json")
 }
+
+
+def test_an_error_without_words_is_named_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(transformers.AutoModelForSequenceClassification, "from_pretrained", fail)
+    with pytest.raises(ArtifactCorrupt, match="RuntimeError"):
+        open_reranker(str(save_classifier(tmp_path)))
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -88,34 +88,24 @@ def check_same(found: Hits, expected: Hits, kind: str) -> None:
     np.testing.assert_allclose(found.scores, expected.scores, rtol=5e-4)
 
 
-def test_the_best_rows_are_found_equal_scores_by_row(retriever: Retriever, kind: str, scored: list[np.ndarray]) -> None:
-    hits = retriever.retrieve(QUERIES, 20, ALL_LISTS)
-    for line, of_all in enumerate(scored):
-        can_be_found = np.flatnonzero(np.isfinite(of_all) & ((of_all > 0) | ("minilm" in kind)))
-        best = can_be_found[np.lexsort((can_be_found, -of_all[can_be_found]))][:20]
-        expected = empty_hits(1, 20)
-        expected.rows[0, : len(best)], expected.scores[0, : len(best)] = best, of_all[best]
-        found = lines(hits, [line])
-        check_same(found, expected, kind)
-        np.testing.assert_array_equal(np.lexsort((found.rows[0], -found.scores[0]))[: len(best)], range(len(best)))
-        np.testing.assert_allclose(found.scores[0, : len(best)], of_all[found.rows[0, : len(best)]], rtol=5e-4)
-    n_found = np.count_nonzero(hits.rows >= 0, axis=1).tolist()
-    assert n_found == [20, 20, 0, 20, 0, 20, 20 if "minilm" in kind else 0, 20]
-
-
-@pytest.mark.parametrize("step", [2, 7, 60, N + 1])
-def test_within_a_scope_the_best_of_its_rows_are_found(retriever: Retriever, kind: str, scored: list[np.ndarray], step: int) -> None:
-    scope = Scope.of(range(1, N, step), N)
+@pytest.mark.parametrize("rows", [None, *(range(1, N, step) for step in (2, 7, 60, N + 1))], ids=str)
+def test_the_best_of_all_rows_or_of_a_scope_are_found_equal_scores_by_row(
+    retriever: Retriever, kind: str, scored: list[np.ndarray], rows: range | None
+) -> None:
+    scope = None if rows is None else Scope.of(rows, N)
     for _ in range(2):  # from a cache, the second time
-        hits = retriever.retrieve(QUERIES, 9, dataclasses.replace(ALL_LISTS, scope=scope))
+        hits = retriever.retrieve(QUERIES, 20, dataclasses.replace(ALL_LISTS, scope=scope))
         for line, of_all in enumerate(scored):
-            can_be_found = np.flatnonzero(np.isfinite(of_all) & ((of_all > 0) | ("minilm" in kind)) & scope.mask())
-            best = can_be_found[np.lexsort((can_be_found, -of_all[can_be_found]))][:9]
-            expected = empty_hits(1, 9)
+            is_found = np.isfinite(of_all) & ((of_all > 0) | ("minilm" in kind)) & (True if scope is None else scope.mask())
+            best = np.flatnonzero(is_found)
+            best = best[np.lexsort((best, -of_all[best]))][:20]
+            expected, found = empty_hits(1, 20), lines(hits, [line])
             expected.rows[0, : len(best)], expected.scores[0, : len(best)] = best, of_all[best]
-            check_same(lines(hits, [line]), expected, kind)
-            assert {*hits.rows[line].tolist()} <= {-1, *scope.rows().tolist()}
-        retriever.retrieve(QUERIES, 9, ALL_LISTS)
+            check_same(found, expected, kind)
+            assert {*found.rows[0].tolist()} <= {-1, *np.flatnonzero(is_found).tolist()}
+            np.testing.assert_array_equal(np.lexsort((found.rows[0], -found.scores[0]))[: len(best)], range(len(best)))
+            np.testing.assert_allclose(found.scores[0, : len(best)], of_all[found.rows[0, : len(best)]], rtol=5e-4)
+        retriever.retrieve(QUERIES, 20, ALL_LISTS)
 
 
 @pytest.mark.parametrize("depth", [1, 7, N + 30])

@@ -7,15 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.indexer.made_vectors import ENCODER, brute_force, clustered, numbered_passages, put_vectors
-from wikidx.base.errors import ArtifactMismatch, ArtifactMissing, InputError
+from tests.indexer.made_vectors import ENCODER, clustered, numbered_passages, put_vectors
+from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.base import SearchParams
 from wikidx.indexer.build import build_index, open_vector_index
 from wikidx.indexer.catalog import index_ref
-from wikidx.indexer.recall import recall
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 pytest.importorskip("torch", reason="needs the extra 'dense'")
@@ -36,7 +35,7 @@ def small(build: Callable[..., PassageStore], name: str) -> PassageStore:
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_an_index_of_other_passages_or_vectors_is_refused(small: PassageStore, name: str, build: Callable[..., PassageStore]) -> None:
+def test_an_index_of_other_vectors_is_refused(small: PassageStore, name: str) -> None:
     put_vectors(small, clustered(600, 8, 7))
     command = f"run 'idx build made --encoder minilm --index {name.removeprefix('minilm-')} --force'"
     with pytest.raises(ArtifactMismatch, match=rf"from other vectors of 'minilm' .*{command}"):
@@ -45,9 +44,6 @@ def test_an_index_of_other_passages_or_vectors_is_refused(small: PassageStore, n
         build_index("made", name, small)
     build_index("made", name, small, force=True)
     open_vector_index("made", name, small)
-    other = build(numbered_passages(599))
-    with pytest.raises(ArtifactMismatch, match="was built over other passages"):
-        open_vector_index("made", name, other)
 
 
 class Killed(BaseException):
@@ -67,8 +63,8 @@ def test_a_build_that_was_stopped_resumes(build: Callable[..., PassageStore], na
     for module in ("vectors.corpus_vectors", "indexes.faiss.ivf", "indexes.quantized"):
         monkeypatch.setattr(f"wikidx.indexer.{module}.BATCH_ROWS", 256)
     monkeypatch.setattr("wikidx.indexer.indexes.faiss.ivf._SHARD_BATCHES", 1)
-    store, vectors, queries = build(numbered_passages(2000)), clustered(2000, 8, 0), clustered(20, 8, 1)
-    put_vectors(store, vectors)
+    store = build(numbered_passages(2000))
+    put_vectors(store, clustered(2000, 8, 0))
 
     def stopped_at(row: int) -> tuple[dict[str, int], list[int]]:
         """Stop the build once this many rows are done; return the files left, with their times, and the progress reports."""
@@ -81,8 +77,6 @@ def test_a_build_that_was_stopped_resumes(build: Callable[..., PassageStore], na
 
         with pytest.raises(Killed):
             build_index("made", name, store, progress=stop)
-        with pytest.raises(ArtifactMissing):
-            open_vector_index("made", name, store)
         pieces = sorted(index_ref("made", name).path.parent.rglob("intermediate/*"))
         return {file.name: file.stat().st_mtime_ns for file in pieces}, reports
 
@@ -92,11 +86,6 @@ def test_a_build_that_was_stopped_resumes(build: Callable[..., PassageStore], na
     assert expected_reports in (None, reports)
     assert {file: second[file] for file in first} == first or name not in ("minilm-ivf", "minilm-ivfpq")  # not made again
     assert reports[0] == 256 or name != "minilm-hnsw"
-    found = []
-    for force in (False, True):  # gone on with, and begun again
-        build_index("made", name, store, force=force)
-        found.append(recall(open_vector_index("made", name, store).search(queries, 10), brute_force(vectors, queries, 10), 10))
-    assert found[0] == pytest.approx(found[1], abs=0.005)
 
 
 @pytest.mark.parametrize("name", BUILT)

@@ -27,6 +27,7 @@ LIMITS = Limits(
     max_queries=2_000,
     max_query_characters=1_000,
     max_ids=50,
+    max_provenance=200_000,
     deadline_s=10,
     drain_s=0.05,
 )

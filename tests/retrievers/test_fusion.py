@@ -50,17 +50,14 @@ def test_a_list_alone_is_already_merged(lines: list[Pairs], rule: str, k: int, d
     assert [column.tobytes() for column in select(lists, np.array(members), k)] == [column.tobytes() for column in merged]
 
 
-def test_targets_choose_their_lists() -> None:
-    lists = lists_of([(1, 1.0)], [(2, 2.0)], [(3, 3.0)])
-    found = merge(lists, make_targets([[2], [], [0, 1], [1, 1]]), "max")
-    assert pairs(found) == [[(3, 3.0)], [], [(2, 2.0), (1, 1.0)], [(2, 2.0)]]
-
-
-@given(line_lists, st.sampled_from(RULES), st.none() | st.integers(1, 10), st.none() | st.lists(st.integers(0, 4), min_size=N_ROWS))
-def test_merging_is_the_definition(lines: list[Pairs], rule: str, k: int | None, text_key: list[int] | None) -> None:
+@given(
+    line_lists, st.sampled_from(RULES), st.none() | st.integers(1, 10), st.none() | st.lists(st.integers(0, 4), min_size=N_ROWS), st.data()
+)
+def test_merging_is_the_definition(lines: list[Pairs], rule: str, k: int | None, text_key: list[int] | None, data: st.DataObject) -> None:
+    groups = [[*range(len(lines))], *data.draw(st.lists(st.lists(st.integers(0, len(lines) - 1)), max_size=3))]
     keys = None if text_key is None else np.array(text_key, dtype=np.uint64)
-    found = merge(lists_of(*lines), make_targets([range(len(lines))]), rule, k=k, text_key=keys)
-    assert pairs(found) == [plain_cut(plain_merge(lines, rule), k, text_key)]
+    found = merge(lists_of(*lines), make_targets(groups), rule, k=k, text_key=keys)
+    assert pairs(found) == [plain_cut(plain_merge([lines[member] for member in group], rule), k, text_key) for group in groups]
 
 
 @given(line_lists, st.data())
@@ -118,16 +115,9 @@ def test_a_groups_result_depends_on_nothing_else(rule: str, n_threads: int, monk
     monkeypatch.setattr(fusion, "_ENTRIES_PER_TASK", 50)
     monkeypatch.setattr(fusion, "n_threads", lambda: n_threads)
     lists = to_lists([random_hits(np.random.default_rng(1), 40, 30, 99)])
-    groups = [[3, 1, 2], [], [4], [5, 6, 7, 8, 9], *([n, n + 1] for n in range(10, 38)), []]
+    groups = [[3, 1, 2], [], [4], [5, 6, 7, 8, 9], *([n, n + 1] for n in range(10, 38)), [], [*range(40)] * 9]  # the last: most of all
     together = pairs(merge(lists, make_targets(groups), rule, k=20))
     assert together == [pairs(merge(lists, make_targets([group]), rule, k=20))[0] for group in groups]
-
-
-def test_one_group_larger_than_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "_ENTRIES_PER_TASK", 1)
-    monkeypatch.setattr(fusion, "n_threads", lambda: 4)
-    lists = lists_of(*([(row, 1.0)] for row in range(30)))
-    assert [len(line) for line in pairs(merge(lists, make_targets([range(30), [0]]), "max"))] == [30, 1]
 
 
 @given(line_lists, st.integers(1, 5))

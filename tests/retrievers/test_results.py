@@ -43,7 +43,7 @@ def test_a_searcher_says_what_it_searches(searcher: idx.LocalSearcher) -> None:
     assert searcher
     searcher.close()
     assert repr(searcher) == "<LocalSearcher of 'made': 3 passages, closed>"
-    uses: list[Any] = [searcher.passage, searcher.search, searcher.search_groups]
+    uses: list[Any] = [searcher.passages, searcher.search, searcher.search_groups]
     for use in uses:
         with pytest.raises(ClosedError, match="the searcher is closed"):
             use(["a"])

@@ -24,7 +24,7 @@ PLACES = {
     ("wikidx/base/errors.py", "escape"): "escape_controls",
     ("wikidx/base/machine/devices.py", "sys.stdout.write"): "numbers",
     ("retrievers/cluster/shard.py", "sys.stderr.write"): "an IdxError, which escapes",
-    ("retrievers/rendering.py", "html.escape"): "a page",
+    ("retrievers/base.py", "html.escape"): "a page",
     ("retrievers/server/access_log.py", "os.write"): "JSON in ASCII",
     ("runtimes/cli/commands.py", "logging.basicConfig"): "LogFormatter",
     ("runtimes/cli/remove.py", "typer.confirm"): "escape_controls",

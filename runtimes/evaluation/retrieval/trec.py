@@ -27,7 +27,7 @@ from wikidx.base.artifacts.durable import atomic_write
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import open_decompressed, read_lines
 from wikidx.corpora.reading.records import QUESTION_IDS, find_field, plain_name
-from wikidx.retrievers.rendering import trec_lines, trec_separator
+from wikidx.retrievers.trec_lines import trec_lines, trec_separator
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.questions.fields import given_id, id_from, objects_of
 from wikidx.runtimes.questions.json_text import JsonText

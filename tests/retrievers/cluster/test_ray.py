@@ -26,12 +26,11 @@ from tests.contracts.test_client import (  # noqa: F401 - the suite of all clien
     searcher,
     test_a_group_that_cannot_be_searched_costs_only_itself,
     test_bm25_is_the_same_to_the_bit,
-    test_bm25_of_another_k1_and_b_is_the_same_to_the_bit,
-    test_dense_searches_are_the_same_up_to_rounding,
     test_nothing_asked_and_nothing_found,
     test_parameters_are_each_requests_own,
     test_passages_come_back_as_they_are_found_or_by_their_ids,
     test_search_r1_s_calls_are_answered_in_the_form_of_its_server,
+    test_searches_by_others_are_the_same_up_to_rounding,
     test_threads_get_their_own_answers,
     test_what_cannot_be_searched_raises_the_same,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -24,17 +23,14 @@ from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.machine.threads import equal_ranges, n_threads
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import Hits, SearchParams
+from wikidx.indexer.base import SearchParams
 from wikidx.indexer.build import build_index, open_vector_index, open_vectors
-from wikidx.indexer.indexes.keys import merge_hits
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.base import UnsearchedRows
 from wikidx.retrievers.cancellation import cancellation_scope
 from wikidx.retrievers.cluster.shard import Index, OpenRange, ShardRange, check_identity, index_identity
 from wikidx.retrievers.cluster.sharded import Replica, Shard, ShardedIndex
 from wikidx.retrievers.errors import DeadlineExceeded, ShardUnavailable
-from wikidx.retrievers.options import SearchOptions
-from wikidx.retrievers.server.batcher import SearchRequest, _search_batch
 from wikidx.retrievers.server.metrics import Metrics
 
 N = 150
@@ -287,15 +283,6 @@ def test_ranges_make_up_all_rows() -> None:
     assert equal_ranges(2, 4) == [range(0, 0), range(0, 1), range(1, 1), range(1, 2)]
 
 
-def test_merging_orders_by_score_then_row() -> None:
-    first = Hits(np.array([[5, 2, -1], [-1, -1, -1]]), np.array([[3.0, -0.5, -np.inf], [-np.inf] * 3], dtype=np.float32))
-    second = Hits(np.array([[9, 8], [7, 9]]), np.array([[3.0, 0.0], [-1.0, -2.0]], dtype=np.float32))
-    found = merge_hits([second, first], 2, 4)
-    assert found.rows.tolist() == [[5, 9, 8, 2], [7, 9, -1, -1]]
-    assert found.scores.tolist() == [[3.0, 3.0, 0.0, -0.5], [-1.0, -2.0, -np.inf, -np.inf]]
-    assert merge_hits([], 2, 1).rows.tolist() == [[-1], [-1]]
-
-
 def test_replicas_are_asked_in_turn_but_for_those_that_are_lost() -> None:
     replicas = [Replica(None, is_ready=number != 1) for number in range(3)]
     shard = Shard(0, {}, replicas)
@@ -315,24 +302,3 @@ def test_actors_on_a_node_share_its_processors() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.stdout.split() == [str(n_threads()), "1", "1"], done.stderr
-
-
-class Unavailable:
-    """A searcher whose shard is lost."""
-
-    n_asked = 0
-
-    def search_groups(self, groups: list[list[str]], options: SearchOptions) -> None:
-        self.n_asked += 1
-        raise ShardUnavailable("shard 1 is lost")
-
-
-def test_searches_that_were_joined_wait_once_for_a_lost_shard() -> None:
-    async def outcomes() -> list[object]:
-        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
-        requests = [SearchRequest(("made", "bm25"), searcher, [["river"]], SearchOptions(), 0.0, one) for one in futures]  # type: ignore[arg-type]
-        return list(_search_batch(requests))
-
-    searcher = Unavailable()
-    assert [str(one) for one in asyncio.run(outcomes())] == ["shard 1 is lost"] * 3
-    assert searcher.n_asked == 1

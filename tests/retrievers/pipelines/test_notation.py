@@ -48,6 +48,6 @@ def test_an_error_says_where_it_is_and_what_is_expected(text: str, position: int
 
 def test_a_size_bounds_results_depths_and_reranked_passages() -> None:
     node = parse_pipeline("{a%30, {a, b%70}minmax%50 >> m%20}rrf%40 >> m")
-    assert size(node, 100) == Size(40, 100, 50 + 40)
+    assert size(node, 100) == Size(40, 50 + 40)
     assert source_depths(node, 60) == {"a": 60, "b": 70}
     assert source_depths(parse_pipeline("{a%30, a%10}rrf"), 60) == {"a": 30}

@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.retrievers.retrieving import Forwarding, opener_of
 from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers.base import Retriever
+from wikidx.retrievers.cancellation import raise_if_cancelled
+from wikidx.retrievers.errors import ShardUnavailable
 from wikidx.retrievers.opening import OpenRetriever
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
@@ -110,7 +112,7 @@ def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, 
 
 
 class Gated(Forwarding):
-    """A retriever that the test can block, release, and make fail."""
+    """A retriever that the test can block, release, and make fail; it ends early if no client waits for it."""
 
     def __init__(self, retriever: Retriever) -> None:
         super().__init__(retriever)
@@ -121,8 +123,11 @@ class Gated(Forwarding):
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         self.batches.append(list(queries))
         self.is_busy.set()
-        assert self.gate.wait(30)
-        if any("poison" in query for query in queries):
+        while not self.gate.wait(0.01):
+            raise_if_cancelled()
+        if "lost" in queries:
+            raise ShardUnavailable("shard 1 is lost")
+        if "poison" in queries:
             raise RuntimeError("the backend is broken")
         return super().retrieve(queries, depth, params)
 

@@ -83,6 +83,10 @@ CROSS_ENCODER = {"rerank": "cross-encoder"}
         ({"queries": ["x"] * 2001}, "2,001 queries in a request, 2,000 are allowed"),
         ({"queries": ["x"] * 100_000}, "100,000 queries in a request, 2,000 are allowed"),
         ({"groups": [["x"] * 1001, ["x"] * 1000]}, "2,001 queries in a request, 2,000 are allowed"),
+        (
+            {"groups": [["x"] * 1001], "k": 100, "retriever": "mine"},
+            "1,001 queries can find 100 passages in 200,200 ways, 200,000 are allowed",
+        ),
         ({**SEARCH, "corpus": LONG}, ": String should have at most 200 characters"),
         ({**SEARCH, "retriever": LONG}, ": String should have at most 2000 characters"),  # a pipeline
         ({**SEARCH, "fuse": "weighted", "weights": {LONG: 1}}, "weights"),

@@ -141,6 +141,7 @@ def test_who_leaves_takes_its_request_along(made: Path, caplog: pytest.LogCaptur
             second.sendall(posted(FOX.replace(b"fox", b"whale")))
             wait_until(lambda: count(url, "idx_queue_queries", corpus="made", retriever="bm25") == 2, 30)
         wait_until(lambda: answered(url, 499) == 2, 30)
+        wait_until(lambda: count(url, "idx_queue_queries", corpus="made", retriever="bm25") == 0, 30)  # the one that ran has ended, too
         gated.gate.set()
         assert ask(url, "/v1/search", FOX).status == 200
         assert gated.batches == [["fox"], ["fox"]]

@@ -91,13 +91,28 @@ def send_in_turn(pool: ThreadPoolExecutor, url: str, bodies: Sequence[dict[str, 
 
 
 def test_what_waits_with_equal_options_is_searched_at_once(url: str, retriever: Gated, pool: ThreadPoolExecutor, made: Path) -> None:
-    asked: list[tuple[list[str], int]] = [(["river"], 10), (["whale", "fox"], 10), (["ocean"], 3), (["river"], 10)]
-    futures = send_in_turn(pool, url, [{"queries": queries, "k": k} for queries, k in asked])
+    explained = [{"queries": ["metal"], "explain": True}] * 2  # each has stages of its own
+    asked: list[dict[str, Any]] = [
+        {"queries": ["river"]},
+        {"queries": ["whale", "fox"]},
+        {"queries": ["ocean"], "k": 3},
+        {"queries": ["river"]},
+    ]
+    futures = send_in_turn(pool, url, [*asked, *explained])
     retriever.gate.set()
     local = open_searcher("made")
-    for future, (queries, k) in zip(futures, asked, strict=True):
-        assert [ranking_from_json(ranking) for ranking in future.result().json["rankings"]] == local.search(queries, k=k)
-    assert retriever.batches == [["first"], ["river", "whale", "fox"], ["ocean"]]  # equal queries count once
+    for future, body in zip(futures, [*asked, *explained], strict=True):
+        assert [ranking_from_json(ranking) for ranking in future.result().json["rankings"]] == local.search(**body)
+    assert retriever.batches == [["first"], ["river", "whale", "fox"], ["ocean"], ["metal"], ["metal"]]  # equal queries count once
+
+
+def test_errors_are_told_at_the_places_of_their_queries(url: str, retriever: Gated, pool: ThreadPoolExecutor) -> None:
+    futures = send_in_turn(pool, url, [{"queries": queries} for queries in (["fox", [1.0]], [[1.0], "fox", "ocean"], ["fox"])])
+    retriever.gate.set()
+    answers = [future.result().json for future in futures]
+    assert [list(answer.get("errors", {})) for answer in answers] == [["1"], ["0"], []]
+    assert [[bool(ranking) for ranking in answer["rankings"]] for answer in answers] == [[True, False], [False, True, True], [True]]
+    assert len(retriever.batches) == 2
 
 
 def test_no_more_is_joined_than_allowed(url: str, retriever: Gated, pool: ThreadPoolExecutor) -> None:
@@ -135,6 +150,13 @@ def test_a_search_that_fails_fails_for_itself_only(
     assert "the backend is broken" in caplog.text
     with RemoteSearcher(url) as remote, pytest.raises(SearchFailed, match="the server's log says why"):
         remote.search(["poison"])
+
+
+def test_searches_that_were_joined_wait_once_for_a_lost_shard(url: str, retriever: Gated, pool: ThreadPoolExecutor) -> None:
+    futures = send_in_turn(pool, url, [{"queries": [query]} for query in ("river", "lost", "fox")])
+    retriever.gate.set()
+    assert [future.result().json["error"] for future in futures] == ["shard 1 is lost"] * 3
+    assert retriever.batches[1:] == [["river", "lost", "fox"]]
 
 
 def test_beyond_the_bound_requests_are_refused_until_there_is_room(url: str, many: Future[Answer]) -> None:

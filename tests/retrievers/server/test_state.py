@@ -48,7 +48,7 @@ def test_its_limits_are_told(url: str) -> None:
         "max_queries": 2000,
         "max_query_characters": 1000,
         "max_candidates": 10_000_000,
-        "max_provenance": 1_000_000,
+        "max_provenance": 200_000,
         "max_rerank_pairs": 10_000,
     }
 
