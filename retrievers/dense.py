@@ -37,7 +37,6 @@ class DenseRetriever:
 
     Attributes:
         encoder: the encoder.
-        placement: devices of the index, and of networks that were considered with it.
     """
 
     def __init__(self, encoder: Encoder, index: VectorIndex, exact: ExactScores | None = None) -> None:
@@ -46,7 +45,6 @@ class DenseRetriever:
         self._exact = exact
         self._latest: Mapping[str, Vectors] = {}  # query vectors of the latest search, which ``rescore`` reuses
         self.parameters: Mapping[str, SearchParam] = index.parameters
-        self.placement = index.placement
 
     def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
         """Return the ``depth`` best rows for each query; none for a blank query, whose vector is meaningless."""

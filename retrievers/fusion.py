@@ -1,6 +1,6 @@
 """Combination of ranked lists: retrievers are fused, the queries of a group merged, and duplicates dropped.
 
-This module validates the inputs of ``kernels``.
+This module prepares the inputs of ``kernels``, and checks the results of searches.
 """
 
 from __future__ import annotations
@@ -51,22 +51,12 @@ class Fusion(NamedTuple):
     rank_constant: float = 60.0  # Cormack, Clarke and Büttcher, SIGIR 2009
 
 
-def to_lists(results: Sequence[Hits], n_rows: int = _MAX_ROWS) -> Lists:
-    """Return the results of several searches for the same Q queries as lists.
-
-    List ``s * Q + q`` holds the result of search s for query q.
-
-    Args:
-        results: the results of each search.
-        n_rows: number of rows of the corpus.
+def to_lists(hits: Hits, n_rows: int = _MAX_ROWS) -> Lists:
+    """Return the results of a search as a list for each query; ``n_rows`` is the number of rows of the corpus.
 
     Raises:
         IdxError: a score is not finite, or a row is out of range.
     """
-    return concatenate([_to_lists(result, n_rows) for result in results])
-
-
-def _to_lists(hits: Hits, n_rows: int) -> Lists:
     rows, scores = np.ascontiguousarray(hits.rows), np.ascontiguousarray(hits.scores)
     counts = _count_results(rows, scores)
     if rows.size and rows.max() >= n_rows:
@@ -110,24 +100,14 @@ def merge(  # noqa: PLR0913
         targets: the lists of each target; see ``make_targets``.
         rule: "max": a row's best score; "sum": the sum of its scores; "rrf": the sum of 1 / (rank_constant + rank);
             "interleave": 1 / (best rank).
-        k: maximum number of rows for each target; None: all.
+        k: maximum number of rows for each target, at least 1; None: all.
         text_key: key of each row's text; of rows with equal keys, only the best is returned. None: all rows are returned.
         rank_constant: for "rrf".
 
     Returns:
         One list for each target, best first, ties by ascending row, without gaps between the lists.
-
-    Raises:
-        ValueError: the rule is unknown, a list number is out of range, or k < 1.
     """
-    if rule not in _RULES:
-        raise ValueError(f"unknown rule '{rule}': known are {', '.join(_RULES)}")
-    if k is not None and k < 1:
-        raise ValueError(f"k is {k}: it must be at least 1")
-    members = targets.members
-    if members.size and not (members.min() >= 0 and members.max() < len(lists.starts)):
-        raise ValueError(f"lists {members.min()} to {members.max()} are requested, there are {len(lists.starts)}")
-    offsets = np.concatenate([[0], np.cumsum((lists.ends - lists.starts)[members])])[targets.starts]  # starts if all rows are kept
+    offsets = np.concatenate([[0], np.cumsum((lists.ends - lists.starts)[targets.members])])[targets.starts]  # starts if all rows are kept
     sizes = np.diff(offsets) if k is None else np.minimum(np.diff(offsets), k)
     ends = np.cumsum(sizes, dtype=np.int64)
     out = Lists(np.empty(sizes.sum(), np.int64), np.empty(sizes.sum(), np.float32), ends - sizes, ends)
@@ -154,7 +134,7 @@ def fuse(lists: Lists, fusion: Fusion) -> Lists:
     """Fuse the results of several searches, query by query.
 
     Args:
-        lists: lists from ``to_lists``, of as many searches as ``fusion`` has factors.
+        lists: the lists of all searches, one after the other, of as many as ``fusion`` has factors.
         fusion: the rule.
 
     Returns:

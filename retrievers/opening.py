@@ -58,7 +58,6 @@ class OpenCorpora:
     Attributes:
         stores: open stores, by corpus.
         retrievers: open retrievers of one index, by corpus and index, and remote ones, by corpus and name.
-        caches: the result caches, by corpus and index.
         rerankers: open rerankers, by name.
     """
 
@@ -75,7 +74,6 @@ class OpenCorpora:
         self._lock = threading.RLock()  # an index opened twice would take twice the memory
         self.stores: dict[str, PassageStore] = {}
         self.retrievers: dict[tuple[str, str], Retriever] = {}
-        self.caches: dict[tuple[str, str], CachedRetriever] = {}
         self.rerankers: dict[str, Reranker] = {}
 
     def before_open(self, corpus: str, index: str | None) -> None:
@@ -128,9 +126,7 @@ class OpenCorpora:
             return RemoteRetriever(name, self.store(corpus))
         self.before_open(corpus, name)
         opened = self._opener(corpus, name, self.store(corpus), device=self._device)
-        if self._cache_bytes:
-            opened = self.caches[corpus, name] = CachedRetriever(opened, self._cache_bytes)
-        return opened
+        return CachedRetriever(opened, self._cache_bytes) if self._cache_bytes else opened
 
 
 def open_searcher(

@@ -56,7 +56,7 @@ class LocalSearcher(OpenedSearcher):
 
     Args:
         store: the passages.
-        retrievers: retrievers by name.
+        retrievers: retrievers by name; at least one.
         reranker: cross-encoder for ``rerank="cross-encoder"``; None: not available.
         pipeline: pipeline over the retrievers; None: the search options fuse them.
         rerankers: rerankers of the pipeline by name.
@@ -70,8 +70,6 @@ class LocalSearcher(OpenedSearcher):
         pipeline: Node | None = None,
         rerankers: Mapping[str, Reranker] | None = None,
     ) -> None:
-        if not retrievers:
-            raise ValueError("a searcher needs at least one retriever")
         self._store = store
         self._retrievers = dict(retrievers)
         self._reranker = reranker
@@ -228,7 +226,7 @@ class LocalSearcher(OpenedSearcher):
             if not isinstance(getattr(self._retrievers[name], "encoder", None), GivenVectors):
                 check_texts(queries, name)
             retriever, n_results = self._retrievers[name], min(depths[name], n_rows)
-            return stages.measure(name, None, lambda: to_lists([retriever.retrieve(queries, n_results, params)], n_rows))
+            return stages.measure(name, None, lambda: to_lists(retriever.retrieve(queries, n_results, params), n_rows))
 
         if len(depths) == 1:
             return {name: retrieve(name) for name in depths}

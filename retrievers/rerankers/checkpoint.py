@@ -1,4 +1,4 @@
-"""Checkpoints of rerankers: ``RerankerSpec``, and ``RerankerNetwork``, a checkpoint's network that scores pairs in batches."""
+"""Checkpoints of rerankers: ``RerankerSpec``, and ``RerankerNetwork``, the base of the classes that score pairs by a network in batches."""
 
 from __future__ import annotations
 
@@ -73,35 +73,21 @@ class RerankerNetwork(Network):
         DownloadError: the checkpoint is missing and cannot be downloaded.
     """
 
+    _singly = False  # whether each text is a batch
+
     def __init__(self, model_class: str, spec: RerankerSpec, device: str, *, pads_left: bool = False) -> None:
         name = f"the reranker '{spec.name}'"
         require_packages(name, "dense", "torch", "transformers")
         self._spec, self.folder = spec, find_folder(spec.checkpoint, spec.name)
         device = resolve_device(device, _demand(spec) if may_use_gpus(device) else None)
-        self._on_cpu = device == "cpu"
-        module = load_network(model_class, self.folder, spec.name, "float32" if self._on_cpu else "float16")
+        module = load_network(model_class, self.folder, spec.name, "float32" if device == "cpu" else "float16")
         # GPT-2 stores the number of positions under a name of its own, which transformers maps to the usual one
         config = module.config.to_dict() | {"max_position_embeddings": getattr(module.config, "max_position_embeddings", None)}
         max_tokens = min(filter(None, (spec.max_tokens, n_positions(config))), default=None)
         super().__init__(module, device, name, max_tokens, pads_left=pads_left)
 
-    def score(
-        self,
-        queries: Sequence[str],
-        passages: Sequence[Passage],
-        split: Callable[[Sequence[str], Sequence[str]], tuple[Sequence[Ids], Sequence[Ids] | None]],
-        relevance: Callable[[dict[str, torch.Tensor]], torch.Tensor],
-        *,
-        singly: bool = False,
-    ) -> Scores:
-        """Return the relevance of each passage to the query of the same place, float32 of shape (n,).
-
-        Args:
-            queries: a query for each passage.
-            passages: the passages.
-            split: queries and texts of passages -> the tokens of each pair, and their types (None: all 0).
-            relevance: see ``compute``.
-            singly: see ``batches``.
+    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
+        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,).
 
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
@@ -109,24 +95,29 @@ class RerankerNetwork(Network):
         """
         scores = np.empty(len(queries), dtype=np.float32)
         for window in windows(len(queries)):
-            ids, types = split(queries[window], [self._spec.passage_text(passage) for passage in passages[window]])
-            for batch in self.batches(np.array([len(pair) for pair in ids]), singly=singly):
+            ids, types = self._split(queries[window], [self._spec.passage_text(passage) for passage in passages[window]])
+            for batch in self.batches(np.array([len(pair) for pair in ids])):
                 of_batch = None if types is None else [types[number] for number in batch]
-                computed = self.compute(relevance, self.pad([ids[number] for number in batch], of_batch))
+                computed = self.compute(self._relevance, self.pad([ids[number] for number in batch], of_batch))
                 scores[window.start + batch] = computed.cpu().numpy()
         return scores
 
-    def batches(self, lengths: NDArray[np.int64], *, singly: bool = False) -> Iterator[NDArray[np.int64]]:
-        """Yield the numbers of the texts of each batch, longest texts first.
+    def _split(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[Sequence[Ids], Sequence[Ids] | None]:
+        """Return the tokens of each pair of a query and the text of a passage, and their types (None: all 0)."""
+        raise NotImplementedError
 
-        Args:
-            lengths: tokens of each text, shape (n,).
-            singly: each text is a batch.
+    def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the scores of a batch of pairs; see ``compute``."""
+        raise NotImplementedError
+
+    def batches(self, lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of the texts of each batch, longest texts first; ``lengths`` are the tokens of each text, shape (n,).
 
         Raises:
             DeadlineExceeded: the search is cancelled; see ``cancellation``.
         """
-        for batch in batches(lengths, 1 if singly else _CPU_BATCH_TOKENS if self._on_cpu else GPU_BATCH_TOKENS):
+        most = _CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS
+        for batch in batches(lengths, 1 if self._singly else most):
             raise_if_cancelled()
             yield batch
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.corpora.passage import Passage
-from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import CONFIG, HubCheckpoint, read_json_object
 from wikidx.indexer.networks.dense import load_activation
 from wikidx.indexer.networks.module_folders import SETTINGS, TOKENIZER_SETTINGS, optional_json, transformer_settings
@@ -29,8 +28,10 @@ _MAX_TOKENS = 512  # of a checkpoint that states no length
 _UNLIMITED = 1_000_000  # transformers writes 10^30 for no limit
 
 
-class CrossEncoder:
+class CrossEncoder(RerankerNetwork):
     """A cross-encoder on a device; thread-safe.
+
+    A score is the activation of a single label's logit or, with two labels, that of yes minus that of no.
 
     Args:
         spec: the checkpoint, and its input format; the longer of query and passage is truncated first.
@@ -42,8 +43,8 @@ class CrossEncoder:
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._network = RerankerNetwork("AutoModelForSequenceClassification", spec, device)
-        config, folder = self._network.module.config, self._network.folder
+        super().__init__("AutoModelForSequenceClassification", spec, device)
+        config, folder = self.module.config, self.folder
         if config.num_labels > 2:
             raise ArtifactMismatch(f"{folder} tells {config.num_labels} labels apart: a cross-encoder for reranking has one or two")
         default = f"torch.nn.{'Sigmoid' if config.num_labels == 1 else 'Identity'}"
@@ -51,27 +52,16 @@ class CrossEncoder:
         # A decoder with a classifier finds the ends of texts by their padding.
         self._singly = config.pad_token_id is None
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)  # joins query and text in the network's format
-        lengths = filter(None, (_stored_length(folder, spec.name), self._network.max_tokens))
+        lengths = filter(None, (_stored_length(folder, spec.name), self.max_tokens))
         self._tokenizer.enable_truncation(min(lengths, default=_MAX_TOKENS), strategy="longest_first")
         self._tokenizer.no_padding()
-
-    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
-        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,).
-
-        The score is the activation of a single label's logit or, with two labels, that of yes minus that of no.
-
-        Raises:
-            DeadlineExceeded: the search is cancelled; see ``cancellation``.
-            IdxError: the device has too little memory, or fails.
-        """
-        return self._network.score(queries, passages, self._split, self._relevance, singly=self._singly)
 
     def _split(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], list[Ids]]:
         pairs = self._tokenizer.encode_batch_fast(list(zip(queries, texts, strict=True)))
         return [pair.ids for pair in pairs], [pair.type_ids for pair in pairs]
 
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        labels: torch.Tensor = self._activation(self._network.module(**batch).logits.float())
+        labels: torch.Tensor = self._activation(self.module(**batch).logits.float())
         return labels[:, -1] - labels[:, 0] if labels.shape[1] == 2 else labels[:, 0]
 
 

@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wikidx.base.errors import ArtifactMismatch
-from wikidx.corpora.passage import Passage
-from wikidx.indexer.base import Scores
 from wikidx.indexer.networks.checkpoints import HubCheckpoint
 from wikidx.indexer.networks.module_folders import SETTINGS, default_prompt, optional_json
 from wikidx.indexer.networks.network import Ids
@@ -32,8 +30,8 @@ _END = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 _MAX_TOKENS = 8192
 
 
-class Decoder:
-    """A decoder on a device; thread-safe.
+class Decoder(RerankerNetwork):
+    """A decoder on a device; thread-safe. A score is the probability of yes, if the answer is yes or no.
 
     Args:
         spec: the checkpoint. Its ``instruction`` says when a passage is relevant; a passage is truncated to ``max_tokens`` of the prompt.
@@ -45,8 +43,8 @@ class Decoder:
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._network = RerankerNetwork("AutoModelForCausalLM", spec, device, pads_left=True)
-        folder = self._network.folder
+        super().__init__("AutoModelForCausalLM", spec, device, pads_left=True)
+        folder = self.folder
         self._tokenizer = checkpoint_tokenizer(folder, spec.name)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -56,30 +54,21 @@ class Decoder:
                 f"the tokenizer in {folder} has no token for yes or no: a decoder for reranking answers with one of them"
             )
         self._instruction = spec.instruction or default_prompt(optional_json(folder, SETTINGS, spec.name)) or INSTRUCTION
-        self._start, self._end = self._split([_START, _END])
-        self._budget = (self._network.max_tokens or spec.max_tokens or _MAX_TOKENS) - len(self._start) - len(self._end)
+        self._start, self._end = self._tokens([_START, _END])
+        self._budget = (self.max_tokens or spec.max_tokens or _MAX_TOKENS) - len(self._start) - len(self._end)
         if self._budget < 1:
-            raise ArtifactMismatch(f"the network in {folder} reads {self._network.max_tokens} tokens: the prompt alone has more")
+            raise ArtifactMismatch(f"the network in {folder} reads {self.max_tokens} tokens: the prompt alone has more")
 
-    def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
-        """Return a score for each pair ``(queries[i], passages[i])``, float32 of shape (n,): the probability of yes, if it is yes or no.
-
-        Raises:
-            DeadlineExceeded: the search is cancelled; see ``cancellation``.
-            IdxError: the device has too little memory, or fails.
-        """
-        return self._network.score(queries, passages, self._prompts, self._relevance)
-
-    def _prompts(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], None]:
+    def _split(self, queries: Sequence[str], texts: Sequence[str]) -> tuple[list[Ids], None]:
         pairs = zip(queries, texts, strict=True)
         turns = [f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}" for query, text in pairs]
-        return [[*self._start, *ids[: self._budget], *self._end] for ids in self._split(turns)], None
+        return [[*self._start, *ids[: self._budget], *self._end] for ids in self._tokens(turns)], None
 
-    def _split(self, texts: list[str]) -> list[Ids]:
+    def _tokens(self, texts: list[str]) -> list[Ids]:
         return [text.ids for text in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _relevance(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        logits: torch.Tensor = self._network.module(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
+        logits: torch.Tensor = self.module(**batch, logits_to_keep=1, use_cache=False).logits[:, -1].float()
         return (logits[:, self._yes] - logits[:, self._no]).sigmoid()
 
 

@@ -57,7 +57,7 @@ class TokenSettings:
     skiplist_words: Sequence[str] = tuple(string.punctuation)
 
 
-class MaxSim:
+class MaxSim(RerankerNetwork):
     """A ColBERT checkpoint on a device; thread-safe.
 
     The score of a passage is the sum, over the tokens of the query, of the highest cosine between the token's vector and those of the
@@ -73,11 +73,11 @@ class MaxSim:
     """
 
     def __init__(self, spec: RerankerSpec, device: str = "cpu") -> None:
-        self._spec, self._network = spec, RerankerNetwork("AutoModel", spec, device)
-        folder, name = self._network.folder, spec.name
+        super().__init__("AutoModel", spec, device)
+        folder, name = self.folder, spec.name
         self._settings = settings = _read_settings(folder, name)
-        layers, _ = load_dense(_find_layers(spec, folder), self._network.module.config.hidden_size, name, of_tokens=True)
-        self._layers = self._network.place(layers)
+        layers, _ = load_dense(_find_layers(spec, folder), self.module.config.hidden_size, name, of_tokens=True)
+        self._layers = self.place(layers)
         self._queries = self._tokens(settings.query_prefix, settings.query_length)
         self._passages = self._tokens(settings.document_prefix, settings.document_length)
         skipped = (self._passages.tokenizer.token_to_id(word) for word in settings.skiplist_words)
@@ -103,9 +103,9 @@ class MaxSim:
         distinct, text_numbers = _number(texts)
         ids = self._passages.split(distinct)
         scores, places = np.empty(len(queries), dtype=np.float32), np.empty(len(ids), dtype=np.int64)
-        for batch in self._network.batches(np.array([len(text) for text in ids])):
+        for batch in self.batches(np.array([len(text) for text in ids])):
             in_batch = [ids[number] for number in batch]
-            vectors = self._network.compute(self._vectors, self._network.pad(in_batch))  # (texts, tokens, components)
+            vectors = self.compute(self._vectors, self.pad(in_batch))  # (texts, tokens, components)
             padded = [[*text, *[-1] * (vectors.shape[1] - len(text))] for text in in_batch]
             is_counted = ~np.isin(padded, self._uncounted)
             places[batch] = np.arange(len(batch))
@@ -125,31 +125,31 @@ class MaxSim:
         lengths = np.array([len(query) for query in ids])
         n_attended = lengths if self._settings.attend_to_expansion_tokens else n_own
         vectors: dict[int, torch.Tensor] = {}
-        for batch in self._network.batches(lengths):
-            padded = self._network.pad([ids[number] for number in batch], n_attended=n_attended[batch])
-            computed = self._network.compute(self._vectors, padded)
+        for batch in self.batches(lengths):
+            padded = self.pad([ids[number] for number in batch], n_attended=n_attended[batch])
+            computed = self.compute(self._vectors, padded)
             vectors |= {number: row[: lengths[number]] for number, row in zip(batch.tolist(), computed, strict=True)}
         return pad_sequence([vectors[number] for number in range(len(ids))], batch_first=True)
 
     def _vectors(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         from torch.nn import functional
 
-        hidden = self._network.module(**batch).last_hidden_state.float()
+        hidden = self.module(**batch).last_hidden_state.float()
         return functional.normalize(apply_dense(self._layers, hidden), dim=-1)
 
     def _similarities(self, queries: torch.Tensor, passages: torch.Tensor, is_counted: NDArray[np.bool_]) -> Scores:
         """Return the scores of pairs of vectors (n, tokens, components); a passage none of whose tokens counts has the score 0."""
         import torch
 
-        with self._network.computing(f"{len(queries):,} pairs"):
+        with self.computing(f"{len(queries):,} pairs"):
             cosines = queries @ passages.transpose(1, 2)
-            uncounted = torch.from_numpy(~is_counted).to(self._network.device)
+            uncounted = torch.from_numpy(~is_counted).to(self.device)
             highest = cosines.masked_fill(uncounted[:, None], -torch.inf).amax(dim=2)
             scores: Scores = highest.nan_to_num(neginf=0.0).sum(dim=1).cpu().numpy()
         return scores
 
     def _tokens(self, prefix: str, length: int) -> _Tokens:
-        return _Tokens(self._network.folder, self._spec.name, prefix, min(length, self._network.max_tokens or length))
+        return _Tokens(self.folder, self._spec.name, prefix, min(length, self.max_tokens or length))
 
 
 class _Tokens:

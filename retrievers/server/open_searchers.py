@@ -24,6 +24,7 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.base import Searcher
+from wikidx.retrievers.cache import CachedRetriever
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import OpenCorpora, OpenRetriever
 from wikidx.retrievers.options import SearchOptions
@@ -162,7 +163,8 @@ class OpenSearchers(OpenCorpora):
 
     def update_cache_metrics(self, metrics: Metrics) -> None:
         """Update the metrics of the caches."""
-        for name, cache in list(self.caches.items()):
+        caches = {name: cache for name, cache in list(self.retrievers.items()) if isinstance(cache, CachedRetriever)}
+        for name, cache in caches.items():
             hits, misses = self._cache_counts.get(name, (0, 0))
             self._cache_counts[name] = n_hits, n_misses = cache.n_hits, cache.n_misses
             metrics.cache_hits.labels(*name).inc(n_hits - hits)

@@ -191,13 +191,12 @@ async def wait_for(request: Request, answer: asyncio.Future[T], timeout_s: float
         ClientDisconnect: the client disconnected.
         DeadlineExceeded: the deadline passed.
     """
-    gone: asyncio.Future[None] | None = getattr(request.state, GONE, None)
+    gone: asyncio.Future[Any] = getattr(request.state, GONE)
     try:
-        awaited: set[asyncio.Future[Any]] = {answer} if gone is None else {answer, gone}
-        await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answer, gone}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        if gone is not None and gone.done():
+        if gone.done():
             raise ClientDisconnect
         raise DeadlineExceeded(f"there was no answer within {'less than ' * (timeout_s < 0.01)}{max(round(timeout_s, 2), 0.01):g} s")
     finally:

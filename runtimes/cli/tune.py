@@ -131,7 +131,7 @@ def _retrieve(opened: OpenCorpora, corpus: str, names: list[str], questions: lis
             progress = step(name, "questions")
             for start in range(0, len(texts), batch):
                 progress(start, len(texts))
-                lists.append(to_lists([retriever.retrieve(texts[start : start + batch], min(depth, n_rows))], n_rows))
+                lists.append(to_lists(retriever.retrieve(texts[start : start + batch], min(depth, n_rows)), n_rows))
             progress(len(texts), len(texts))
         retrieved[name] = concatenate(lists)
     return retrieved

@@ -91,9 +91,6 @@ def searcher(searchers: Searchers, request: pytest.FixtureRequest) -> Any:  # no
     return searchers[request.param, "bm25"]
 
 
-over_http = pytest.mark.parametrize("kind", ["remote", "async"])
-
-
 def bits(rankings: list[Ranking]) -> list[list[tuple[object, ...]]]:
     """Everything in the rankings; numbers as their bits and with their types."""
 
@@ -112,10 +109,9 @@ def clearly_in(ranking: Ranking) -> set[int]:
     return {hit.row for hit in ranking if hit.score > ranking[-1].score + 1e-3 * abs(ranking[-1].score)}
 
 
-@over_http
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_bm25_is_the_same_to_the_bit(searchers: Searchers, kind: str, options: SearchOptions) -> None:
-    local, remote = searchers["local", "bm25"], searchers[kind, "bm25"]
+def test_bm25_is_the_same_to_the_bit(searchers: Searchers, options: SearchOptions) -> None:
+    local, remote = searchers["local", "bm25"], searchers["remote", "bm25"]
     expected, found = local.search_groups(GROUPS, options), remote.search_groups(GROUPS, options)
     assert [bool(ranking) for ranking in expected] == [True, True, True, True, False]
     assert bits(found) == bits(expected)
@@ -125,7 +121,7 @@ def test_bm25_is_the_same_to_the_bit(searchers: Searchers, kind: str, options: S
 
 
 @pytest.mark.parametrize("retriever", RETRIEVERS)
-@pytest.mark.parametrize("kind", ["local", "remote", "async"])
+@pytest.mark.parametrize("kind", ["local", "remote"])
 def test_rows_are_those_of_a_corpus_without_the_others(searchers: Searchers, kind: str, retriever: str) -> None:
     searcher, mask = searchers[kind, retriever], np.arange(N) % 3 == 1
     forms = [np.flatnonzero(mask).tolist(), mask, Scope.of(mask, N), np.flatnonzero(mask)[::-1].astype(np.int32)]
@@ -162,10 +158,9 @@ def test_rows_that_there_are_not_are_refused(searchers: Searchers, kind: str, ro
         searchers[kind, "bm25"].search(["river"], rows=rows)
 
 
-@over_http
 @pytest.mark.parametrize("retriever", RETRIEVERS[1:])
-def test_searches_by_others_are_the_same_up_to_rounding(searchers: Searchers, kind: str, retriever: str) -> None:
-    local, remote = searchers["local", retriever], searchers[kind, retriever]
+def test_searches_by_others_are_the_same_up_to_rounding(searchers: Searchers, retriever: str) -> None:
+    local, remote = searchers["local", retriever], searchers["remote", retriever]
     for options in {"bm25+minilm": FUSED, RETRIEVERS[-1]: FUSED[:1]}.get(retriever, FUSED[::2]):
         for here, there in zip(local.search_groups(GROUPS, options), remote.search_groups(GROUPS, options), strict=True):
             assert [hit.score for hit in there] == pytest.approx([hit.score for hit in here], rel=1e-4)

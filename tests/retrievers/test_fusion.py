@@ -9,7 +9,7 @@ from tests.retrievers.plain import Pairs, hits, pairs, plain_cut, plain_merge, p
 from wikidx.base.errors import IdxError
 from wikidx.indexer.base import Hits
 from wikidx.retrievers import fusion, kernels
-from wikidx.retrievers.fusion import Fusion, fuse, make_targets, merge, select, to_lists
+from wikidx.retrievers.fusion import Fusion, concatenate, fuse, make_targets, merge, select, to_lists
 from wikidx.retrievers.kernels import Lists
 
 RULES = ["max", "sum", "rrf", "interleave"]
@@ -28,7 +28,7 @@ line_lists = st.lists(ranked(st.one_of(few_scores, floats)), min_size=1, max_siz
 
 
 def lists_of(*lines: Pairs) -> Lists:
-    return to_lists([hits(*lines)])
+    return to_lists(hits(*lines))
 
 
 def random_hits(rng: np.random.Generator, n_lists: int, depth: int, n_rows: int) -> Hits:
@@ -64,7 +64,7 @@ def test_merging_is_the_definition(lines: list[Pairs], rule: str, k: int | None,
 def test_fusing_is_the_definition(lines: list[Pairs], data: st.DataObject) -> None:
     """Each line is one retriever's list. Weighted sums are compared with room for the rounding: they are added in another way."""
     factors = data.draw(st.lists(st.floats(-4, 4, width=32), min_size=len(lines), max_size=len(lines)))
-    lists = to_lists([hits(line) for line in lines])
+    lists = lists_of(*lines)
     for rule in RULES:
         assert pairs(fuse(lists, Fusion(rule, tuple(factors)))) == [plain_merge(lines, rule, factors)]
     for rule in ("weighted", "normalized", "minmax", "zscore"):
@@ -79,7 +79,7 @@ def test_fusing_is_the_definition(lines: list[Pairs], data: st.DataObject) -> No
 @pytest.mark.parametrize("by_text", [False, True])
 def test_the_kernel_equals_its_python_twin(rule: int, by_text: bool) -> None:
     rng = np.random.default_rng(0)
-    lists = to_lists([random_hits(rng, 12, 20, 40)])
+    lists = to_lists(random_hits(rng, 12, 20, 40))
     targets = make_targets([[0, 1, 2], [], [3, 4, 5, 6, 7, 8, 9], [10, 11]])._replace(factors=rng.random(12), offsets=rng.random(12))
     text_key = rng.integers(0, 15, 40 if by_text else 0).astype(np.uint64)
     results = []
@@ -114,7 +114,7 @@ def test_high_rows_keep_their_numbers() -> None:
 def test_a_groups_result_depends_on_nothing_else(rule: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "_ENTRIES_PER_TASK", 50)
     monkeypatch.setattr(fusion, "n_threads", lambda: n_threads)
-    lists = to_lists([random_hits(np.random.default_rng(1), 40, 30, 99)])
+    lists = to_lists(random_hits(np.random.default_rng(1), 40, 30, 99))
     groups = [[3, 1, 2], [], [4], [5, 6, 7, 8, 9], *([n, n + 1] for n in range(10, 38)), [], [*range(40)] * 9]  # the last: most of all
     together = pairs(merge(lists, make_targets(groups), rule, k=20))
     assert together == [pairs(merge(lists, make_targets([group]), rule, k=20))[0] for group in groups]
@@ -138,34 +138,20 @@ def test_origins_are_the_ranks_in_the_lists(lines: list[Pairs], k: int) -> None:
 
 
 def test_searches_are_taken_as_far_as_they_are_filled() -> None:
-    lists = to_lists([hits([(1, 1.0), (2, 0.5)], []), hits([(3, 9.0)], [(4, 8.0), (5, 7.0)])])
+    lists = concatenate([lists_of([(1, 1.0), (2, 0.5)], []), lists_of([(3, 9.0)], [(4, 8.0), (5, 7.0)])])
     assert pairs(lists) == [[(1, 1.0), (2, 0.5)], [], [(3, 9.0)], [(4, 8.0), (5, 7.0)]]
     nowhere = Hits(np.array([[7, 8]]), np.array([[1, -np.inf]], dtype=np.float32))
-    assert pairs(to_lists([nowhere])) == [[(7, 1.0)]]
+    assert pairs(to_lists(nowhere)) == [[(7, 1.0)]]
 
 
 @pytest.mark.parametrize("score", [np.nan, np.inf])
 def test_scores_that_are_no_numbers_are_refused(score: float) -> None:
-    good, bad = hits([(1, 1.0)], [(1, 1.0)]), hits([(1, 1.0)], [(1, score)])
     with pytest.raises(IdxError, match="a search gave query 1 a score that is not a finite number"):
-        to_lists([good, bad])
+        lists_of([(1, 1.0)], [(1, score)])
 
 
 def test_rows_that_no_store_can_have_are_refused() -> None:
     with pytest.raises(IdxError, match="a search gave row 4294967296, there are 4294967296: its index belongs to other passages"):
         lists_of([(2**32, 1.0)])
     with pytest.raises(IdxError, match="a search gave row 5, there are 5"):
-        to_lists([hits([(5, 1.0)])], 5)
-
-
-@pytest.mark.parametrize(
-    ("group", "rule", "k", "message"),
-    [
-        ([0, 3], "max", None, "lists 0 to 3 are requested, there are 2"),
-        ([0], "mean", None, "unknown rule 'mean': known are max, sum, rrf, interleave"),
-        ([0], "max", 0, "k is 0: it must be at least 1"),
-    ],
-)
-def test_lists_that_are_not_there_and_unknown_rules_are_refused(group: list[int], rule: str, k: int | None, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        merge(lists_of([(1, 1.0)], [(2, 1.0)]), make_targets([group]), rule, k=k)
+        to_lists(hits([(5, 1.0)]), 5)

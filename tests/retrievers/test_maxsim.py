@@ -31,7 +31,7 @@ def test_a_layer_applies_to_tokens_whatever_it_says_and_has_no_activation_unless
 
 def test_each_distinct_text_is_encoded_once(tmp_path: Path) -> None:
     reranker = MaxSim(RerankerSpec(name="made", checkpoint=save_colbert(tmp_path)))
-    n_read, model = list[int](), reranker._network.module
+    n_read, model = list[int](), reranker.module
     model.register_forward_pre_hook(lambda _, args, inputs: n_read.append(len(inputs["input_ids"])), with_kwargs=True)
     score(reranker, PAIRS * 2)
     assert sum(n_read) == len(QUERIES) + len(PASSAGES)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tests.retrievers.server.serving import ask, wait_until
+from tests.retrievers.server.serving import ask, running, wait_until
 from wikidx.base.errors import IdxError
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Searcher
@@ -45,19 +45,13 @@ class Sharded:
 @contextmanager
 def serving_shards(*retrievers: str, shards: int, replicas: int, corpus: str = "made") -> Iterator[Sharded]:
     settings = Settings(corpora=(corpus,), retrievers=retrievers, port=0, limits=LIMITS)
-    listener = listen(settings)
-    metrics = Metrics()
+    listener, metrics = listen(settings), Metrics()
     held = ShardService(settings, metrics, shards, replicas)
     service = Service(settings, listener, metrics, held)
-    thread = threading.Thread(target=service.run)
-    thread.start()
-    url = server_url(listener)
     try:
-        wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
-        yield Sharded(url, service)
+        with running(service, server_url(listener)) as url:
+            yield Sharded(url, service)
     finally:
-        service.stop()
-        thread.join()
         held.stop()
 
 

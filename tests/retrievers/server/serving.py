@@ -95,20 +95,26 @@ def count(url: str, name: str, **labels: str) -> float:
 
 
 @contextmanager
-def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
-    """Serve in a thread; yield the address."""
-    listener = listen(settings)
-    url = server_url(listener)
-    service = Service(settings, listener, Metrics(), open_retriever)
+def running(service: Service, url: str, *, until_ready: bool = True) -> Iterator[str]:
+    """Run a service in a thread; yield its address."""
     thread = threading.Thread(target=service.run)
     thread.start()
     try:
         if until_ready:
-            wait_until(lambda: ask(url, "/ready").status == 200 or not thread.is_alive())
+            wait_until(lambda: not thread.is_alive() or ask(url, "/ready").status == 200)
         yield url
     finally:
         service.stop()
         thread.join()
+
+
+@contextmanager
+def serving(settings: Settings, open_retriever: OpenRetriever | None = None, *, until_ready: bool = True) -> Iterator[str]:
+    """Serve in a thread; yield the address."""
+    listener = listen(settings)
+    service = Service(settings, listener, Metrics(), open_retriever)
+    with running(service, server_url(listener), until_ready=until_ready) as url:
+        yield url
 
 
 class Gated(Forwarding):

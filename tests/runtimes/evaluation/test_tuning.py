@@ -52,7 +52,7 @@ def test_metrics_are_those_of_trec_eval(metric: str) -> None:
     run = {str(number): {f"p{row:02}": value for row, value in line} for number, line in enumerate(lines)}
     qrels = {str(number): {f"p{row:02}": gain for row, gain in each.items()} for number, each in enumerate(gains)}
     expected = gold_values(run, qrels, list(qrels), [metric])[metric]
-    assert score(to_lists([hits(*lines)]), judged_rows(gains), Metric.parse(metric)) == pytest.approx(expected)
+    assert score(to_lists(hits(*lines)), judged_rows(gains), Metric.parse(metric)) == pytest.approx(expected)
 
 
 def test_an_overfitting_choice_is_exposed_by_the_held_out_figure() -> None:
@@ -107,7 +107,7 @@ def test_the_rule_and_the_reranking_that_suit_the_questions_are_found(build: Cal
     store = build([Passage(f"p{row}", "", f"gold for q{row}" if row < 10 else f"other {row}") for row in range(200)])
     others = [[(row, 100.0 - row) for row in range(10 + number, 90)] for number in range(10)]
     a = [[*line[:29], (number, line[29][1] + 0.5), *line[29:]] for number, line in enumerate(others)]
-    retrieved = {"a": to_lists([hits(*a)]), "b": to_lists([hits(*others)])}
+    retrieved = {"a": to_lists(hits(*a)), "b": to_lists(hits(*others))}
     judged = Judged(np.arange(10) * 201, np.ones(10), 10, 200)
     reranker = GoldReranker()
     trials = Trials(queries, retrieved, judged, Metric.parse("nDCG@10"), store, {"gold": reranker})
