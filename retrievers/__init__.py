@@ -12,7 +12,7 @@ cluster/      vector search on a Ray cluster                   cancellation  bou
 build_and_open  passages, file or name -> an open searcher     async_client  AsyncRemoteSearcher, for asyncio
 trec_lines    lines of TREC runs                               adapters/     searchers as components of other frameworks
 pipelines/    notation, run and files of pipelines             vector_queries  queries that are vectors
-refusals      queries that are refused
+refusals      queries that are refused                         reopening     pickling and copying of searchers
 """
 
 if __name__ != "wikidx.retrievers":

@@ -12,9 +12,10 @@ from typing import Any, TypeVar, Unpack
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.corpora.passage import Passage
 
-from .base import DEFAULTS, Queries, Rankings, Reopened, RowFilter
+from .base import DEFAULTS, Queries, Rankings, RowFilter
 from .client import TIMEOUT_S, RemoteSearcher
 from .options import SearchOptions, SearchOptionValues
+from .reopening import Reopened
 
 MAX_CONCURRENT = 64
 

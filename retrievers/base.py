@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, SupportsIndex, Unpack, overload
 
@@ -20,6 +20,7 @@ from wikidx.indexer.scope import Scope
 from wikidx.retrievers.vector_queries import to_query
 
 from .options import SearchOptions, SearchOptionValues, override
+from .reopening import Reopened
 from .trec_lines import trec_lines
 
 if TYPE_CHECKING:
@@ -305,22 +306,6 @@ class UnsearchedRows(NamedTuple):
     name: str
     first_row: int
     stop_row: int
-
-
-class Reopened:
-    """An object that is pickled and copied by opening an equal one.
-
-    Attributes:
-        reopen: opens it; None: it can be neither pickled nor copied.
-    """
-
-    reopen: Callable[[], Any] | None = None
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
-        if self.reopen is None:
-            remedy = "open it again, or give its corpus a name, as in idx.build(passages, name='mine')"
-            raise TypeError(f"{self!r} can be neither pickled nor copied: {remedy}")
-        return self.reopen, ()
 
 
 class PartialAnswer(NamedTuple):

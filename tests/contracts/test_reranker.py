@@ -124,12 +124,13 @@ COLBERTS: dict[str, Save] = {
     "ColBERT, no prefix": partial(save_colbert, query_prefix="", document_prefix=""),
     "ColBERT, residual layers": partial(save_colbert, layers=((16, True), (16, True))),
 }
+SETTINGS = "config_sentence_transformers.json"
 TANH = "torch.nn.modules.activation.Tanh"
 PROMPT = {"prompts": {"facts": "Find facts"}, "default_prompt_name": "facts"}
 STORED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # where, what, and what the library has to be told of it
     ("config.json", {"sentence_transformers": {"activation_fn": TANH}}, {}),
     ("config.json", {"sbert_ce_default_activation_function": TANH}, {}),
-    ("config_sentence_transformers.json", {"activation_fn": TANH}, {"activation_fn": torch.nn.Tanh()}),
+    (SETTINGS, {"activation_fn": TANH}, {"activation_fn": torch.nn.Tanh()}),
     ("sentence_bert_config.json", {"max_seq_length": 20}, {"max_length": 20}),
     ("tokenizer_config.json", {"model_max_length": 20}, {"max_length": 20}),
 ]
@@ -137,10 +138,7 @@ REFERENCES: dict[str, tuple[Save, Callable[[Path], Scores]]] = {
     **{name: (save, by_sentence_transformers) for name, save in CROSS_ENCODERS.items()},
     **{name: (save, by_the_card) for name, save in DECODERS.items()},
     **{name: (save, by_multi_vectors) for name, save in COLBERTS.items()},
-    "stored instruction": (
-        partial(save_stored, save_decoder, "config_sentence_transformers.json", PROMPT),
-        partial(by_the_card, instruction="Find facts"),
-    ),
+    "stored instruction": (partial(save_stored, save_decoder, SETTINGS, PROMPT), partial(by_the_card, instruction="Find facts")),
     **{
         f"stored {stored}": (partial(save_stored, save_classifier, file, stored), partial(by_sentence_transformers, **said))
         for file, stored, said in STORED
@@ -215,7 +213,7 @@ def test_a_cancelled_search_is_given_up(case: Case) -> None:
 
 
 def test_a_decoder_takes_the_instruction_and_the_length_of_its_spec(tmp_path: Path) -> None:
-    folder = save_stored(save_decoder, "config_sentence_transformers.json", PROMPT, tmp_path)
+    folder = save_stored(save_decoder, SETTINGS, PROMPT, tmp_path)
     spec = RerankerSpec(name="mine", checkpoint=folder, instruction="Find the same fact", max_tokens=450)
     assert_close(score(Decoder(spec), PAIRS[:4]), by_the_card(folder, PAIRS[:4], "Find the same fact", 450))
 
@@ -223,12 +221,11 @@ def test_a_decoder_takes_the_instruction_and_the_length_of_its_spec(tmp_path: Pa
 def test_simlms_reranker_is_read_as_its_authors_do(home: Path) -> None:
     """Query, then "title: text" with "-" for no title, 192 tokens; loaded from local files, without a network."""
     folder = save_classifier(home / "checkpoints" / "intfloat" / "simlm-msmarco-reranker" / "main", "Electra")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer, kind = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModelForSequenceClassification
     texts = [f"{passage.title if passage.title else '-'}: {passage.text}" for _, passage in PAIRS]
     batch = tokenizer([query for query, _ in PAIRS], text_pair=texts, max_length=192, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
-        assert_close(score(open_reranker("simlm"), PAIRS), model(**batch).logits[:, 0].numpy())
+        assert_close(score(open_reranker("simlm"), PAIRS), kind.from_pretrained(folder)(**batch).logits[:, 0].numpy())
 
 
 NETWORKS: dict[str, tuple[Save, Callable[..., Reranker]]] = {
@@ -311,7 +308,7 @@ class Refusal(NamedTuple):
     kind: str = ""
 
 
-SETTINGS, DENSE, MODULES = "config_sentence_transformers.json", "1_Dense/model.safetensors", "modules.json"
+DENSE, MODULES = "1_Dense/model.safetensors", "modules.json"
 POOLED = [{"type": "sentence_transformers.models.Transformer", "path": ""}, {"type": "sentence_transformers.models.Pooling", "path": "1"}]
 NO_CLASSIFIER = "does not hold the weights of its config.json: missing classifier.bias, classifier.weight"
 IMPORTED = "has the activation function os.system: only those of torch.nn"
