@@ -69,11 +69,7 @@ def build_index(corpus: str, name: str, store: PassageStore, *, force: bool = Fa
     recipe, source = _recipe(ref, store)
 
     def write(staging: Path) -> BuildResult:
-        counts = ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress))
-        if isinstance(source, CorpusVectors):
-            if _corpus_vectors(ref.vectors, store.fingerprint).identity != source.identity:
-                raise ArtifactMismatch(f"the vectors of '{ref.name.encoder}' have been replaced meanwhile: run the same command again")
-        return BuildResult(store.fingerprint, counts)
+        return BuildResult(store.fingerprint, ref.kind.write(IndexBuild(source, recipe.parameters, staging, progress)))
 
     work = ArtifactSpec(
         recipe=recipe,

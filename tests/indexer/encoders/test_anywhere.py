@@ -77,10 +77,12 @@ def test_the_last_token_is_taken_whatever_the_padding(architecture: str, side: s
 
 
 @pytest.mark.parametrize(
-    "modes",
-    ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("cls", "mean"), ("max", "weightedmean", "lasttoken")],
+    ("modes", "with_prompt"),
+    [
+        *((mode, True) for mode in ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")),
+        *((modes, False) for modes in ("mean", ("cls", "mean"), ("max", "weightedmean", "lasttoken"))),
+    ],
 )
-@pytest.mark.parametrize("with_prompt", [True, False])
 def test_every_pooling_with_and_without_the_prompt(modes: str | tuple[str, ...], with_prompt: bool, tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
