@@ -60,6 +60,7 @@ def test_each_kind_of_plug_in_is_shown() -> None:
         "vote.py",
         "vote/answer.txt",
         "first_word.py",
+        "gift.py",
     }
     assert max(text.count("\n") for text in FILES.values()) < 80
 
@@ -182,3 +183,29 @@ def test_a_run_of_another_version_of_the_method_is_not_resumed(run: Run, tmp_pat
     (tmp_path / "vote.py").write_text(FILES["vote.py"] + "\n# another version\n")
     with pytest.raises(AssertionError, match="method_sha256"):
         run("idx", *command)
+
+
+QUIZ = """// a quiz
+::Q1:: Which metal is liquid
+  at room temperature? {=mercury =quicksilver ~iron#it rusts}
+
+What is the symbol of gold? {=Au}
+"""
+
+
+def test_the_format_of_questions_reads_a_quiz_and_is_recorded(run: Run, tmp_path: Path) -> None:
+    script, quiz, out = tmp_path / "script.jsonl", tmp_path / "quiz.txt", tmp_path / "run"
+    script.write_text(json.dumps({"texts": ["quicksilver"]}) + "\n" + json.dumps({"texts": ["gold"]}) + "\n")
+    quiz.write_text(QUIZ)
+    options = ("--questions", str(quiz), "--llm", f"scripted:{script}", "--concurrency", "1", "--out", str(out))
+    run("idx", "run", "direct", *options, "--format", "./gift.py:GIFT")
+    questions = json.loads((out / "run.json").read_text())["settings"]["questions"]
+    assert questions["question_format_sha256"] == hashlib.sha256(FILES["gift.py"].encode()).hexdigest()
+    rows = [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+    assert {row["id"]: row["question"] for row in rows} == {
+        "Q1": "Which metal is liquid at room temperature?",
+        "2": "What is the symbol of gold?",
+    }
+    scored = json.loads(run("idx", "--plugin", "./gift.py:GIFT", "eval", "answers", str(out), "--metrics", "squad_em", "--json"))
+    assert scored["questions"] == 2
+    run("-c", f"from wikidx.testing import *; check_question_format('gift.py:GIFT', {str(quiz)!r})")

@@ -38,7 +38,7 @@ from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
-from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions import Question, read_questions
 
 TEXTS = (
     "Mercury is liquid at room temperature.",
@@ -136,6 +136,21 @@ def check_reader(reference: str, path: Path | str) -> None:
             with contextlib.suppress(InputError):
                 found.extend(located.passage for located in read(cut, name, lambda bad: None))
             assert found[:-1] == passages[: max(0, len(found) - 1)], f"the first {n_bytes} bytes of {path} hold other passages than it"
+
+
+def check_question_format(reference: str, path: Path | str) -> None:
+    """Check a format of questions on a file: the questions are the same again; a cut costs only what it cuts off."""
+    with own_home(), tempfile.TemporaryDirectory() as folder:
+        name = plug(reference, "question_format").name
+        questions = read_questions(Path(path), name, with_passages=True)
+        assert read_questions(Path(path), name, with_passages=True) == questions, "the same file has other questions the second time"
+        content, cut = Path(path).read_bytes(), Path(folder) / Path(path).name
+        for n_bytes in range(0, len(content), max(1, len(content) // _N_CUTS)):
+            cut.write_bytes(content[:n_bytes])
+            found = list[Question]()
+            with contextlib.suppress(InputError):
+                found = read_questions(cut, name, with_passages=True)
+            assert found[:-1] == questions[: max(0, len(found) - 1)], f"the first {n_bytes} bytes of {path} hold other questions than it"
 
 
 def check_method(reference: str, **options: object) -> None:

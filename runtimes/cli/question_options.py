@@ -20,9 +20,23 @@ Questions = Annotated[
         autocompletion=questions,
     ),
 ]
-_FORMAT_HELP = "The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt; default: detected from its content."
-QuestionFormat = Annotated[str | None, typer.Option("--format", help=_FORMAT_HELP)]
-ScoredQuestionFormat = Annotated[str | None, typer.Option("--question-format", help=_FORMAT_HELP)]
+_FORMAT_HELP = (
+    "The file's format, such as flashrag, nq-open, dpr-tsv, triviaqa, hotpotqa, kilt, or a plug-in, FILE.py:NAME; default: detected from "
+    "its content."
+)
+
+
+def format_named(text: str | None) -> str | None:
+    """Return the name of a format of questions that is given by name or as ``FILE.py:NAME``, whose plug-in is loaded."""
+    if text is None:
+        return None
+    from wikidx.base.plugins import name_of
+
+    return name_of("question_format", text)
+
+
+QuestionFormat = Annotated[str | None, typer.Option("--format", help=_FORMAT_HELP, callback=format_named)]
+ScoredQuestionFormat = Annotated[str | None, typer.Option("--question-format", help=_FORMAT_HELP, callback=format_named)]
 """The same where ``--format`` is that of the output."""
 
 
@@ -38,10 +52,10 @@ class QuestionOptions:
     sample_seed: Annotated[int, typer.Option("--sample-seed", min=0, help="Random seed of the sample.")] = 0
 
     def selection(self) -> Selection:
-        """Return protocol and sample as a ``Selection``."""
+        """Return protocol, sample and format as a ``Selection``."""
         from wikidx.runtimes.questions import Selection
 
-        return Selection(self.protocol, self.sample, self.sample_seed)
+        return Selection(self.protocol, self.sample, self.sample_seed, self.question_format)
 
     def read(self, name: str, *, with_passages: bool = False) -> list[Question]:
         """Return the selected questions of a file, a fetched set or "sample"; raises as ``find_questions`` and ``select``."""

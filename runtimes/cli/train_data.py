@@ -15,6 +15,7 @@ from . import completion
 from .ask import format_cost, options_to_json, print_methods, print_options
 from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
 from .option_groups import flatten
+from .question_options import format_named
 from .run import show_first_question
 from .screen import note, print_json, print_line
 
@@ -129,7 +130,7 @@ def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
     from wikidx.runtimes.questions import SAMPLE, find_questions, question_file
     from wikidx.runtimes.training.sets import make_question_set
 
-    questions = find_questions(file, question_format)
+    questions = find_questions(file, format_named(question_format))
     is_file = file != SAMPLE or Path(file).exists()
     return make_question_set(name, questions, file_sha256(question_file(file)) if is_file else "")
 

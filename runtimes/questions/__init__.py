@@ -3,6 +3,7 @@
 base            Question: the text that a method sees, the gold data, and the passages given with it
 reading         read_questions: questions of a file; find_questions: questions of a file, a fetched set or the sample corpus
 formats         table of the file formats
+own_formats     formats of plug-ins
 open_domain     parsers for NQ, TriviaQA, PopQA, SQuAD, BEIR, DPR, FlashRAG, FiD
 multi_hop       parsers for HotpotQA, 2WikiMultihopQA, MuSiQue, StrategyQA
 claims          parser for FEVER
@@ -22,8 +23,9 @@ fetching        download and conversion of a published set
 
 from __future__ import annotations
 
-from .base import FEVER_LABELS, GivenPassage, Question
+from .base import FEVER_LABELS, GivenPassage, Question, gold
 from .formats import FORMATS, Format
+from .own_formats import QuestionFormat
 from .protocols import PROTOCOLS, Protocol
 from .reading import SAMPLE, detect_format, find_questions, has_questions, question_file, read_questions, sample_questions
 from .sampling import Selection, sample, select
@@ -38,12 +40,14 @@ __all__ = [
     "GivenPassage",
     "Protocol",
     "Question",
+    "QuestionFormat",
     "PublishedSet",
     "Selection",
     "converted_path",
     "detect_format",
     "find_questions",
     "find_set",
+    "gold",
     "has_questions",
     "published_sets",
     "question_file",

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wikidx.base.errors import InputError, UnknownNameError
-from wikidx.base.registry import suggest, unknown_name_error
+from wikidx.base.plugins import check_free
+from wikidx.base.registry import suggest
 from wikidx.corpora.reading.compression import STANDARD_INPUT
 
 from .base import Question, gold
@@ -17,6 +18,7 @@ from .formats import FORMATS, Format, find_format
 from .given_passages import given_passages
 from .kilt import parse_kilt
 from .open_domain import count_nulls, parse_beir, parse_plain, split_article, unread_fields
+from .own_formats import KIND, read_own_format
 from .records import Record, read_records
 from .sets import converted_path, find_set, published_sets
 from .topics import TOPIC_FORMS
@@ -31,13 +33,15 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
 
     Args:
         path: a file, plain or compressed with gzip, bzip2 or zstd.
-        format: a name in ``FORMATS``; None: the format is detected from the first record.
+        format: a name in ``FORMATS``, or of a plug-in; None: the format is detected from the first record.
         with_passages: whether to keep the passages that records give with their questions, which may take gigabytes.
 
     Raises:
         InputError: the file cannot be read or has no questions, a record is invalid, or two questions have the same id.
         UnknownNameError: the format is unknown.
     """
+    if format is not None and format not in FORMATS:
+        return read_own_format(path, format, with_passages=with_passages)
     positions: dict[str, str] = {}
     questions, n_nulls = list[Question](), 0
     with contextlib.closing(read_records(path)) as records:
@@ -121,8 +125,8 @@ def sample_questions() -> list[Question]:
 
 def _choose_format(path: Path, unsplit: Iterable[Record], name: str | None) -> tuple[Format, Iterator[Record]]:
     """Return a file's format, and its records: those of the split that the format names, or all."""
-    if name is not None and name not in FORMATS:
-        raise unknown_name_error("format", name, FORMATS)
+    if name is not None:
+        check_free(KIND, name)
     records = itertools.chain.from_iterable(map(split_article, unsplit))
     first = next(records, None)
     if first is None:

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import recorded
 from wikidx.base.registry import unknown_name_error
 
 from .base import Question
+from .formats import FORMATS
+from .own_formats import KIND
 from .protocols import PROTOCOLS, Protocol
 
 
@@ -21,16 +24,19 @@ class Selection(NamedTuple):
         protocol: a name in ``PROTOCOLS``; None: no protocol.
         n: size of a random sample; None: no sampling.
         seed: seed of the sample.
+        format: the file's format, as the user named it; None: detected.
     """
 
     protocol: str | None = None
     n: int | None = None
     seed: int = 0
+    format: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the selection as JSON values; empty if all questions are selected."""
+        """Return the selection, and the checksum of a format that is a plug-in, as JSON values; empty if all questions are selected."""
         protocol = {} if self.protocol is None else {"protocol": self.protocol}
-        return protocol | ({} if self.n is None else {"sample": {"n": self.n, "seed": self.seed}})
+        own = {} if self.format is None else recorded(KIND, self.format, FORMATS)
+        return {**protocol, **({} if self.n is None else {"sample": {"n": self.n, "seed": self.seed}}), **own}
 
 
 def select(questions: Sequence[Question], selection: Selection) -> list[Question]:
