@@ -155,17 +155,31 @@ def test_records_without_a_text_are_refused_with_their_number_or_skipped(article
     assert [(bad.line, bad.reason) for bad in skipped_records("data")] == [(21, "the field 'abstract' is missing")]
 
 
-def test_a_corpus_built_by_it_is_used_without_it(articles: str, written: Callable[[str, str], Path]) -> None:
-    build_file(written("data.xml", xml(30)), articles)
+@pytest.mark.parametrize("names", [("data",), ("notes", "notes@2")])
+def test_what_was_built_by_a_plug_in_is_used_without_it(
+    articles: str, notes: str, written: Callable[[str, str], Path], names: tuple[str, ...]
+) -> None:
+    reference = articles if names == ("data",) else notes
+    if reference == articles:
+        build_file(written("data.xml", xml(30)), articles)
+    else:
+        for name in (notes, "notes@2"):
+            resolved = resolve(name)
+            build_store(resolved.corpus, resolved.options)
     os.environ[VARIABLE] = ""
-    build(BuildSpec(resolve("data"), ("bm25",)))
-    assert list(built_indexes("data")) == ["bm25"]
-    with pytest.raises(ArtifactMismatch, match=r"the format 'pubmed', a plug-in: name its file again, as --plugin FILE\.py:NAME"):
-        build(BuildSpec(resolve("data", options=StoreOptions(rebuild=True)), ("bm25",)))
+    told = r"was made with the (format 'pubmed'|corpus 'notes'), a plug-in: name its file again, as --plugin FILE\.py:NAME"
+    for name in names:
+        assert resolve(name).keep_store
+        build(BuildSpec(resolve(name), ("bm25",)))
+        assert list(built_indexes(name)) == ["bm25"]
+        with pytest.raises(ArtifactMismatch, match=told):
+            build(BuildSpec(resolve(name, options=StoreOptions(rebuild=True)), ("bm25",)))
     with pytest.raises(UnknownNameError, match="unknown format 'pubmed': known: beir, contents"):
         ReadOptions(file_format="pubmed")
-    plug(articles)
-    build(BuildSpec(resolve("data", options=StoreOptions(rebuild=True)), ("bm25",)))
+    with pytest.raises(UnknownNameError, match="unknown corpus 'notes'"):
+        known_corpus("notes")
+    plug(reference)
+    build(BuildSpec(resolve(names[0], options=StoreOptions(rebuild=True)), ("bm25",)))
 
 
 def test_another_version_of_it_reads_nothing_again_unless_forced(articles: str, written: Callable[[str, str], Path]) -> None:
@@ -238,21 +252,6 @@ def test_a_corpus_of_ones_own_is_built_by_its_reference_and_known_by_its_name(no
     subset = resolve("notes@2")
     build_store(subset.corpus, subset.options)
     assert list(open_store("notes@2").read()) == NOTED[:2]
-
-
-def test_a_corpus_of_ones_own_is_used_without_it(notes: str) -> None:
-    for name in (notes, "notes@2"):
-        resolved = resolve(name)
-        build_store(resolved.corpus, resolved.options)
-    os.environ[VARIABLE] = ""
-    for name in ("notes", "notes@2"):
-        assert resolve(name).keep_store
-        build(BuildSpec(resolve(name), ("bm25",)))
-        assert list(built_indexes(name)) == ["bm25"]
-        with pytest.raises(ArtifactMismatch, match="was made with the corpus 'notes', a plug-in: name its file again, as --plugin"):
-            build(BuildSpec(resolve(name, options=StoreOptions(rebuild=True)), ("bm25",)))
-    with pytest.raises(UnknownNameError, match="unknown corpus 'notes'"):
-        known_corpus("notes")
 
 
 def test_another_version_of_a_corpus_needs_force(notes: str, written: Callable[[str, str], Path]) -> None:

@@ -32,15 +32,14 @@ def served(*options: object, port: int = 0, work: Sequence[Callable[..., object]
         yield running, url
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_server_that_is_killed_and_started_again_has_lost_nothing(home: Path, whole_home: Path, workers: int) -> None:
+def test_a_server_that_is_killed_and_started_again_has_lost_nothing(home: Path, whole_home: Path) -> None:
     """A client with an open connection asks again until the new server answers, at the same address, as the old one did."""
     for part in ("passages", "indexes/bm25"):
         shutil.copytree(whole_home / "mine" / part, home / "mine" / part)
-    with served("--workers", workers) as (running, url), RemoteSearcher(url) as remote:
+    with served("--workers", 2) as (running, url), RemoteSearcher(url) as remote:
         before = remote.search([*QUERIES])
         running.kill()
-        with served("--workers", workers, port=int(url.rpartition(":")[2])) as (_, again):
+        with served("--workers", 2, port=int(url.rpartition(":")[2])) as (_, again):
             assert again == url
             wait_until(lambda: answers(remote) == before, 60)
 
