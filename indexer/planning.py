@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -302,4 +303,5 @@ def _estimate_vectors(spec: BuildSpec, encoder: EncoderSpec, corpus: CorpusEstim
 def _n_tokens(spec: EncoderSpec, passages: Sequence[Passage]) -> NDArray[np.int64]:
     """Return the number of tokens of each passage before truncation. Of very long passages, only a beginning is counted."""
     n_characters = _CHARACTERS_PER_TOKEN * spec.max_passage_tokens
-    return Tokenizer(spec, "passage").full_lengths(passage._replace(text=passage.text[:n_characters]) for passage in passages)
+    beginnings = (passage._replace(text=passage.text[:n_characters]) for passage in passages)
+    return Tokenizer(spec, "passage", max_tokens=sys.maxsize).passages(beginnings).lengths()

@@ -36,18 +36,23 @@ _SLICE_CHARACTERS = 1 << 20
 class Tokenizer:
     """The tokenizer of one side of an encoder. Picklable.
 
+    Args:
+        spec: the encoder.
+        side: query or passage.
+        max_tokens: maximum length of a text; None: the encoder's.
+
     Raises:
         ArtifactMismatch: the tokenizer does not match the network, or the network has too few positions or token types.
         ArtifactCorrupt: the tokenizer's files cannot be read.
         InputError, DownloadError, MissingExtraError: see ``checkpoints.locate``.
     """
 
-    def __init__(self, spec: EncoderSpec, side: Side) -> None:
+    def __init__(self, spec: EncoderSpec, side: Side, max_tokens: int | None = None) -> None:
         folder = spec.folder(side)
         self._spec = spec
-        self._max_tokens = spec.max_tokens(side)
+        self._max_tokens = max_tokens or spec.max_tokens(side)
         self._tokenizer = _load_tokenizer(folder, spec)
-        _check_sizes(self._tokenizer, folder, spec, self._max_tokens)
+        _check_sizes(self._tokenizer, folder, spec, spec.max_tokens(side))
         self._start, self._middle, self._end = _special_tokens(self._tokenizer, folder, are_needed=not spec.by_transformers)
         self._prompt = spec.prompt(side)
         n_prompt = len(self._start) + len(self._split([self._prompt])[0]) if self._prompt and not spec.pools_prompt else 0
@@ -60,15 +65,6 @@ class Tokenizer:
     def passages(self, passages: Iterable[Passage]) -> Tokens:
         """Return the tokens of each passage; a stream is consumed one slice at a time."""
         return self._tokens(self._spec.passage_text(passage) for passage in passages)
-
-    def full_lengths(self, passages: Iterable[Passage]) -> NDArray[np.int64]:
-        """Return the number of tokens of each passage before truncation."""
-        lengths = list[int]()
-        for texts in _batch_texts(self._add_prompt(self._spec.passage_text(passage)) for passage in passages):
-            ids = iter(self._split_texts(texts))
-            n_special = len(self._start) + len(self._end)
-            lengths += [n_special + len(next(ids)) + (0 if isinstance(text, str) else len(self._middle) + len(next(ids))) for text in texts]
-        return np.array(lengths, dtype=np.int64)
 
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
         return concatenate([self._encode_texts(batch) for batch in _batch_texts(map(self._add_prompt, texts))] or [self._encode_texts([])])
