@@ -61,6 +61,7 @@ def test_each_kind_of_plug_in_is_shown() -> None:
         "vote/answer.txt",
         "first_word.py",
         "gift.py",
+        "extract.py",
     }
     assert max(text.count("\n") for text in FILES.values()) < 80
 
@@ -154,6 +155,16 @@ def test_the_metric_compares_first_words(run: Run, tmp_path: Path) -> None:
     found = json.loads(run("idx", "eval", "answers", str(predictions), *options))["metrics"]["first_word"]
     assert (found["mean"], found["n"], found["metric_sha256"]) == (0.5, 2, hashlib.sha256(FILES["first_word.py"].encode()).hexdigest())
     run("-c", "from wikidx.testing import *; check_metric('first_word.py:FIRST_WORD')")
+
+
+def test_the_backend_answers_by_a_sentence_of_the_passages(run: Run) -> None:
+    asked = ("rag", "Which metal is liquid at room temperature?", "--corpus", "sample", "--json", "--llm")
+    answered = json.loads(run("idx", "ask", *asked, "./extract.py:EXTRACT"))
+    assert "liquid" in answered["answer"]
+    assert any(answered["answer"].rstrip(".") in passage["text"] for passage in answered["passages"])
+    again = run("idx", "--plugin", "./extract.py:EXTRACT", "ask", *asked, "answer=extract")
+    assert json.loads(again)["answer"] == answered["answer"]
+    run("-c", "from wikidx.testing import *; check_backend('extract.py:EXTRACT')")
 
 
 def test_a_run_of_another_version_of_the_method_is_not_resumed(run: Run, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,11 +32,15 @@ from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.indexer.scope import Scope
 from wikidx.retrievers.rerankers.by_name import open_reranker
+from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.answers.metrics import find_metric
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.services import Services
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Decoding, Generate, MeanNll, Message, Prompt, Reply
+from wikidx.runtimes.llms.naming import ModelSpec, open_llms
+from wikidx.runtimes.llms.naming import Settings as RunSettings
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question, read_questions
@@ -190,6 +195,41 @@ def check_metric(reference: str, *questions: Question) -> None:
         assert values == [metric.score(answer, question) for answer, question in pairs], "an answer has another value the second time"
         found = {*values}
         assert len(found - {None}) > 1, f"all answers have the values {found}: give check_metric questions of the metric's kind"
+
+
+def check_backend(reference: str, model: str = "") -> None:
+    """Check a backend of language models, with a model of this name.
+
+    Texts are the same again and in any batch, greedy ones and those drawn with a seed, and end before a stop text. The probabilities of yes
+    and no are ones, likelihoods are known or not.
+    """
+    with own_home():
+        spec = ModelSpec(None, plug(reference, "backend").name, model, None)
+        llm = open_llms({"answer": spec}, RunSettings(device="cpu"))["answer"]
+        prompts: list[Prompt] = [*QUESTIONS, *((Message("user", text),) for text in TEXTS)]
+        with contextlib.closing(llm):
+            for decoding in (Decoding(max_tokens=16), Decoding(max_tokens=16, temperature=1.0, seed=5)):
+                calls = [Generate(prompt=prompt, decoding=decoding, n=1 if decoding.is_greedy else 3) for prompt in prompts]
+                together, name = _results(llm, calls), f"at temperature {decoding.temperature:g}"
+                assert _results(llm, calls) == together, f"a prompt has another text the second time, {name}"
+                assert [_results(llm, [call])[0] for call in calls] == together, f"a prompt has another text alone than in a batch, {name}"
+                for call, (gen, *_) in zip(calls, together, strict=True):
+                    if stop := gen.text.strip()[-3:]:
+                        ((cut, *_),) = _results(llm, [replace(call, decoding=replace(decoding, stop=(stop,)))])
+                        assert stop not in cut.text, f"{cut.text!r:.60} has the stop text {stop!r}"
+            for answer in _results(llm, [AskYesNo(prompt=prompt) for prompt in prompts]):
+                is_probable = answer.p_positive >= 0 and answer.p_negative >= 0 and answer.mass <= 1 + _SAME
+                assert is_probable, f"{answer} has no probabilities of yes and no"
+            for nll in _results(llm, [MeanNll(prompt=prompt, continuation=" gold") for prompt in prompts]):
+                assert nll.total is None or 0 <= nll.total < np.inf, f"{nll} has no likelihood"
+
+
+def _results(llm: LLM, calls: Sequence[Call]) -> list[Any]:
+    replies = llm.run(calls)
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(reply, LLMError):
+            raise AssertionError(f"{call.prompt!r:.60} fails: {reply}")
+    return [reply.result for reply in replies if isinstance(reply, Reply)]
 
 
 def _ask(method: Method, options: object, questions: Sequence[str], reply: str) -> list[Prediction]:

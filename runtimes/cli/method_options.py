@@ -65,8 +65,8 @@ class ModelOptions:
         typer.Option(
             "--llm",
             metavar="[ROLE=]BACKEND:MODEL[@URL]",
-            help="A model for all roles, or for one role: openai:NAME@URL,URL…, hf:FOLDER, hf:FILE.gguf, vllm:NAME, scripted:FILE, or "
-            "smollm2, which is embedded; may be repeated.",
+            help="A model for all roles, or for one role: openai:NAME@URL,URL…, hf:FOLDER, hf:FILE.gguf, vllm:NAME, scripted:FILE, "
+            "FILE.py:BACKEND, or smollm2, which is embedded; may be repeated.",
         ),
     ] = None
     llm_option: Annotated[

@@ -12,7 +12,7 @@ from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN
 from wikidx.runtimes.llms.json_shape import EACH, find_mismatch
-from wikidx.runtimes.llms.naming import BACKENDS
+from wikidx.runtimes.llms.naming import BACKENDS, find_backend
 
 _SHAPE: Mapping[str, Any] = {
     "settings": {
@@ -94,5 +94,5 @@ def wall_seconds(run_json: Mapping[str, Any]) -> float:
 
 def _model(metadata: Mapping[str, Any]) -> str:
     name, backend = str(metadata.get("model") or metadata.get("backend") or ""), str(metadata.get("backend") or "")
-    is_file = backend in BACKENDS and BACKENDS[backend].kind != "endpoint" and PurePath(name).is_absolute()
+    is_file = backend in BACKENDS and find_backend(backend).kind != "endpoint" and PurePath(name).is_absolute()
     return f"{backend}:{PurePath(name).name}" if is_file else name

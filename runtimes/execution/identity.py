@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wikidx.base.artifacts.manifest import Manifest, package_versions
+from wikidx.base.plugins import recorded
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.reading.compression import read_text
 from wikidx.indexer.networks.checkpoints import checksum
 from wikidx.retrievers.errors import NotReady
 from wikidx.retrievers.naming import RetrieverName
 from wikidx.runtimes.llms.gguf_files import find_gguf
-from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, parse_model_options
+from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, find_backend, parse_model_options
 
 if TYPE_CHECKING:
     from wikidx.retrievers.client import RemoteSearcher
@@ -30,20 +31,23 @@ PACKAGES = "wikidx numpy numba lmdb urllib3 torch transformers tokenizers vllm f
 def model_identity(spec: ModelSpec, device: str) -> dict[str, Any]:
     """Return backend, name and version of a model, and the device of a checkpoint with those of its options that affect the results.
 
-    The version is the URL of an endpoint, the checksum of a script, of a GGUF file (an embedded model's, too) or of a checkpoint's folder,
-    or the commit of a hub repository.
+    The version is the URL of an endpoint, the checksum of a script, of a plug-in's file, of a GGUF file (an embedded model's, too) or of a
+    checkpoint's folder, or the commit of a hub repository.
     """
     identity: dict[str, Any] = {"backend": spec.backend, "model": spec.model}
-    kind = BACKENDS[spec.backend].kind
+    backend = find_backend(spec.backend)
+    kind = backend.kind
     if kind == "endpoint":
         identity["url"] = strip_credentials(spec.url or os.environ.get("OPENAI_BASE_URL") or "") or None
     elif kind == "script":
         identity["sha256"] = hashlib.sha256(read_text(Path(spec.model)).encode()).hexdigest()
+    elif kind == "plug-in":
+        identity |= {**recorded("backend", spec.backend, BACKENDS), "device": device}
     else:
         options = parse_model_options(spec)
         identity |= _checkpoint_version(spec.model, str(options.get("revision") or "main"))
         identity["device"] = device
-        affecting = {name: value for name, value in options.items() if name not in BACKENDS[spec.backend].neutral}
+        affecting = {name: value for name, value in options.items() if name not in backend.neutral}
         identity |= {"options": affecting} if affecting else {}
     return identity
 

@@ -23,7 +23,7 @@ from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, rehea
 from wikidx.runtimes.execution.services import Services, TitleLookup
 from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
-from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, close_llms, open_llms
+from wikidx.runtimes.llms.naming import STAND_IN, ModelSpec, Settings, assign_models, close_llms, find_backend, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
@@ -31,8 +31,6 @@ from wikidx.runtimes.methods.templates import prompt_hashes
 from wikidx.runtimes.questions import Question
 
 from .identity import describe_served, local_fingerprints, model_identity, strip_credentials
-
-_STAND_IN = ModelSpec(None, "stand-in", "", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +102,8 @@ class Plan:
         """Return the specification of each role's model; raises as ``assign_models`` does."""
         if not self.is_dry:
             return assign_models(self.llms, self.method.roles, options=self.llm_options)
-        named = assign_models(self.llms, self.method.roles, default=_STAND_IN, options=self.llm_options)
-        return {role: spec if spec == _STAND_IN or BACKENDS[spec.backend].kind == "script" else _STAND_IN for role, spec in named.items()}
+        named = assign_models(self.llms, self.method.roles, default=STAND_IN, options=self.llm_options)
+        return {role: spec if spec.is_stand_in or find_backend(spec.backend).kind == "script" else STAND_IN for role, spec in named.items()}
 
 
 def resolve_target(method: Method, preset: str | None, named: SearchTarget, assignments: Sequence[str]) -> SearchTarget | None:
@@ -144,7 +142,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         IdxError: a corpus, an index, a script or a server is missing.
     """
     models = {
-        role: {"backend": "stand-in"} if spec == _STAND_IN else model_identity(spec, plan.device) for role, spec in plan.specs().items()
+        role: {"backend": "stand-in"} if spec.is_stand_in else model_identity(spec, plan.device) for role, spec in plan.specs().items()
     }
     return {
         "method": plan.method.name,
@@ -214,8 +212,8 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
     specs = plan.specs()
     with contextlib.ExitStack() as stack:
         searcher, look_up_title = _open_search(plan, stack)
-        given = {role: spec for role, spec in specs.items() if spec != _STAND_IN}
-        caches = cache is not None and any(BACKENDS[spec.backend].kind != "script" for spec in given.values())
+        given = {role: spec for role, spec in specs.items() if not spec.is_stand_in}
+        caches = cache is not None and any(find_backend(spec.backend).kind in ("endpoint", "checkpoint") for spec in given.values())
         replies = stack.enter_context(contextlib.closing(ReplyCache(cache))) if cache and caches else None
         llms = open_llms(given, Settings(plan.connection, replies, plan.device, plan.thinking))
         stack.callback(close_llms, llms.values())
@@ -230,7 +228,7 @@ def _cache_replies(llms: Mapping[str, LLM], specs: Mapping[str, ModelSpec], plan
     """Return the models, those in this process with cached replies. A model of several roles remains one; endpoints cache by themselves."""
     cached: dict[ModelSpec, LLM] = {}
     for role, spec in specs.items():
-        if spec not in cached and BACKENDS[spec.backend].kind == "checkpoint":
+        if spec not in cached and find_backend(spec.backend).kind == "checkpoint":
             identity = model_identity(spec, plan.device)
             if identity.get("commit", True) is not None:
                 known = json.dumps([identity, plan.thinking, llms[role].capabilities.context], sort_keys=True, default=str)

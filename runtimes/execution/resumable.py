@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wikidx.base.progress import Progress, silent
-from wikidx.runtimes.llms.naming import BACKENDS
+from wikidx.runtimes.llms.naming import find_backend
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question, Selection
 
@@ -166,7 +166,7 @@ def _suitable_in_flight(plan: Plan, services: Services) -> int:
     """Return four questions for each concurrent call of an endpoint, so that long ones begin early; a batch's worth on a CPU."""
     if concurrency := max((llm.capabilities.concurrency or 0 for llm in services.llms.values()), default=0):
         return max(_IN_FLIGHT, 4 * concurrency)
-    if any(BACKENDS[spec.backend].kind == "checkpoint" for spec in plan.specs().values()):
+    if any(find_backend(spec.backend).kind == "checkpoint" for spec in plan.specs().values()):
         from wikidx.base.machine.devices import encoder_device, resolve_device
 
         return _CPU_IN_FLIGHT if resolve_device(encoder_device(plan.device)) == "cpu" else _IN_FLIGHT

@@ -18,6 +18,7 @@ gguf_files             GGUF files, converted once for transformers
 served                 models behind servers that idx starts
 vllm_server            backend ``vllm``: checkpoints in ``vllm serve``
 llamacpp_server        backend ``llamacpp``: GGUF files in llama.cpp
+plugged                backends of the user's own code
 scripted               backend ``scripted``: answers from a list, a file or a function
 fitting                prompts cut to a model's context
 turns                  conversations for restrictive chat templates, or as one text

@@ -172,6 +172,12 @@ class Generate:
             )
 
 
+def single(call: Generate, number: int) -> Generate:
+    """Return a call for text number ``number`` of a call alone, with its own seed."""
+    seed = call.decoding.seed
+    return replace(call, n=1, decoding=replace(call.decoding, seed=None if seed is None else seed + number))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskYesNo:
     """Score the answer to a yes/no prompt by next-token probabilities; the result is a ``YesNo``.

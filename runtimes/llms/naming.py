@@ -1,7 +1,7 @@
 """Names of language models: ``[ROLE=]BACKEND:MODEL[@URL[,URL]]``, or the name of an embedded model.
 
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
-    smollm2
+    smollm2      ./mine.py:BACKEND:model
 
 A model with a role serves only that role; a model without a role serves all remaining roles. Options of models in this process are
 ``[ROLE.]NAME=VALUE``, for all of them or for that of one role.
@@ -13,10 +13,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from wikidx.base.errors import InputError
+from wikidx.base.plugins import PlugIn, find, is_reference, plug, plug_in_names
 from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 
@@ -26,8 +28,9 @@ from .embedded import EMBEDDED
 from .options import VLLM_SHARES, ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
 
 _EMBEDDED_BACKEND = "hf"
-_FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z]+):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
+_FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z][a-z0-9_-]*):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)
 _EMBEDDED_FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<name>[\w.-]+)")
+_REFERENCE = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<place>[^:]+):(?P<value>[A-Za-z_]\w*)(?::(?P<model>.+))?", re.DOTALL)
 _OPTION = re.compile(r"(?:(?P<role>[a-z_]+)\.)?(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _SET_APART = {"model": "--llm", "device": "--device", "thinking": "--thinking"}  # option of a model -> option of the command for it
 
@@ -49,7 +52,15 @@ class ModelSpec(NamedTuple):
 
     def __str__(self) -> str:
         """Return the model as the user names it, without its role."""
-        return f"{self.backend}:{self.model}" + (f"@{self.url}" if self.url else "")
+        return self.backend + (f":{self.model}" if self.model else "") + (f"@{self.url}" if self.url else "")
+
+    @property
+    def is_stand_in(self) -> bool:
+        """True for the model of a rehearsal, which no backend opens."""
+        return self == STAND_IN
+
+
+STAND_IN = ModelSpec(None, "stand-in", "", None)
 
 
 class Backend(NamedTuple):
@@ -57,13 +68,14 @@ class Backend(NamedTuple):
 
     Attributes:
         open: function that opens a model.
-        kind: "endpoint": models at a URL, whose replies can be cached; "checkpoint": models in this process; "script": files of answers.
+        kind: "endpoint": models at a URL, whose replies can be cached; "checkpoint": models that idx runs; "script": files of answers;
+            "plug-in": models of the user's own code.
         options: dataclass of the options of a checkpoint; None: the backend's library checks them.
         neutral: names of options that do not affect the results.
     """
 
     open: Callable[[ModelSpec, Settings], LLM]
-    kind: Literal["endpoint", "checkpoint", "script"]
+    kind: Literal["endpoint", "checkpoint", "script", "plug-in"]
     options: type | None = None
     neutral: frozenset[str] = frozenset()
 
@@ -93,6 +105,8 @@ def parse_spec(text: str) -> ModelSpec:
         InputError: the text does not have this form, or has a URL although the backend is not an endpoint.
         UnknownNameError: the backend is unknown.
     """
+    if (plugged := _parse_plugged(text)) is not None:
+        return plugged
     embedded = _EMBEDDED_FORM.fullmatch(text)
     if embedded is not None and embedded["name"] in EMBEDDED:
         return ModelSpec(embedded["role"], _EMBEDDED_BACKEND, embedded["name"], None)
@@ -103,14 +117,28 @@ def parse_spec(text: str) -> ModelSpec:
             f"or the embedded model {', '.join(EMBEDDED)}"
         )
     spec = ModelSpec(form["role"], form["backend"], form["model"], form["url"])
-    if spec.backend not in BACKENDS:
-        raise unknown_name_error("backend", spec.backend, BACKENDS)
-    if spec.url is not None and BACKENDS[spec.backend].kind != "endpoint":
+    kind = find_backend(spec.backend).kind
+    if spec.url is not None and kind != "endpoint":
         raise InputError(f"{text!r} has an address, but the backend {spec.backend} takes none: leave @{spec.url} out")
     # Behind @ is an address, unless it is a version of the model as in name@20240620.
-    if BACKENDS[spec.backend].kind == "endpoint" and not spec.url and (place := re.search(r".@(localhost|[^@]*[.:/][^@]*)$", spec.model)):
+    if kind == "endpoint" and not spec.url and (place := re.search(r".@(localhost|[^@]*[.:/][^@]*)$", spec.model)):
         raise InputError(f"{text!r} has an address without its http://: write @http://{place[1]}; a name with @ needs @URL behind it")
     return spec
+
+
+def _parse_plugged(text: str) -> ModelSpec | None:
+    """Parse ``[ROLE=]FILE.py:VALUE[:MODEL]``, the same with a module, or ``[ROLE=]NAME`` of a plug-in; None: it is none."""
+    named = _EMBEDDED_FORM.fullmatch(text)
+    if named is not None and named["name"] in plug_in_names("backend"):
+        return ModelSpec(named["role"], named["name"], "", None)
+    form = _REFERENCE.fullmatch(text)
+    if form is None or form["place"] in (*BACKENDS, *plug_in_names("backend")):
+        return None
+    reference = f"{form['place']}:{form['value']}"
+    is_module = is_reference(reference) and find_spec(form["place"].partition(".")[0]) is not None
+    if not form["place"].endswith(".py") and not is_module:
+        return None
+    return ModelSpec(form["role"], plug(reference, "backend").name, form["model"] or "", None)
 
 
 def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) -> dict[str, LLM]:  # noqa: B008 - immutable
@@ -125,7 +153,7 @@ def open_llms(chosen: Mapping[str, ModelSpec], settings: Settings = Settings()) 
     try:
         waiting = sorted(dict.fromkeys(chosen.values()), key=_takes_memory)
         for number, spec in enumerate(waiting, start=1):
-            opened[spec] = BACKENDS[spec.backend].open(spec, settings._replace(n_later=len(waiting) - number))
+            opened[spec] = find_backend(spec.backend).open(spec, settings._replace(n_later=len(waiting) - number))
     except BaseException:
         close_llms(opened.values())
         raise
@@ -203,12 +231,12 @@ def _set_options(specs: Mapping[str, ModelSpec], assignments: Iterable[str]) -> 
 
 
 def _roles_with_options(specs: Mapping[str, ModelSpec], role: str | None, name: str) -> list[str]:
-    """Return the roles whose models an option concerns: the given one, or all with a model in this process."""
-    named = {each: spec for each, spec in specs.items() if role in (None, each) and spec.backend in BACKENDS}
-    local = [each for each, spec in named.items() if BACKENDS[spec.backend].kind == "checkpoint"]
-    if named and not local:
-        spec = next(iter(named.values()))
-        if BACKENDS[spec.backend].kind == "endpoint":
+    """Return the roles whose models an option concerns: the given one, or all with a model that idx runs."""
+    kinds = {each: find_backend(spec.backend).kind for each, spec in specs.items() if role in (None, each) and not spec.is_stand_in}
+    local = [each for each, kind in kinds.items() if kind == "checkpoint"]
+    if kinds and not local:
+        spec, kind = specs[next(iter(kinds))], next(iter(kinds.values()))
+        if kind == "endpoint":
             raise InputError(f"{spec} is no model in this process, and has no option '{name}': --extra-body sets fields of its requests")
         raise InputError(f"{spec} has no options: leave --llm-option {name} out")
     return local
@@ -224,7 +252,7 @@ def parse_model_options(spec: ModelSpec) -> dict[str, Any]:
     apart = next((name for name, _ in spec.options if name in _SET_APART), None)
     if apart is not None:
         raise InputError(f"--llm-option cannot set '{apart}': {_SET_APART[apart]} does")
-    type_ = BACKENDS[spec.backend].options if spec.backend in BACKENDS else None
+    type_ = None if spec.is_stand_in else find_backend(spec.backend).options
     if type_ is None:
         return {name: parse_json_or_text(value) for name, value in spec.options}
     texts = [f"{name}={value}" for name, value in spec.options]
@@ -295,10 +323,32 @@ _VLLM_NEUTRAL = frozenset(
     }
 )
 
-BACKENDS: Mapping[str, Backend] = {
-    "openai": Backend(_openai, "endpoint"),
-    "hf": Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"})),
-    "llamacpp": Backend(_llamacpp, "checkpoint", LlamaCppOptions, neutral=frozenset({"slots", "threads"})),
-    "vllm": Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL),
-    "scripted": Backend(_scripted, "script"),
-}
+
+def _plugged(plugged: PlugIn) -> Backend:
+    """Return a backend that is a plug-in."""
+
+    def open_plugged(spec: ModelSpec, settings: Settings) -> LLM:
+        from .plugged import PluggedLLM
+
+        return PluggedLLM(plugged, spec.model, settings.device)
+
+    return Backend(open_plugged, "plug-in")
+
+
+OPENAI = Backend(_openai, "endpoint")
+HF = Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"}))
+LLAMACPP = Backend(_llamacpp, "checkpoint", LlamaCppOptions, neutral=frozenset({"slots", "threads"}))
+VLLM = Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL)
+SCRIPTED = Backend(_scripted, "script")
+BACKENDS = {name: f"{__name__}:{name.upper()}" for name in ("openai", "hf", "llamacpp", "vllm", "scripted")}
+
+
+def find_backend(name: str) -> Backend:
+    """Return the backend of a name, of idx or of a plug-in.
+
+    Raises:
+        UnknownNameError: no backend has this name.
+        InputError: see ``wikidx.base.plugins.find``.
+    """
+    backend: Backend = find("backend", name, BACKENDS, _plugged)
+    return backend

@@ -41,6 +41,7 @@ from .base import (
     Schema,
     TokenIds,
     prompt_text,
+    single,
 )
 from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
 from .fitting import fit
@@ -48,7 +49,7 @@ from .openai_connection import Connection, Refused, answer_all
 from .openai_logprobs import generated_tokens
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
-from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_TEMPLATE, yes_no_from_word
+from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_PROMPT_LOGPROBS, NO_TEMPLATE, yes_no_from_word
 from .thinking import lacks_room, limit_answer, make_room
 from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 
@@ -56,7 +57,6 @@ CLOUD = "https://api.openai.com/v1"
 
 _WORD_TOKENS = 8  # enough for a word after a quote or line break
 _ONLY_CHAT = "no plain completions: the prompt is sent as a user turn"
-_NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 
 
 class OpenAIHttp:
@@ -201,7 +201,7 @@ class OpenAIHttp:
             self._has_logprobs = False
         n_read, n_written = answer.tokens
         one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
-        jobs = [self._draws.submit(self._send, _single(asked, number)) for number in range(len(gens), call.n)]
+        jobs = [self._draws.submit(self._send, single(asked, number)) for number in range(len(gens), call.n)]
         for more in (job.result() for job in jobs):
             gens.append(self._parse(more.choices[0], call, asked, more._replace(degraded=more.degraded + one_by_one)))
             n_read, n_written = n_read + more.tokens[0], n_written + more.tokens[1]
@@ -249,7 +249,7 @@ class OpenAIHttp:
         if not isinstance(prompt, str | TokenIds) and not self._has_chat:
             call = adapt_to_text(call, prompt)
             prompt, degraded = as_text(prompt), (NO_TEMPLATE,)
-        unknown = Reply(Nll(total=None, n_tokens=0, degraded=(_NO_PROMPT_LOGPROBS,)))
+        unknown = Reply(Nll(total=None, n_tokens=0, degraded=(NO_PROMPT_LOGPROBS,)))
         ids = self._ids_to_score(prompt, call.continuation)
         if not self._has_completions or not self._has_echo or (ids is None and not isinstance(prompt, str)):
             return unknown  # mostly, only the endpoint knows the chat template
@@ -288,7 +288,7 @@ class OpenAIHttp:
         folds = self._folds
         while True:
             if isinstance(call, Generate) and self._max_n is not None and call.n > self._max_n:
-                call = _single(call, 0)
+                call = single(call, 0)
             try:
                 fitted = fit(call.prompt, budget, self._tokens.count_prompt)
             except PromptTooLong as error:
@@ -390,9 +390,3 @@ class OpenAIHttp:
         if not self._has_chat and not self._has_completions:
             self._has_chat = self._has_completions = True
             raise error
-
-
-def _single(call: Generate, number: int) -> Generate:
-    """Return a call for text number ``number`` alone, with its own seed."""
-    seed = call.decoding.seed
-    return dataclasses.replace(call, n=1, decoding=dataclasses.replace(call.decoding, seed=None if seed is None else seed + number))

@@ -68,11 +68,11 @@ class ServedTokens:
             return text  # no token is shorter than a byte
         ids = self.split(text)
         if ids is None:
-            return _truncate_words(text, max_tokens, keep=keep)
+            return truncate_words(text, max_tokens, keep=keep)
         if len(ids) <= max_tokens:
             return text
         joined = self._join(ids[:max_tokens] if keep == "start" else ids[-max_tokens:])
-        return _truncate_words(text, max_tokens, keep=keep) if joined is None else joined.strip()
+        return truncate_words(text, max_tokens, keep=keep) if joined is None else joined.strip()
 
     def split(self, text: str) -> list[int] | None:
         """Return the ids of a text, without special tokens; None: the server has no tokenizer."""
@@ -113,7 +113,8 @@ def estimate(text: str) -> int:
     return -(-n_ascii // 4) + len(text) - n_ascii
 
 
-def _truncate_words(text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
+def truncate_words(text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
+    """Return the first or last words of a text, of at most ``max_tokens`` tokens by estimate."""
     if estimate(text) <= max_tokens:
         return text
     words = text.split()

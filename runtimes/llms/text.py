@@ -12,6 +12,7 @@ from .base import YesNo
 BY_WORD = "no logprobs: the first generated word decides yes or no, with probability 1 or 0"
 NO_TEMPLATE = "no chat template: the turns are joined into one text"
 NO_SINGLE_TOKEN = "yes or no has no word of one token: its probability is 0"
+NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 FREE_TEXT = "no structured output: the text is unconstrained"
 
 LOW_MASS = 0.5

@@ -36,7 +36,7 @@ from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_json, step_to_json
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM
-from wikidx.runtimes.llms.naming import BACKENDS, ModelSpec, Settings, assign_models, open_llms
+from wikidx.runtimes.llms.naming import ModelSpec, Settings, assign_models, find_backend, open_llms
 from wikidx.runtimes.methods import METHODS, find_method, method_names
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
@@ -125,7 +125,7 @@ class Asker:
         self._llms: Mapping[str, LLM] = {}
         self._catalog: Catalog | None = None
         self.device_lost: DeviceLost | None = None
-        is_remote = all(BACKENDS[spec.backend].kind == "endpoint" for spec in self._specs.values())
+        is_remote = all(find_backend(spec.backend).kind == "endpoint" for spec in self._specs.values())
         self._pool = ThreadPoolExecutor(_AT_ONCE if is_remote else 1, thread_name_prefix="ask")
         self._open: dict[asyncio.Future[None], asyncio.Queue[Mapping[str, Any] | None]] = {}
 
