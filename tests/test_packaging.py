@@ -28,6 +28,7 @@ def test_the_wheel_ships_one_package_with_its_data(wheel: Path) -> None:
     data = {"corpora/known/sample/passages.jsonl", "corpora/known/sample/questions.jsonl", "indexer/analysis/word_breaks.txt"}
     data |= {"corpora/known/wikipedias.toml", "indexer/encoders/encoders.toml", "indexer/published/addresses.toml"}
     data |= {"runtimes/evaluation/reports/page.html", "runtimes/questions/protocols.toml", "runtimes/training/recipes.toml"}
+    data |= {"runtimes/evaluation/data_issues.toml"}
     data |= {f"retrievers/server/page/{name}" for name in ("index.html", "main.js", "style.css")}
     prompts = [file for file in (ROOT / "runtimes" / "methods" / "prompts").rglob("*") if file.is_file()]
     assert ROOT / "runtimes" / "methods" / "prompts" / "rag" / "answer.txt" in prompts

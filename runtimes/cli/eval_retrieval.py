@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from wikidx.corpora.store import PassageStore
     from wikidx.retrievers.base import Ranking, Searcher
     from wikidx.retrievers.options import SearchOptions
+    from wikidx.runtimes.evaluation.data_issues import DataIssue
     from wikidx.runtimes.evaluation.reports.retrieval_report import ScoredRetriever
-    from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
     from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
     from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
     from wikidx.runtimes.questions import Question
@@ -135,10 +135,10 @@ def retrieval(
 def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
     """Read the gold passages and query groups, and find their data issues."""
     from wikidx.corpora.build import open_store
-    from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold, group_issues, question_issues
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups
     from wikidx.runtimes.evaluation.retrieval.scoring import MEASURES, gold_pages, gold_passages
     from wikidx.runtimes.evaluation.retrieval.trec import read_qrels
+    from wikidx.runtimes.evaluation.retrieval.unmatched import explain_no_gold, group_issues, question_issues
 
     store = open_store(corpus)
     gold = read_qrels(qrels) if qrels else gold_passages(questions)
@@ -207,8 +207,8 @@ def _write_run(name: str, rankings: Sequence[Ranking], task: _Task) -> None:
 def _score_runs(runs: Sequence[tuple[Path, Run]], task: _Task) -> Iterator[ScoredRetriever]:
     """Yield the scores of TREC runs, and append the runs' data issues to ``task.data_issues``."""
     from wikidx.runtimes.evaluation.reports.retrieval_report import RUN, ScoredRetriever
-    from wikidx.runtimes.evaluation.retrieval.data_issues import run_issues
     from wikidx.runtimes.evaluation.retrieval.scoring import rankings_of_run, retrieval_values
+    from wikidx.runtimes.evaluation.retrieval.unmatched import run_issues
 
     names = [path.name for path, _ in runs]
     for path, run in runs:

@@ -102,8 +102,8 @@ def _retriever_names(given: list[str]) -> list[str]:
 
 def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> tuple[list[Question], Qrels]:
     """Return the questions that have what the metric needs, and the gold passages."""
-    from wikidx.runtimes.evaluation.retrieval.data_issues import explain_no_gold
     from wikidx.runtimes.evaluation.retrieval.scoring import gold_passages
+    from wikidx.runtimes.evaluation.retrieval.unmatched import explain_no_gold
 
     if any(question.gold.get("excluded") for question in questions):
         raise InputError("the questions have excluded_ids, which idx tune cannot leave out: tune on questions without them")

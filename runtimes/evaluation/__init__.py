@@ -11,5 +11,5 @@ normalizing       normalisation of answers               scoring        values p
 outcomes          problems of answers, groups            uncertainty    intervals and paired tests
 step_recall       recall of a run's searches             missing_extras what is left out without its extra
 comparing         comparison of runs                     published      the papers' figures
-long_table        the values of runs, which reports group
+long_table        the values of runs, which reports group data_issues    irregular input, and what becomes of it
 """

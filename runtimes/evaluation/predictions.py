@@ -12,7 +12,7 @@ The form is detected from the content::
     {"7": "…", "8": "…"}                                    SQuAD's form, id to answer
     {"answer": {"7": "…"}, "sp": {…}}                       HotpotQA's and 2WikiMultihopQA's form
 
-``Predictions.data_issues`` lists irregular records, and ``READING_RULES`` how each kind is handled.
+``Predictions.data_issues`` lists irregular records, and ``data_issues.toml`` says how each kind is handled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import QUESTION_IDS
-from wikidx.runtimes.evaluation.prediction_files import ANSWERS, PREDICTED, from_batch, read_prediction_records
+from wikidx.runtimes.evaluation.prediction_files import ANSWERS, from_batch, read_prediction_records
 from wikidx.runtimes.evaluation.retrieval.search_steps import SearchStep, read_search_steps
 from wikidx.runtimes.evaluation.run_facts import read_run_json
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
@@ -35,26 +35,6 @@ from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.questions.fields import given_id, record_id
 from wikidx.runtimes.questions.records import Record
-
-# Kinds of data issues; READING_RULES says how each is handled.
-ASKED_AGAIN = "asked again"
-DUPLICATE = "duplicate ids"
-WITHOUT_ID = "without an id"
-SEVERAL_FIELDS = "several fields for an answer"
-NUMBER = "answers that are numbers"
-NOT_A_TEXT = "answers that are no text"
-FAILED = "failed"
-NO_ANSWER = "without an answer"
-READING_RULES = {
-    ASKED_AGAIN: "several lines for one question, after a failure and a retry: the last line counts",
-    DUPLICATE: "the last record counts, as with SQuAD's and HotpotQA's evaluators; KILT's evaluator refuses such a file",
-    WITHOUT_ID: "left out, because they match no question",
-    SEVERAL_FIELDS: f"the first of {', '.join(PREDICTED)} that is not null counts; 'answer' is then the gold answer",
-    NUMBER: "read as text, as by KILT's evaluator",
-    NOT_A_TEXT: "lists, objects, true and false, on which the official evaluators fail: counted as no answer",
-    FAILED: "the method failed with an error: counted as no answer",
-    NO_ANSWER: "the answer is null or missing: counted as no answer",
-}
 
 _MODULES = {
     "self_knowledge": "self-knowledge",
@@ -112,7 +92,7 @@ class Predictions(NamedTuple):
     Attributes:
         path: the folder or file.
         rows: question id -> prediction, in file order.
-        data_issues: key of ``READING_RULES`` -> ids of the records; for records without an id, their positions in the file.
+        data_issues: kind, as in ``data_issues.toml``, -> ids of the records; for records without an id, their positions in the file.
         questions: the questions of those records that contain ``question`` and ``golden_answers``.
         run_json: the content of ``run.json``; empty if there is none.
     """
@@ -139,23 +119,23 @@ def load_predictions(path: Path) -> Predictions:
     if not (path / PREDICTIONS).is_file():
         raise InputError(f"{path} holds no {PREDICTIONS}: name the folder of 'idx run --out', or a file of predictions")
     predictions = _collect(path, read_predictions(path))
-    data_issues = {ASKED_AGAIN if kind == DUPLICATE else kind: names for kind, names in predictions.data_issues.items()}
+    data_issues = {"asked again" if kind == "duplicate ids" else kind: names for kind, names in predictions.data_issues.items()}
     return predictions._replace(run_json=read_run_json(path), data_issues=data_issues)
 
 
 def _collect(path: Path, records: Iterator[tuple[str, Any]]) -> Predictions:
     """Return the predictions of a file; ``records`` are (position, record)."""
     rows, questions, issues_by_id = dict[str, PredictionRow](), dict[str, Question](), dict[str, list[str]]()
-    data_issues: dict[str, list[str]] = {DUPLICATE: [], WITHOUT_ID: []}
+    data_issues: dict[str, list[str]] = {"duplicate ids": [], "without an id": []}
     first, can_be_answered = cast(Any, None), False
     for position, record in records:
         name = _id(record)
         first = record if first is None else first
         if name is None:
-            data_issues[WITHOUT_ID].append(position)
+            data_issues["without an id"].append(position)
             continue
         if name in rows:
-            data_issues[DUPLICATE].append(name)
+            data_issues["duplicate ids"].append(name)
         rows[name], issues_by_id[name] = _row(name, record)
         can_be_answered |= not record.keys().isdisjoint((*ANSWERS, "error"))
         if _has_gold(record):
@@ -181,7 +161,7 @@ def _id(record: Any) -> str | None:  # noqa: ANN401 - JSON
 def _row(name: str, record: Mapping[str, Any]) -> tuple[PredictionRow, list[str]]:
     """Return a record's prediction and the kinds of its data issues."""
     answer, kind = _answer(record)
-    several = SEVERAL_FIELDS if sum(field in record for field in ANSWERS) > 1 else None
+    several = "several fields for an answer" if sum(field in record for field in ANSWERS) > 1 else None
     documents = record.get("passages", record.get("docs"))
     passages = tuple(item for item in documents if isinstance(item, dict)) if isinstance(documents, list) else ()
     question = next((record[field] for field in _QUESTION_FIELDS if isinstance(record.get(field), str)), None)
@@ -242,7 +222,7 @@ def _is_answered(node: Mapping[str, Any]) -> bool:
 def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return a record's answer and the kind of the answer's data issue."""
     if record.get("error") is not None:
-        return None, FAILED
+        return None, "failed"
     present = [field for field in ANSWERS if field in record]
     predicted = [field for field in present if field != "answer"] or present  # next to other fields, "answer" is the gold answer
     value = next((record[field] for field in predicted if record[field] is not None), None)
@@ -255,8 +235,8 @@ def _answer(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     if isinstance(value, str):
         return replace_surrogates(value), None
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and math.isfinite(value)):
-        return str(value), NUMBER
-    return None, NO_ANSWER if value is None else NOT_A_TEXT
+        return str(value), "answers that are numbers"
+    return None, "without an answer" if value is None else "answers that are no text"
 
 
 def _has_gold(record: Mapping[str, Any]) -> bool:

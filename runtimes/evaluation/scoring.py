@@ -11,9 +11,10 @@ import numpy as np
 from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.answers.metric import Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
+from wikidx.runtimes.evaluation.data_issues import DataIssue, find_issues
 from wikidx.runtimes.evaluation.missing_extras import leave_out_missing
 from wikidx.runtimes.evaluation.outcomes import Mask, find_answers, groups
-from wikidx.runtimes.evaluation.predictions import MODULES, READING_RULES, PredictionRow, Predictions
+from wikidx.runtimes.evaluation.predictions import MODULES, PredictionRow, Predictions
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.run_facts import RunFacts, run_facts, wall_seconds
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, is_same_text
@@ -24,40 +25,9 @@ from wikidx.runtimes.questions import Question
 
 from . import normalizing
 
-UNKNOWN_ID = "ids without a question"
-OTHER_QUESTION = "another question under this id"
-UNANSWERED = "questions without a prediction"
-NOT_REACHED = "questions not reached"
-EMPTY = "empty answers"
-NO_GOLD = "questions without gold answers"
-EMPTY_GOLD = "golds that normalise to nothing"
-NO_ALIASES = "questions without the table of aliases"
-RULES = {
-    **READING_RULES,
-    UNKNOWN_ID: "left out, because there is no gold to compare with",
-    OTHER_QUESTION: "the question counts as one without a prediction; question texts are compared after SQuAD's normalisation",
-    UNANSWERED: "count 0, as in the official evaluators; SQuAD 2.0's metrics and ALCE's citation metrics leave them out, so that a run "
-    "with fewer answers may score higher",
-    NOT_REACHED: "left out, because the run did not reach them and their file is missing: name the file with --questions",
-    EMPTY: "scored by each metric's own rule",
-    NO_GOLD: "undefined and left out of the mean, with exceptions: popqa_accuracy, selfrag_match and flashrag_* count 0, and squad2_* "
-    "count the empty answer as right",
-    EMPTY_GOLD: "kept: an empty answer equals such a gold, and every answer contains it; squad2_* and kilt_* have rules of their own",
-    NO_ALIASES: "only the gold answer is right, while 2WikiMultihopQA's evaluator also accepts aliases: put id_aliases.json next to the "
-    "questions",
-}
-
 COSTS = ("tokens", "calls", "prompt_tokens", "completion_tokens", "searches", "queries", "sub_questions", "depth", "service", "seconds")
 
-_EXAMPLES = 5
 _MAX_COST = 2**53  # larger values count as not recorded, so that sums stay finite
-
-
-class Occurrences(NamedTuple):
-    """The number of occurrences of a data issue, and the ids of the first few."""
-
-    n: int
-    examples: tuple[str, ...] = ()
 
 
 class ScoredRun(NamedTuple):
@@ -75,7 +45,7 @@ class ScoredRun(NamedTuple):
             number of requests in the longest chain of those that had to be served one after another; "service" the time, in seconds, that
             the question's own requests took; "seconds" the time from its first request to its answer, which includes waiting for other
             questions.
-        data_issues: key of ``RULES`` -> occurrences.
+        data_issues: the data issues of predictions and questions.
         row_metrics: class name of a row metric -> its settings, counts, and the names of its ``values``.
         holds_answer: whether the passages have a gold answer, float64 (n,) as ``find_answers`` returns it; empty: not tested.
         recall: recall of the searches that the predictions record; empty: not computed.
@@ -89,7 +59,7 @@ class ScoredRun(NamedTuple):
     rows: tuple[PredictionRow, ...]
     values: Mapping[str, FloatArray]
     costs: Mapping[str, FloatArray]
-    data_issues: Mapping[str, Occurrences]
+    data_issues: Sequence[DataIssue]
     row_metrics: Mapping[str, Mapping[str, Any]]
     holds_answer: FloatArray = np.empty(0)
     recall: StepRecall = StepRecall()
@@ -228,21 +198,25 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_COST else np.nan
 
 
-def _find_issues(predictions: Predictions, matched: Mapping[str, PredictionRow], source: RunQuestions) -> dict[str, Occurrences]:
+def _find_issues(predictions: Predictions, matched: Mapping[str, PredictionRow], source: RunQuestions) -> list[DataIssue]:
     questions = {question.id: question for question in source.questions}
     has_aliases = any(question.gold.get("aliases") for question in source.questions)
-    ids_by_issue = {
+    ids_by_issue: dict[str, list[str]] = {
         **predictions.data_issues,
-        UNKNOWN_ID: [name for name in predictions.rows if name not in questions],
-        OTHER_QUESTION: [name for name in predictions.rows if name in questions and name not in matched],
-        UNANSWERED: [name for name in questions if name not in matched],
-        EMPTY: [name for name, row in predictions.rows.items() if row.answer is not None and not row.answer.strip()],
-        NO_GOLD: [name for name, question in questions.items() if not any(True for _ in _golds(question))],
-        EMPTY_GOLD: [name for name, question in questions.items() if any(not normalizing.squad(gold) for gold in _golds(question))],
-        NO_ALIASES: [name for name, question in questions.items() if question.gold.get("answer_id") and not has_aliases],
+        "ids without a question": [name for name in predictions.rows if name not in questions],
+        "another question under this id": [name for name in predictions.rows if name in questions and name not in matched],
+        "questions without a prediction": [name for name in questions if name not in matched],
+        "empty answers": [name for name, row in predictions.rows.items() if row.answer is not None and not row.answer.strip()],
+        "questions without gold answers": [name for name, question in questions.items() if not any(True for _ in _golds(question))],
+        "golds that normalise to nothing": [
+            name for name, question in questions.items() if any(not normalizing.squad(gold) for gold in _golds(question))
+        ],
+        "questions without the table of aliases": [
+            name for name, question in questions.items() if question.gold.get("answer_id") and not has_aliases
+        ],
     }
-    data_issues = {kind: Occurrences(len(names), tuple(names[:_EXAMPLES])) for kind, names in ids_by_issue.items() if names}
-    return data_issues | ({NOT_REACHED: Occurrences(source.n_missing)} if source.n_missing else {})
+    issues = find_issues("", ids_by_issue)
+    return [*issues, DataIssue("", "questions not reached", source.n_missing)] if source.n_missing else issues
 
 
 def _golds(question: Question) -> Iterator[str]:

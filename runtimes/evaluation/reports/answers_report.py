@@ -26,7 +26,7 @@ from wikidx.runtimes.evaluation.reports.run_tables import (
 )
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, cell_json, percent
 from wikidx.runtimes.evaluation.run_facts import RunFacts
-from wikidx.runtimes.evaluation.scoring import RULES, ScoredRun
+from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
 _ALL = "all"
@@ -122,9 +122,7 @@ def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:
         "throughput": {name: cell_json(value) for name, value in throughput(run).items()},
         "yes_no": {"asked": run.yes_no[0], "mass": run.yes_no[1]} if run.yes_no else {},
         "fallbacks": [{"questions": n, "fallback": text} for n, text in run.fallbacks],
-        "data_issues": {
-            kind: {"n": issue.n, "rule": RULES[kind], "examples": list(issue.examples)} for kind, issue in run.data_issues.items()
-        },
+        "data_issues": {each.issue: {"n": each.n, "rule": each.rule, "examples": list(each.examples)} for each in run.data_issues},
         "row_metrics": {name: dict(metadata) for name, metadata in run.row_metrics.items()},
     }
 

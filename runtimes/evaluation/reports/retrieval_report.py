@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wikidx.runtimes.evaluation.data_issues import DataIssue
 from wikidx.runtimes.evaluation.long_table import METRIC, Series, nest, pivot
-from wikidx.runtimes.evaluation.retrieval.data_issues import DataIssue
 from wikidx.runtimes.evaluation.retrieval.scoring import Scoring
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval
 from wikidx.runtimes.questions import Question
 
 from .drawings import Drawing
 from .report import Report, Section
+from .run_tables import issue_table
 from .tables import Cell, Column, Table, brief, cell_json, p_value, percent, plain, signed_percent, to_records
 
 QUESTION, GROUP, RUN = "question", "group", "run"  # values of ``ScoredRetriever.queries``
@@ -96,7 +97,7 @@ def retrieval_report(evaluation: Evaluation) -> Report:
         Section("Figures", rendered, _plots(evaluation, table)),
         Section("Differences", [compared] if compared else []),
         Section("Speed of the searches", [Table(columns, speeds, "Speed of the searches")] if speeds else []),
-        Section("Data issues", _issue_tables(evaluation.data_issues)),
+        Section("Data issues", issue_table(evaluation.data_issues, "source")),
     ]
     return Report(f"Retrieval on {evaluation.corpus}", facts, sections)
 
@@ -145,7 +146,7 @@ def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
             for result in evaluation.scored
         ],
         "differences": to_records(compared) if compared else [],
-        "data_issues": [issue._asdict() for issue in evaluation.data_issues],
+        "data_issues": [_issue_json(issue) for issue in evaluation.data_issues],
     }
 
 
@@ -190,6 +191,5 @@ def _plots(evaluation: Evaluation, table: Sequence[Series]) -> list[Drawing]:
     return plots
 
 
-def _issue_tables(data_issues: Sequence[DataIssue]) -> list[Table]:
-    columns = (Column("source"), Column("issue"), Column("count"), Column("example"), Column("rule"))
-    return [Table(columns, data_issues, "Data issues")] if data_issues else []
+def _issue_json(issue: DataIssue) -> dict[str, Any]:
+    return {"source": issue.source, "issue": issue.issue, "n": issue.n, "example": issue.examples[0], "rule": issue.rule}

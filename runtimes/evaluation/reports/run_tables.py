@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wikidx.runtimes.evaluation.by_models.row_metrics import flatten
+from wikidx.runtimes.evaluation.data_issues import DataIssue
 from wikidx.runtimes.evaluation.long_table import COST, GROUP, PROBLEM, Series, nest, pivot, select
 from wikidx.runtimes.evaluation.outcomes import PROBLEMS, count_replies
 from wikidx.runtimes.evaluation.predictions import MODULES
@@ -15,7 +16,7 @@ from wikidx.runtimes.evaluation.reports.drawings import Drawing
 from wikidx.runtimes.evaluation.reports.report import Section
 from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
 from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
-from wikidx.runtimes.evaluation.scoring import COSTS, RULES, Occurrences, ScoredRun
+from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
 from wikidx.runtimes.llms.text import LOW_MASS
 
 _SHOWN = 24  # displayed characters of an id
@@ -143,10 +144,15 @@ def _throughput_tables(runs: Sequence[ScoredRun]) -> list[Table]:
 
 def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     """Return a list with the table of the runs' data issues; an empty list if there are no issues."""
-    rows: list[list[Cell]] = [
-        [run.name, kind, issue.n, _examples(issue), RULES[kind]] for run in runs for kind, issue in run.data_issues.items()
-    ]
-    return [_table(runs, ("issue", "count", "examples", "rule"), rows, "Data issues")] if rows else []
+    issues = [each._replace(source=run.name) for run in runs for each in run.data_issues]
+    return issue_table(issues, "run" if len(runs) > 1 else None)
+
+
+def issue_table(issues: Sequence[DataIssue], source: str | None) -> list[Table]:
+    """Return a list with the table of data issues, whose sources have a column of this heading; an empty list if there are no issues."""
+    rows: list[list[Cell]] = [[each.source, each.issue, each.n, _examples(each), each.rule] for each in issues]
+    columns, first = [Column(name) for name in (source or "", "issue", "count", "examples", "rule")], 0 if source else 1
+    return [Table(columns[first:], [row[first:] for row in rows], "Data issues")] if rows else []
 
 
 def telling_metric(runs: Sequence[ScoredRun]) -> str | None:
@@ -179,6 +185,6 @@ def _table(
     return Table(all_columns[first:], [row[first:] for row in rows], title, notes)
 
 
-def _examples(issue: Occurrences) -> str:
+def _examples(issue: DataIssue) -> str:
     more = " …" if issue.n > len(issue.examples) > 0 else ""
     return ", ".join(example if len(example) <= _SHOWN else f"{example[:_SHOWN]}…" for example in issue.examples) + more

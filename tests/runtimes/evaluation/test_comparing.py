@@ -32,7 +32,7 @@ def run(
     costs = {cost: np.full(len(ids), np.nan if cost == "depth" else 2.0) for cost in COSTS}
     read = Predictions(Path(name), {row.id: row for row in rows}, {})
     source, facts = RunQuestions(questions, "", ""), RunFacts(method, "Qwen", "bm25", "wiki2018", "0")
-    return ScoredRun(name, dataset, facts, read, source, rows, {metric: np.array(values, np.float64)}, costs, {}, {})
+    return ScoredRun(name, dataset, facts, read, source, rows, {metric: np.array(values, np.float64)}, costs, [], {})
 
 
 def test_differences_are_on_the_questions_of_both() -> None:

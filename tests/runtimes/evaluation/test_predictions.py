@@ -11,19 +11,8 @@ from typing import Any
 import pytest
 
 from wikidx.base.errors import ArtifactCorrupt, InputError
-from wikidx.runtimes.evaluation.predictions import (
-    ASKED_AGAIN,
-    DUPLICATE,
-    FAILED,
-    NO_ANSWER,
-    NOT_A_TEXT,
-    NUMBER,
-    READING_RULES,
-    SEVERAL_FIELDS,
-    WITHOUT_ID,
-    Predictions,
-    load_predictions,
-)
+from wikidx.runtimes.evaluation.data_issues import issue_rules
+from wikidx.runtimes.evaluation.predictions import Predictions, load_predictions
 from wikidx.runtimes.execution.runs import open_run
 from wikidx.runtimes.questions import Question
 
@@ -160,19 +149,19 @@ def test_data_issues_are_counted_and_nothing_is_lost(tmp_path: Path) -> None:
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
     assert answers(found) == {"a": "last", "b": "1969", "c": None, "d": None, "e": None, "f": None, "g": "", "h": "half \ufffd"}
     assert found.data_issues == {
-        DUPLICATE: ["a"],
-        WITHOUT_ID: ["line 9", "line 10", "line 11"],
-        NUMBER: ["b"],
-        NOT_A_TEXT: ["c"],
-        NO_ANSWER: ["d", "e"],
-        FAILED: ["f"],
+        "duplicate ids": ["a"],
+        "without an id": ["line 9", "line 10", "line 11"],
+        "answers that are numbers": ["b"],
+        "answers that are no text": ["c"],
+        "without an answer": ["d", "e"],
+        "failed": ["f"],
     }
-    assert set(found.data_issues) <= set(READING_RULES)
+    assert set(found.data_issues) <= set(issue_rules())
 
 
 def test_only_the_line_that_counts_can_have_an_issue(tmp_path: Path) -> None:
     found = load_predictions(written(tmp_path, '{"id": "a", "answer": 5}\n{"id": "a", "answer": "five"}\n'))
-    assert (answers(found), found.data_issues) == ({"a": "five"}, {DUPLICATE: ["a"]})
+    assert (answers(found), found.data_issues) == ({"a": "five"}, {"duplicate ids": ["a"]})
 
 
 def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path) -> None:
@@ -192,7 +181,7 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
     ]
     found = load_predictions(written(tmp_path, "".join(json.dumps(record) + "\n" for record in records)))
     assert answers(found) == {**dict.fromkeys("abcefghijk", "ours"), "d": None}
-    assert found.data_issues == {SEVERAL_FIELDS: list("abcdeghijk"), NO_ANSWER: ["d"]}
+    assert found.data_issues == {"several fields for an answer": list("abcdeghijk"), "without an answer": ["d"]}
     assert (found.rows["a"].question, found.rows["b"].question) == ("where?", None)
 
 
@@ -202,7 +191,10 @@ def test_predictions_added_to_the_rows_of_a_set_are_not_its_golds(tmp_path: Path
 def test_a_number_is_its_digits(given: str, answer: str | None, tmp_path: Path) -> None:
     for content in (f'{{"id": "a", "answer": {given}}}\n', f'{{"id": "a", "output": [{{"answer": {given}}}]}}\n'):
         found = load_predictions(written(tmp_path, content))
-        assert (answers(found), found.data_issues) == ({"a": answer}, {NOT_A_TEXT if answer is None else NUMBER: ["a"]})
+        assert (answers(found), found.data_issues) == (
+            {"a": answer},
+            {"answers that are no text" if answer is None else "answers that are numbers": ["a"]},
+        )
 
 
 def test_alces_own_files_come_with_their_passages(tmp_path: Path) -> None:
@@ -214,7 +206,7 @@ def test_alces_own_files_come_with_their_passages(tmp_path: Path) -> None:
 
 def test_an_object_that_has_an_id_twice(tmp_path: Path) -> None:
     found = load_predictions(written(tmp_path, '{"a": "first", "b": "x", "a": "last"}'))
-    assert (answers(found), found.data_issues) == ({"a": "last", "b": "x"}, {DUPLICATE: ["a"]})
+    assert (answers(found), found.data_issues) == ({"a": "last", "b": "x"}, {"duplicate ids": ["a"]})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +249,7 @@ def test_a_run_with_questions_asked_again_and_an_unfinished_line(tmp_path: Path)
         file.write(b'{"id": "q3", "answ')
     found = load_predictions(tmp_path)
     assert answers(found) == {'q"1': "x", "q2": "y"}
-    assert found.data_issues == {ASKED_AGAIN: ['q"1']}
+    assert found.data_issues == {"asked again": ['q"1']}
     assert found.run_json["settings"] == {"method": "direct"}
     assert found.questions == (Question('q"1', 'q"1?', ("x",)), Question("q2", "q2?", ("x",)))
     row = found.rows["q2"]

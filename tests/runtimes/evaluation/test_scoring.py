@@ -15,22 +15,11 @@ import pytest
 from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
+from wikidx.runtimes.evaluation.data_issues import issue_rules
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, load_predictions
 from wikidx.runtimes.evaluation.run_facts import run_facts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, run_questions
-from wikidx.runtimes.evaluation.scoring import (
-    EMPTY,
-    EMPTY_GOLD,
-    NO_ALIASES,
-    NO_GOLD,
-    NOT_REACHED,
-    OTHER_QUESTION,
-    RULES,
-    UNANSWERED,
-    UNKNOWN_ID,
-    Occurrences,
-    score_run,
-)
+from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
 from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.execution.identity import questions_digest
 from wikidx.runtimes.questions import Question
@@ -54,6 +43,10 @@ def metrics(*names: str) -> list[Metric]:
     return [METRICS[name] for name in names]
 
 
+def issues_of(run: ScoredRun) -> dict[str, tuple[int, tuple[str, ...]]]:
+    return {issue.issue: (issue.n, issue.examples) for issue in run.data_issues}
+
+
 def test_values_and_data_issues() -> None:
     scored = score_run(
         "run", predictions(_1="paris!", _2="", _3="x", _4=None, _9="z"), SOURCE, metrics("squad_em", "squad2_em", "flashrag_acc")
@@ -62,14 +55,14 @@ def test_values_and_data_issues() -> None:
     np.testing.assert_array_equal(scored.values["squad_em"], [1, 1, math.nan, 0, 0])
     np.testing.assert_array_equal(scored.values["squad2_em"], [1, 1, 0, math.nan, math.nan])
     assert scored.values["flashrag_acc"][1] == 1
-    assert scored.data_issues == {
-        UNKNOWN_ID: Occurrences(1, ("9",)),
-        UNANSWERED: Occurrences(1, ("5",)),
-        EMPTY: Occurrences(1, ("2",)),
-        NO_GOLD: Occurrences(1, ("3",)),
-        EMPTY_GOLD: Occurrences(1, ("2",)),
+    assert issues_of(scored) == {
+        "ids without a question": (1, ("9",)),
+        "questions without a prediction": (1, ("5",)),
+        "empty answers": (1, ("2",)),
+        "questions without gold answers": (1, ("3",)),
+        "golds that normalise to nothing": (1, ("2",)),
     }
-    assert set(scored.data_issues) <= set(RULES)
+    assert set(issues_of(scored)) <= set(issue_rules())
     assert [row.id for row in scored.rows] == ["1", "2", "3", "4", "5"]
 
 
@@ -88,8 +81,8 @@ def answered_questions(**texts: str) -> Predictions:
 
 def test_an_answer_to_another_question_of_the_same_id_is_not_scored() -> None:
     scored = score_run("run", answered_questions(_1="One", _2="what is two?"), SOURCE, metrics("squad_em"))
-    assert scored.data_issues[OTHER_QUESTION] == Occurrences(1, ("2",))
-    assert scored.data_issues[UNANSWERED] == Occurrences(4, ("2", "3", "4", "5"))
+    assert issues_of(scored)["another question under this id"] == (1, ("2",))
+    assert issues_of(scored)["questions without a prediction"] == (4, ("2", "3", "4", "5"))
     assert [row.answer for row in scored.rows] == ["Paris", None, None, None, None]
 
 
@@ -118,15 +111,19 @@ def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -
         goes_on = {"popqa_accuracy", "selfrag_match", *(name for name in values if name.startswith("flashrag_"))}
         assert defined == goes_on | ({"squad2_em", "squad2_f1"} if answer is not None else set())
         assert all(values[name][0] == 0 for name in goes_on)
-    assert all(name in RULES[NO_GOLD] for name in ("popqa_accuracy", "selfrag_match", "flashrag_*", "squad2_*"))
+    assert all(
+        name in issue_rules()["questions without gold answers"] for name in ("popqa_accuracy", "selfrag_match", "flashrag_*", "squad2_*")
+    )
 
 
 def test_questions_whose_table_of_aliases_is_not_there() -> None:
     known = gold(answer_id="Q90", supporting=[["Paris", 0]])
     questions = (Question("1", "?", ("Paris",), known), Question("2", "?", ("no",)))
-    assert score_run("run", predictions(_1="x"), RunQuestions(questions, "", ""), []).data_issues[NO_ALIASES] == Occurrences(1, ("1",))
+    assert issues_of(score_run("run", predictions(_1="x"), RunQuestions(questions, "", ""), []))[
+        "questions without the table of aliases"
+    ] == (1, ("1",))
     named = (questions[0]._replace(gold=gold(**known, aliases=["Lutetia"])), Question("2", "?", ("no",), gold(answer_id="Q1")))
-    assert NO_ALIASES not in score_run("run", predictions(_1="x"), RunQuestions(named, "", ""), []).data_issues
+    assert "questions without the table of aliases" not in issues_of(score_run("run", predictions(_1="x"), RunQuestions(named, "", ""), []))
 
 
 @pytest.mark.parametrize("n", [math.inf, math.nan, 10**400, -(10**400), 1e300, True, "5"])
@@ -212,7 +209,7 @@ def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path
     source = run_questions(run, str(file) if named else None)
     assert [one.id for one in source.questions] == ["q0", "q1", "q2", "q3"]
     assert (source.origin, source.n_missing, source.dataset) == (str(file), 0, "NQ")
-    assert score_run("run", run, source, metrics("squad_em")).data_issues == {UNANSWERED: Occurrences(2, ("q2", "q3"))}
+    assert issues_of(score_run("run", run, source, metrics("squad_em"))) == {"questions without a prediction": (2, ("q2", "q3"))}
 
 
 def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
@@ -235,7 +232,7 @@ def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path
     source = run_questions(run, str(other))
     assert [one.id for one in source.questions] == [one.id for one in drawn]
     assert source.questions[0].golden_answers[1:] == ("more",)
-    assert UNANSWERED not in score_run("run", run, source, metrics("squad_em")).data_issues
+    assert "questions without a prediction" not in issues_of(score_run("run", run, source, metrics("squad_em")))
 
 
 def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_path: Path) -> None:
@@ -260,7 +257,7 @@ def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path:
     source = run_questions(run)
     assert (len(source.questions), source.n_missing, source.dataset) == (2, 4, "HotpotQA")
     assert source.origin == "the predictions, because gone/hotpot_dev.json is missing"
-    assert score_run("run", run, source, metrics("squad_em")).data_issues == {NOT_REACHED: Occurrences(4)}
+    assert issues_of(score_run("run", run, source, metrics("squad_em"))) == {"questions not reached": (4, ())}
 
 
 def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> None:

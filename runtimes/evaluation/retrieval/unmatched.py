@@ -1,33 +1,15 @@
-"""Data issues of a retrieval evaluation: counts of irregular or unmatched input."""
+"""Data issues of a retrieval evaluation: what its questions, gold passages, groups and runs do not share."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
 from wikidx.base.errors import InputError
 from wikidx.corpora.store import PassageStore
+from wikidx.runtimes.evaluation.data_issues import DataIssue, find_issues
 from wikidx.runtimes.evaluation.retrieval.scoring import gold_pages
 from wikidx.runtimes.evaluation.retrieval.trec import Qrels, Run
 from wikidx.runtimes.questions import Question
-
-
-class DataIssue(NamedTuple):
-    """A data issue.
-
-    Attributes:
-        source: the run or kind of input that has the issue.
-        issue: a description.
-        n: number of affected ids.
-        example: one of these ids.
-        rule: the effect of the issue on the metrics.
-    """
-
-    source: str
-    issue: str
-    n: int
-    example: str
-    rule: str
 
 
 def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageStore) -> list[DataIssue]:
@@ -35,22 +17,21 @@ def question_issues(questions: Sequence[Question], qrels: Qrels, store: PassageS
 
     A kind of gold data (answers, gold passages, gold pages) counts as missing only if at least one question has it.
     """
-    ids = [question.id for question in questions]
-    missing = [
-        ("without answers", [question.id for question in questions if not question.golden_answers], "count as misses in R@k, as in DPR"),
-        ("without gold passages", [question.id for question in questions if question.id not in qrels], "left out of passage measures"),
-        ("without gold pages", [question.id for question in questions if not gold_pages(question)], "left out of page measures"),
-    ]
-    issues = [
-        found for issue, affected, rule in missing if len(affected) < len(ids) for found in _issues("questions", issue, affected, rule)
-    ]
-    judged = [question for question in ids if question in qrels]
-    without_relevant = [question for question in judged if max(qrels[question].values()) < 1]
+    ids = {question.id for question in questions}
+    missing = {
+        "without answers": {question.id for question in questions if not question.golden_answers},
+        "without gold passages": ids - qrels.keys(),
+        "without gold pages": {question.id for question in questions if not gold_pages(question)},
+    }
+    judged = ids & qrels.keys()
+    without_relevant = {question for question in judged if max(qrels[question].values()) < 1}
     gold = {passage for question in judged for passage, relevance in qrels[question].items() if relevance > 0}
-    issues += _issues("questions", "nothing in their qrels is relevant", without_relevant, "0 in every measure, as in trec_eval")
-    issues += _issues("qrels", "question is not asked", qrels.keys() - set(ids), "left out")
-    issues += _issues("gold passages", "not in the corpus", _absent(gold, store), "never found")
-    return issues
+    some = {issue: affected for issue, affected in missing.items() if len(affected) < len(ids)}
+    return [
+        *find_issues("questions", {**some, "nothing in their qrels is relevant": without_relevant}),
+        *find_issues("qrels", {"question is not asked": qrels.keys() - ids}),
+        *find_issues("gold passages", {"not in the corpus": _absent(gold, store)}),
+    ]
 
 
 def explain_no_gold(questions: Sequence[Question], qrels: Qrels | None) -> str:
@@ -65,10 +46,7 @@ def explain_no_gold(questions: Sequence[Question], qrels: Qrels | None) -> str:
 def group_issues(questions: Sequence[Question], groups: Mapping[str, Sequence[str]]) -> list[DataIssue]:
     """Return the issues of groups of queries."""
     ids = {question.id for question in questions}
-    return [
-        *_issues("groups", "question is not asked", groups.keys() - ids, "left out"),
-        *_issues("groups", "none for a question", ids - groups.keys(), "the question is searched alone"),
-    ]
+    return find_issues("groups", {"question is not asked": groups.keys() - ids, "none for a question": ids - groups.keys()})
 
 
 def run_issues(name: str, run: Run, questions: Sequence[Question], store: PassageStore) -> list[DataIssue]:
@@ -86,16 +64,12 @@ def run_issues(name: str, run: Run, questions: Sequence[Question], store: Passag
         raise InputError(
             f"none of the {len(absent):,} passages in the run {name} is in the corpus, such as {absent[0]!r:.80}: it is of another"
         )
-    return [
-        *_issues(name, "question is not asked", run.keys() - ids, "left out"),
-        *_issues(name, "question without a ranking", ids - run.keys(), "0 in every measure"),
-        *_issues(name, "passage is not in the corpus", absent, "keeps its rank and counts as a miss"),
-    ]
-
-
-def _issues(source: str, issue: str, ids: Collection[str], rule: str) -> Iterator[DataIssue]:
-    if ids:
-        yield DataIssue(source, issue, len(ids), min(ids), rule)
+    unmatched = {
+        "question is not asked": run.keys() - ids,
+        "question without a ranking": ids - run.keys(),
+        "passage is not in the corpus": absent,
+    }
+    return find_issues(name, unmatched)
 
 
 def _absent(ids: Collection[str], store: PassageStore) -> list[str]:
