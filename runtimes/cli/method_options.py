@@ -74,7 +74,7 @@ class ModelOptions:
         typer.Option(
             "--llm-option",
             metavar="[ROLE.]NAME=VALUE",
-            help="An option of the models in this process, such as dtype=bfloat16 (hf) or tensor_parallel_size=2 (vllm); may be repeated.",
+            help="An option of the models that idx runs, such as dtype=bfloat16 (hf) or tensor_parallel_size=2 (vllm); may be repeated.",
         ),
     ] = None
     corpus: Annotated[str | None, completion.corpus_option("A built corpus; with --url, a corpus of that server.")] = None

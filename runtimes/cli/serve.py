@@ -32,7 +32,7 @@ Llm = Annotated[
 ]
 LlmOption = Annotated[
     list[str] | None,
-    typer.Option("--llm-option", metavar="[ROLE.]NAME=VALUE", help="An option of the models in this process; may be repeated."),
+    typer.Option("--llm-option", metavar="[ROLE.]NAME=VALUE", help="An option of the models that idx runs; may be repeated."),
 ]
 ShardCount = Annotated[
     int | None, typer.Option("--shards", min=1, help="With --ray: number of shards of each index; default: one per node.")

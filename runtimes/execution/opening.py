@@ -64,7 +64,7 @@ class Plan:
 
     Attributes:
         llms: models as named by the user, ``[ROLE=]BACKEND:MODEL[@URL]``.
-        llm_options: options of models in this process, ``[ROLE.]NAME=VALUE``.
+        llm_options: options of models that idx runs, ``[ROLE.]NAME=VALUE``.
         target: the search target; None: no search.
         connection: options of endpoints.
         device: device of local models, encoders and indexes.

@@ -3,7 +3,7 @@
     openai:gpt-4.1-mini      openai:qwen@http://127.0.0.1:8000/v1      hf:/checkpoints/llama      vllm:org/model      scripted:answers.jsonl
     smollm2      ./mine.py:BACKEND:model
 
-A model with a role serves only that role; a model without a role serves all remaining roles. Options of models in this process are
+A model with a role serves only that role; a model without a role serves all remaining roles. Options of models that idx runs are
 ``[ROLE.]NAME=VALUE``, for all of them or for that of one role.
 """
 
@@ -41,7 +41,7 @@ class ModelSpec(NamedTuple):
     Attributes:
         role: the role that the model serves; None: all roles without a model of their own.
         url: the URL of an endpoint, or those of its replicas, separated by commas; None: the backend's default.
-        options: ``(name, value)`` of the options of a model in this process, values as the user wrote them.
+        options: ``(name, value)`` of the options of a model that idx runs, values as the user wrote them.
     """
 
     role: str | None
@@ -181,7 +181,7 @@ def assign_models(
         specs: models as named by the user.
         roles: all roles of the method.
         default: the model of the roles to which ``specs`` assign no model; None: every role must have a model.
-        options: options of models in this process, ``[ROLE.]NAME=VALUE``.
+        options: options of models that idx runs, ``[ROLE.]NAME=VALUE``.
 
     Raises:
         InputError: a specification or an option is malformed, a role has two models or none, or a model takes no options.
@@ -209,7 +209,7 @@ def assign_models(
 
 
 def _set_options(specs: Mapping[str, ModelSpec], assignments: Iterable[str]) -> dict[str, ModelSpec]:
-    """Return role -> specification with the options of its model; those of a role override those of all models in this process."""
+    """Return role -> specification with the options of its model; those of a role override those of all models that idx runs."""
     values: dict[tuple[str | None, str], str] = {}
     for text in assignments:
         form = _OPTION.fullmatch(text)
@@ -237,13 +237,13 @@ def _roles_with_options(specs: Mapping[str, ModelSpec], role: str | None, name: 
     if kinds and not local:
         spec, kind = specs[next(iter(kinds))], next(iter(kinds.values()))
         if kind == "endpoint":
-            raise InputError(f"{spec} is no model in this process, and has no option '{name}': --extra-body sets fields of its requests")
+            raise InputError(f"{spec} is no model that idx runs, and has no option '{name}': --extra-body sets fields of its requests")
         raise InputError(f"{spec} has no options: leave --llm-option {name} out")
     return local
 
 
 def parse_model_options(spec: ModelSpec) -> dict[str, Any]:
-    """Return the options of a model in this process as values.
+    """Return the options of a model that idx runs as values.
 
     Raises:
         InputError: a value is invalid, or an option of the command sets it.

@@ -107,7 +107,7 @@ class Asker:
 
     Args:
         llms: models as named by the user, ``[ROLE=]BACKEND:MODEL[@URL]``, for the roles of all methods.
-        llm_options: options of models in this process.
+        llm_options: options of models that idx runs.
         device: device of these models.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``--llm-option``: options of models in this process."""
+"""``--llm-option``: options of models that idx runs."""
 
 from __future__ import annotations
 

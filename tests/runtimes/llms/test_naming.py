@@ -96,7 +96,7 @@ def test_options_are_those_of_a_role_or_else_of_all_models_in_this_process() -> 
         (["device=cuda:1"], "--llm-option cannot set 'device': --device does"),
         (["dtype=auto", "dtype=float32"], "the option 'dtype' of a model is set twice"),
         (["knew.dtype=auto"], "unknown role 'knew': did you mean 'know'"),
-        (["know.top_k=3"], "openai:m@http://h/v1 is no model in this process, and has no option 'top_k': --extra-body sets fields"),
+        (["know.top_k=3"], "openai:m@http://h/v1 is no model that idx runs, and has no option 'top_k': --extra-body sets fields"),
         (["judge.dtype=auto"], "scripted:f has no options: leave --llm-option dtype out"),
     ],
 )
