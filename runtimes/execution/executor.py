@@ -1,111 +1,87 @@
 """Concurrent execution of a method over many questions.
 
-Each open question runs a generator of the method, which yields requests. Whoever's result has come goes on at once: no question waits for
-another, and no branch of a question (``gather``) for its neighbours. A finished question makes room for the next. The outcome of a question
+Each open question is a task of an event loop, and so is each branch of a question (``gather``). Whoever's result has come goes on at once:
+no question waits for another, and no branch for its neighbours. A finished question makes room for the next. The outcome of a question
 depends neither on the other open questions nor on time: steps and derived seeds are numbered by their place in the question.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
-from wikidx.base.errors import IdxError
+from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.runtimes.execution.forgotten import Forgotten, watch
 from wikidx.runtimes.execution.results import Outcome, Prediction, Step
 from wikidx.runtimes.execution.services import Dispatcher, Services, error_text
 from wikidx.runtimes.llms.base import Generate
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import IMMEDIATE, Gather, Request, Run
+from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, OLD_METHOD, Request
 from wikidx.runtimes.questions import Question
+
+T = TypeVar("T")
+Ask = Callable[[str], Coroutine[Any, Any, Answer]]
+"""Function: text of a question -> coroutine of a method with fixed options."""
+
+OnStep = Callable[[Question, Step], None]
 
 _Key = tuple[int, bool, tuple[float, ...]]
 """Place of a request among those of its question: its depth, whether it waits for a service, and the numbers that lead to it."""
 
-
-@dataclass(slots=True)
-class _OpenQuestion:
-    """The state of an open question.
-
-    Attributes:
-        failed: key of the request with the first error; beyond all keys if there is none.
-        n_pending: number of requests without results.
-    """
-
-    question: Question
-    steps: list[tuple[_Key, Step]] = field(default_factory=list)
-    answer: Answer | None = None
-    error: str | None = None
-    failed: _Key = (1 << 62, True, ())
-    n_pending: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def fail(self, key: _Key, error: str) -> None:
-        """Keep the error of a request, or of the generator before it, unless an earlier place has failed."""
-        if key < self.failed:
-            self.error, self.failed = error, key
-
-    @property
-    def last(self) -> _Key:
-        """Key before which steps count: after an error, the rest of its depth does, and what would follow is given up."""
-        depth, waits, _ = self.failed
-        return (depth, True, (math.inf,)) if waits else self.failed
-
-
-@dataclass(slots=True)
-class _Branch:
-    """A running generator: that of a question, or one that another gathers.
-
-    Attributes:
-        place: numbers of the requests and branches that lead here.
-        name: numbers of the gathers and branches that lead here, for seeds.
-        depth: number of requests that have been served one after another on the way here.
-        parent: the branch that waits for it, and its number there; None: the question's own.
-        n_requests, n_gathers, n_sampled: numbers of requests, of gathers and of sampling calls with a derived seed so far.
-        request: the last request to a service.
-        results, n_open: results of the gathered branches, and number of those without result.
-    """
-
-    state: _OpenQuestion
-    run: Run[Any]
-    place: tuple[int, ...] = ()
-    name: str = ""
-    depth: int = 0
-    parent: tuple[_Branch, int] | None = None
-    n_requests: int = 0
-    n_gathers: int = 0
-    n_sampled: int = 0
-    request: Request = field(init=False)
-    results: list[Any] = field(default_factory=list)
-    n_open: int = 0
-
-    def key(self, *, waits: bool) -> _Key:
-        """Return the key of the last request, which waits for a service or does not."""
-        return (self.depth, waits, (*self.place, self.n_requests))
+_NEVER: _Key = (1 << 62, True, ())
 
 
 def execute(
-    ask: Callable[[str], Run[Answer]],
-    questions: Iterable[Question],
-    services: Services,
-    *,
-    in_flight: int = 64,
-    seed: int = 0,
-    on_step: Callable[[Question, Step], None] | None = None,
+    ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0, on_step: OnStep | None = None
 ) -> Iterator[Prediction]:
+    """Yield a prediction for each question as it finishes; see ``predict``, which this runs in an event loop of its own."""
+    predictions = predict(ask, questions, services, in_flight=in_flight, seed=seed, on_step=on_step)
+
+    async def following() -> Prediction | None:
+        return await anext(predictions, None)
+
+    with _own_loop() as run:
+        try:
+            while (prediction := run(following())) is not None:
+                yield prediction
+        finally:
+            run(predictions.aclose())
+
+
+@contextlib.contextmanager
+def _own_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Yield a function that runs a coroutine in an event loop; in another thread, if this one has a running loop, as in a notebook."""
+    with contextlib.ExitStack() as stack:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            yield stack.enter_context(asyncio.Runner()).run
+            return
+        thread, runner = stack.enter_context(ThreadPoolExecutor(1)), asyncio.Runner()
+        stack.callback(lambda: thread.submit(runner.close).result())
+        yield lambda work: thread.submit(runner.run, work).result()
+
+
+async def predict(
+    ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0, on_step: OnStep | None = None
+) -> AsyncIterator[Prediction]:
     """Yield a prediction for each question as it finishes.
 
-    If the method refuses a question, or one of its requests fails, the prediction has an ``error``. The other questions continue.
+    If the method refuses a question, or does not catch the error of a request, the prediction has an ``error``. The other questions
+    continue.
 
     Args:
-        ask: function: text of a question -> generator of a method with fixed options.
+        ask: function: text of a question -> coroutine of a method with fixed options.
         questions: the questions; each is taken when there is room for it.
         services: models and searcher.
         in_flight: maximum number of concurrent questions.
@@ -113,146 +89,262 @@ def execute(
         on_step: called with each step of a question as soon as it has its result; an exception that it raises ends all questions.
 
     Raises:
+        InputError: ``ask`` returns no coroutine.
         UnknownNameError: the method calls a role that has no model.
         ValueError: ``in_flight`` is less than 1.
+        Exception: the method raised it; errors of the project and forgotten awaits are those of a question.
     """
     if in_flight < 1:
         raise ValueError(f"in_flight is {in_flight}: at least one question must be open")
-    waiting = iter(questions)
-    with contextlib.closing(_Execution(services, seed, on_step)) as execution:
+    waiting, execution = iter(questions), _Execution(services, seed, on_step)
+    try:
         while True:
-            while execution.finished:
-                yield _to_prediction(execution.finished.popleft())
-            while len(execution.runs) < in_flight and not execution.finished and (question := next(waiting, None)) is not None:
-                execution.open(question, ask(replace_surrogates(question.text)))
-            if not execution.finished:
-                if not execution.runs:
-                    return
-                execution.wait()
+            while len(execution.open) < in_flight and (question := next(waiting, None)) is not None:
+                execution.start(question, ask(replace_surrogates(question.text)))
+            if not execution.open and execution.finished.empty():
+                return
+            yield await execution.next_prediction()
+    finally:
+        await execution.close()
 
 
 class _Execution:
     """The open questions; must be closed.
 
     Attributes:
-        runs: id of the state of an open question -> its generator.
-        finished: questions that have ended, in the order of their ends.
+        open: the task of each open question, and the coroutine of its method.
+        dispatcher: service of requests.
+        finished: predictions, and exceptions that end all questions.
     """
 
-    def __init__(self, services: Services, seed: int, on_step: Callable[[Question, Step], None] | None) -> None:
-        self._dispatcher, self._seed, self._on_step = Dispatcher(services), seed, on_step
-        self._todo = deque[tuple[_Branch, Any]]()  # branches that can go on, each with the result for it
-        self.runs = dict[int, Run[Answer]]()
-        self.finished = deque[_OpenQuestion]()
+    def __init__(self, services: Services, seed: int, on_step: OnStep | None) -> None:
+        watch()
+        self.seed, self.on_step = seed, on_step
+        self.finished = asyncio.Queue[Prediction | BaseException]()
+        self.dispatcher = Dispatcher(services, self.finished.put_nowait)
+        self.open = dict[asyncio.Task[None], Coroutine[Any, Any, Answer]]()
 
-    def open(self, question: Question, run: Run[Answer]) -> None:
+    def start(self, question: Question, run: Coroutine[Any, Any, Answer]) -> None:
         """Start a question."""
-        state = _OpenQuestion(question)
-        self.runs[id(state)] = run
-        self._todo.append((_Branch(state, run), None))
-        self._go_on(state)
+        if not inspect.iscoroutine(run):
+            raise InputError(OLD_METHOD.format(f"the method returns a {type(run).__name__}"))
+        self.open[asyncio.create_task(self._answer(question, run))] = run
 
-    def wait(self) -> None:
-        """Wait for a result, and go on with all that have one."""
-        for branch, outcome in self._dispatcher.collect():
-            key = branch.key(waits=True)
-            self._record(branch, branch.request, key, outcome)
-            branch.state.n_pending -= 1
-            branch.depth += 1
-            if outcome.error is None:
-                self._todo.append((branch, outcome.result))
-            else:
-                branch.state.fail(key, outcome.error)
-            self._go_on(branch.state)
+    async def next_prediction(self) -> Prediction:
+        """Return the prediction of a question that has ended; raise the exception that ends all."""
+        finished = await self.finished.get()
+        if isinstance(finished, BaseException):
+            raise finished
+        return finished
 
-    def close(self) -> None:
+    async def end(self, error: BaseException) -> NoReturn:
+        """End all questions with an error; this never returns, but is cancelled."""
+        self.finished.put_nowait(error)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def close(self) -> None:
         """Stop; calls that are running are not awaited."""
-        self._dispatcher.close()
-        for run in self.runs.values():
+        self.dispatcher.close()
+        for task in self.open:
+            task.cancel()
+        await asyncio.gather(*self.open, return_exceptions=True)
+        for run in self.open.values():
             run.close()
 
-    def _go_on(self, state: _OpenQuestion) -> None:
-        """Continue the branches of a question until all wait for services; the last result ends the question."""
-        while self._todo:
-            ready, given = self._todo.popleft()
-            if self._run(ready, given) and ready.key(waits=True) < state.last:
-                self._dispatcher.submit(ready, ready.request)
-                state.n_pending += 1
-        if not state.n_pending:
-            self.runs.pop(id(state)).close()
-            self.finished.append(state)
-
-    def _run(self, branch: _Branch, result: Any) -> bool:  # noqa: ANN401 - None at first
-        """Run a branch until it waits for a service; False if it waits for branches of its own, or has ended."""
+    async def _answer(self, question: Question, run: Coroutine[Any, Any, Answer]) -> None:
+        """Answer a question."""
+        state, error = _OpenQuestion(question, self, Forgotten(run)), None
         try:
-            while True:
-                request = branch.run.send(result)
-                branch.n_requests += 1
-                if isinstance(request, Gather):
-                    if self._split(branch, request):
-                        return False
-                    result = []
-                elif isinstance(request, IMMEDIATE):
-                    outcome = self._dispatcher.serve_immediately(request)
-                    self._record(branch, request, branch.key(waits=False), outcome)
-                    result = outcome.result
-                else:
-                    branch.request = self._set_seed(request, branch)
-                    return True
-        except StopIteration as stop:
-            self._end(branch, stop.value)
-        except IdxError as error:
-            branch.n_requests += 1
-            branch.state.fail(branch.key(waits=False), error_text(error))
-        return False
+            answer = await _Branch(state).run(run)
+            state.forgotten.check(answer)
+        except IdxError as failed:
+            answer, error = Answer(""), error_text(failed)
+        except Exception as failed:
+            if not (text := state.forgotten.explain(failed)):
+                return self.finished.put_nowait(failed)
+            answer, error = Answer(""), text
+        current = asyncio.current_task()
+        assert current is not None
+        del self.open[current]
+        self.finished.put_nowait(state.prediction(answer, error))
 
-    def _split(self, branch: _Branch, request: Gather) -> bool:
-        """Start the branches of a gather; False if there are none."""
-        for number, run in enumerate(request.runs):
-            name = f"{branch.name}{branch.n_gathers}.{number}."
-            child = _Branch(branch.state, run, (*branch.place, branch.n_requests, number), name, branch.depth, (branch, number))
-            self._todo.append((child, None))
-        branch.n_gathers += 1
-        branch.n_open, branch.results = len(request.runs), [None] * len(request.runs)
-        return bool(request.runs)
 
-    def _end(self, branch: _Branch, value: Any) -> None:  # noqa: ANN401 - an answer, or whatever a gathered run returns
-        if branch.parent is None:
-            branch.state.answer = value
-            return
-        parent, number = branch.parent
-        parent.results[number] = value
-        parent.depth = max(parent.depth, branch.depth)
-        parent.n_open -= 1
-        if not parent.n_open:
-            self._todo.append((parent, parent.results))
+@dataclass(slots=True)
+class _OpenQuestion:
+    """The state of an open question: its steps, each with its place, and the coroutines that the method forgot to await."""
 
-    def _set_seed(self, request: Request, branch: _Branch) -> Request:
+    question: Question
+    execution: _Execution
+    forgotten: Forgotten
+    steps: list[tuple[_Key, Step]] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def prediction(self, answer: Answer, error: str | None) -> Prediction:
+        """Return the prediction."""
+        return Prediction(
+            id=self.question.id,
+            question=self.question.text,
+            answer=answer.text,
+            passages=answer.passages,
+            detail=answer.detail,
+            steps=tuple(step for _, step in sorted(self.steps, key=lambda step: step[0])),
+            error=error,
+            seconds=time.monotonic() - self.started,
+        )
+
+
+class _GivenUp(BaseException):
+    """The end of a branch whose requests count no more, because another has failed before them."""
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The branches that are gathered together.
+
+    Attributes:
+        above: the scope that they are in.
+        place: numbers of the requests and branches that lead here.
+        failed: key of the request with the first error, or of where the branch raised one; beyond all keys if there is none.
+        error: that error.
+    """
+
+    above: _Scope | None
+    place: tuple[int, ...]
+    failed: _Key = _NEVER
+    error: Exception | None = None
+
+    def fail(self, key: _Key, error: Exception) -> None:
+        """Keep the error of a branch, unless an earlier place has failed."""
+        if key < self.failed:
+            self.failed, self.error = key, error
+
+    @property
+    def last(self) -> _Key:
+        """Key before which steps count: after an error, the rest of its depth does, and what would follow is given up."""
+        depth, waits, _ = self.failed
+        own: _Key = (depth, True, (math.inf,)) if waits else self.failed
+        return min(own, self.above.last) if self.above else own
+
+    def counts(self, key: _Key) -> bool:
+        """Return whether a step counts: false for one of these branches at the key ``last`` or after it."""
+        return key < self.last or key[2][: len(self.place)] != self.place
+
+
+@dataclass(slots=True)
+class _Branch:
+    """The place of a question's method, or of a branch that it gathers: ``Here``.
+
+    Attributes:
+        scope: the branches beside this one; None: the question's own.
+        place: numbers of the requests and branches that lead here.
+        name: numbers of the gathers and branches that lead here, for seeds.
+        depth: number of requests that have been served one after another on the way here.
+        n_requests, n_gathers, n_sampled: numbers of requests, of gathers and of sampling calls with a derived seed so far.
+        failed: the last error that a request or a gather has raised, and its key.
+    """
+
+    state: _OpenQuestion
+    scope: _Scope | None = None
+    place: tuple[int, ...] = ()
+    name: str = ""
+    depth: int = 0
+    n_requests: int = 0
+    n_gathers: int = 0
+    n_sampled: int = 0
+    failed: tuple[Exception | None, _Key] = (None, _NEVER)
+    _task: asyncio.Task[Any] | None = None
+
+    async def run(self, run: Awaitable[T]) -> T:
+        """Run a coroutine here."""
+        HERE.set(self)
+        self._task = asyncio.current_task()
+        try:
+            return await run
+        except Exception as error:
+            if self.scope is not None:
+                self.n_requests += 1
+                self.scope.fail(self.failed[1] if error is self.failed[0] else self._key(waits=False), error)
+            raise
+
+    async def send(self, request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
+        """Serve a request."""
+        self._count_request()
+        execution = self.state.execution
+        key = self._key(waits=not isinstance(request, IMMEDIATE))
+        if self.scope is not None and key >= self.scope.last:
+            raise _GivenUp
+        try:
+            if isinstance(request, IMMEDIATE):
+                outcome, error = execution.dispatcher.serve_immediately(request), None
+            else:
+                request = self._set_seed(request)
+                outcome, error = await execution.dispatcher.ask(request)
+        except UnknownNameError as unknown:
+            await execution.end(unknown)
+        await self._record(key, request, outcome)
+        self.depth += key[1]
+        if error is not None:
+            self.failed = (error, key)
+            raise error
+        return outcome.result
+
+    async def gather(self, runs: Sequence[Awaitable[T]]) -> list[T]:
+        """Run branches, each as a task. If one fails, those of a later place are given up, and their steps with them."""
+        self._count_request()
+        scope = _Scope(self.scope, (*self.place, self.n_requests))
+        names = [f"{self.name}{self.n_gathers}.{number}." for number in range(len(runs))]
+        branches = [_Branch(self.state, scope, (*scope.place, number), name, self.depth) for number, name in enumerate(names)]
+        self.n_gathers += 1
+        tasks = [branch.run(run) for branch, run in zip(branches, runs, strict=True)]
+        try:
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for run in runs:
+                if inspect.iscoroutine(run):
+                    run.close()  # one that was cancelled before it began
+        if scope.error is not None:
+            self._drop(scope)
+            self.depth = scope.failed[0] + scope.failed[1]
+            self.failed = (scope.error, scope.failed)
+            raise scope.error
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        self.depth = max([self.depth, *(branch.depth for branch in branches)])
+        return results
+
+    def _count_request(self) -> None:
+        if asyncio.current_task() is not self._task:
+            raise InputError(
+                f"the method {self.state.forgotten.method} sends requests in a task of its own: run them side by side by 'gather' of "
+                "wikidx.runtimes.methods.requests, and limit their time by asyncio.timeout"
+            )
+        self.n_requests += 1
+
+    def _key(self, *, waits: bool) -> _Key:
+        """Return the key of the last request, which waits for a service or does not."""
+        return (self.depth, waits, (*self.place, self.n_requests))
+
+    def _set_seed(self, request: Request) -> Request:
         """Give a sampling call without a seed one, derived from the run's seed, the question's id and the call's place in the question."""
         if not isinstance(request, Generate) or request.decoding.is_greedy or request.decoding.seed is not None:
             return request
-        material = f"{self._seed}\n{branch.state.question.id}\n{branch.name}{branch.n_sampled}"
-        branch.n_sampled += 1
+        material = f"{self.state.execution.seed}\n{self.state.question.id}\n{self.name}{self.n_sampled}"
+        self.n_sampled += 1
         own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
         return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
-    def _record(self, branch: _Branch, request: Request, key: _Key, outcome: Outcome) -> None:
-        """Append a step to its question."""
-        step = Step(depth=branch.depth, request=request, **vars(outcome))
-        branch.state.steps.append((key, step))
-        if self._on_step is not None:
-            self._on_step(branch.state.question, step)
+    async def _record(self, key: _Key, request: Request, outcome: Outcome) -> None:
+        """Append a step to the question."""
+        execution, step = self.state.execution, Step(depth=self.depth, request=request, **vars(outcome))
+        self.state.steps.append((key, step))
+        if execution.on_step is not None:
+            try:
+                execution.on_step(self.state.question, step)
+            except BaseException as error:  # noqa: BLE001 - ends all questions, and no method catches it
+                await execution.end(error)
 
-
-def _to_prediction(state: _OpenQuestion) -> Prediction:
-    answer = Answer("") if state.answer is None or state.error else state.answer
-    return Prediction(
-        id=state.question.id,
-        question=state.question.text,
-        answer=answer.text,
-        passages=answer.passages,
-        detail=answer.detail,
-        steps=tuple(step for key, step in sorted(state.steps, key=lambda step: step[0]) if key < state.last),
-        error=state.error,
-        seconds=time.monotonic() - state.started,
-    )
+    def _drop(self, scope: _Scope) -> None:
+        """Drop the steps of branches that do not count."""
+        self.state.steps[:] = [(key, step) for key, step in self.state.steps if scope.counts(key)]

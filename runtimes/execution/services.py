@@ -1,23 +1,22 @@
 """Services of a run: models, searcher and title lookup, and the dispatch of requests to them.
 
-An endpoint answers calls one by one, as many at a time as it takes; every other service answers in batches, one batch at a time: what
-is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct set of search options.
+Each service has a ``Queue``. An endpoint answers calls one by one, as many at a time as it takes; every other service answers in batches,
+one batch at a time: what is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct set of search options.
 Equal requests are served once, unless they sample without a seed. A text that repeats itself until the token limit is cut after the first
 time (``repetition``).
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import dataclasses
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.failures import DeviceLost
@@ -34,6 +33,8 @@ from wikidx.runtimes.llms.repetition import cut_loop
 from wikidx.runtimes.methods.requests import LookUpTitle, Request, Result, Retrieve, Truncate
 
 _MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
+
+_QUIET_TURNS = 16  # of the event loop, so many as a result takes through nested branches to the next request, or to the next question
 
 TitleLookup = Callable[[str], Sequence[Passage]]
 """Function: title -> passages with this title, in corpus order."""
@@ -65,51 +66,52 @@ Deliver = Callable[[Mapping[int, Served]], None]
 Serve = Callable[[list[Any], Deliver], None]
 """Function that serves a batch of requests. An ``IdxError`` is the outcome of all requests without another."""
 
+End = Callable[[BaseException], None]
+"""Function that ends the run with an exception."""
+
+
+class Answered(NamedTuple):
+    """The outcome of a request, and its error for the method."""
+
+    outcome: Outcome
+    error: IdxError | None = None
+
+    def reused(self) -> Answered:
+        """Return the outcome for another request that is equal."""
+        return self._replace(outcome=dataclasses.replace(self.outcome, is_reused=True))
+
 
 class Dispatcher:
-    """A service of requests by models and searcher, each in threads of its own; must be closed. For use by one thread."""
+    """A service of requests by models and searcher, each in threads of its own; must be closed. For use in one event loop.
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._queues: dict[Hashable, _Queue] = {}
-        self._served: _Outcomes = SimpleQueue()
-        self._recent: OrderedDict[Hashable, Outcome] = OrderedDict()
-        self._waiting: dict[Hashable, list[Any]] = {}  # key of an open request -> those who wait for it
-        self._reused: list[tuple[Any, Outcome]] = []
+    Args:
+        services: models and searcher.
+        end: called with an exception after which nothing more can be answered.
+    """
 
-    def submit(self, owner: object, request: Request) -> None:
-        """Submit a request, which ``collect`` sends; ``owner`` comes back with its outcome.
+    def __init__(self, services: Services, end: End) -> None:
+        self._services, self._end = services, end
+        self._queues: dict[Hashable, Queue] = {}
+        self._recent: OrderedDict[Hashable, Answered] = OrderedDict()
+        self._open: dict[Hashable, asyncio.Future[Answered]] = {}
+        self._n_asked = 0
+
+    async def ask(self, request: Request) -> Answered:
+        """Return the outcome of a request to a model or to the searcher.
 
         Raises:
             UnknownNameError: a role has no model.
         """
         key = self._key(request)
+        self._n_asked += 1
         if key in self._recent:
             self._recent.move_to_end(key)
-            self._reused.append((owner, dataclasses.replace(self._recent[key], is_reused=True)))
-        elif key in self._waiting:
-            self._waiting[key].append(owner)
-        else:
-            self._waiting[key] = [owner]
-            self._queue_for(request).add(key, request)
-
-    def collect(self) -> list[tuple[Any, Outcome]]:
-        """Send all submitted requests, wait for an outcome, and return all outcomes that are there, each with its request's owner."""
-        for queue in self._queues.values():
-            queue.send()
-        outcomes, self._reused = self._reused, []
-        while not outcomes or not self._served.empty():
-            served = self._served.get()
-            if isinstance(served, BaseException):
-                raise served
-            for key, outcome in served:
-                if outcome.error is None and type(key) is not object:
-                    self._recent[key] = outcome
-                    if len(self._recent) > _MAX_RECENT:
-                        self._recent.popitem(last=False)
-                first, *others = self._waiting.pop(key)
-                outcomes += [(first, outcome), *((other, dataclasses.replace(outcome, is_reused=True)) for other in others)]
-        return outcomes
+            return self._recent[key].reused()
+        if is_first := key not in self._open:
+            self._open[key] = self._queue_for(request).add(request)
+            self._open[key].add_done_callback(partial(self._keep, key))
+        answered = await asyncio.shield(self._open[key])  # others may wait for it, too
+        return answered if is_first else answered.reused()
 
     def serve_immediately(self, request: Request) -> Outcome:
         """Serve a request that waits for nothing: a note or a truncation."""
@@ -122,6 +124,21 @@ class Dispatcher:
         for queue in self._queues.values():
             queue.close()
 
+    def _keep(self, key: Hashable, future: asyncio.Future[Answered]) -> None:
+        del self._open[key]
+        if not future.cancelled() and future.result().error is None and type(key) is not object:
+            self._recent[key] = future.result()
+            if len(self._recent) > _MAX_RECENT:
+                self._recent.popitem(last=False)
+
+    async def _quiet(self) -> None:
+        """Wait until no request has come for some turns of the event loop: then all questions wait for services."""
+        n_before = -1
+        while n_before != self._n_asked:
+            n_before = self._n_asked
+            for _ in range(_QUIET_TURNS):
+                await asyncio.sleep(0)
+
     def _key(self, request: Request) -> Hashable:
         """Return the key that equal requests share; a request whose result must not be reused has an object of its own."""
         if not isinstance(request, Call):
@@ -133,12 +150,12 @@ class Dispatcher:
             raise unknown_name_error("role", role, self._services.llms)
         return self._services.llms[role]
 
-    def _queue_for(self, request: Request) -> _Queue:
+    def _queue_for(self, request: Request) -> Queue:
         llm = self._llm(request.role) if isinstance(request, Call) else None
         key: Hashable = type(request).__name__ if llm is None else id(llm)
         if key not in self._queues:
             serve: Serve = partial(_ask, llm) if llm else self._search if isinstance(request, Retrieve) else self._look_up
-            self._queues[key] = _Queue(serve, llm.capabilities.concurrency if llm else None, self._served)
+            self._queues[key] = Queue(serve, llm.capabilities.concurrency if llm else None, self._quiet, self._end)
         return self._queues[key]
 
     def _search(self, requests: list[Retrieve], deliver: Deliver) -> None:
@@ -158,51 +175,64 @@ class Dispatcher:
         deliver({n: tuple(self._services.look_up_title(request.title)) for n, request in enumerate(requests)})
 
 
-_Outcomes = SimpleQueue[list[tuple[Hashable, Outcome]] | BaseException]
+class _Ticket(NamedTuple):
+    request: Request
+    outcome: asyncio.Future[Answered]
 
 
-class _Queue:
+class Queue:
     """Requests that wait for one service, and the threads that serve them.
 
     Args:
         serve: the service.
         concurrency: number of requests that are served at a time, one by one; None: a batch of all that wait, one batch at a time.
-        served: queue of outcomes, each with its request's key; an exception that is no ``IdxError`` is also put there.
+        quiet: function that waits until a batch is worth while.
+        end: called with an exception that is no ``IdxError``, or says that a device is lost.
     """
 
-    def __init__(self, serve: Serve, concurrency: int | None, served: _Outcomes) -> None:
-        self._serve, self._is_batched, self._served = serve, concurrency is None, served
+    def __init__(self, serve: Serve, concurrency: int | None, quiet: Callable[[], Awaitable[None]], end: End) -> None:
+        self._serve, self._is_batched, self._quiet, self._end = serve, concurrency is None, quiet, end
         self._pool = RequestThreads(concurrency, "service") if concurrency else ThreadPoolExecutor(1, "service")
-        self._added: list[tuple[Hashable, Request]] = []
-        self._waiting: deque[tuple[Hashable, Request]] = deque()
+        self._waiting: deque[_Ticket] = deque()
+        self._n_idle = concurrency or 1
+        self._workers = set[asyncio.Task[None]]()
 
-    def add(self, key: Hashable, request: Request) -> None:
-        """Add a request, which ``send`` sends."""
-        self._added.append((key, request))
-
-    def send(self) -> None:
-        """Send the added requests."""
-        n_jobs = min(len(self._added), 1) if self._is_batched else len(self._added)
-        self._waiting += self._added
-        self._added.clear()
-        for _ in range(n_jobs):
-            self._pool.submit(self._run)
+    def add(self, request: Request) -> asyncio.Future[Answered]:
+        """Add a request, and return the future of its outcome."""
+        loop = asyncio.get_running_loop()
+        ticket = _Ticket(request, loop.create_future())
+        self._waiting.append(ticket)
+        if self._n_idle:
+            self._n_idle -= 1
+            worker = loop.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        return ticket.outcome
 
     def close(self) -> None:
         """Stop the threads after their current calls; return immediately."""
         self._waiting.clear()
+        for worker in self._workers:
+            worker.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, n: int) -> list[tuple[Hashable, Request]]:
-        taken = list[tuple[Hashable, Request]]()
-        with contextlib.suppress(IndexError):  # other threads take requests, too
-            while len(taken) < n:
-                taken.append(self._waiting.popleft())
-        return taken
+    async def _work(self) -> None:
+        """Serve requests until none waits."""
+        try:
+            while self._waiting:
+                if self._is_batched:
+                    await self._quiet()
+                await self._serve_batch(self._take(len(self._waiting) if self._is_batched else 1))
+        except Exception as error:  # noqa: BLE001 - raised again by who runs the questions
+            self._end(error)
+        finally:
+            self._n_idle += 1
 
-    def _run(self) -> None:
-        batch = self._take(len(self._waiting) if self._is_batched else 1)
-        missing, last = set(range(len(batch))), time.monotonic()
+    def _take(self, n: int) -> list[_Ticket]:
+        return [self._waiting.popleft() for _ in range(n)]
+
+    async def _serve_batch(self, batch: list[_Ticket]) -> None:
+        loop, missing, last = asyncio.get_running_loop(), set(range(len(batch))), time.monotonic()
 
         def deliver(answers: Mapping[int, Served]) -> None:
             nonlocal last
@@ -210,33 +240,40 @@ class _Queue:
             if new:
                 last, share = time.monotonic(), (time.monotonic() - last) / len(new)
                 missing.difference_update(new)
-                self._served.put([(batch[number][0], _outcome(answer, share)) for number, answer in new.items()])
-                for error in {answer for answer in new.values() if isinstance(answer, Unreachable)}:
-                    self._served.put([(key, _outcome(error, 0.0)) for key, _ in self._take(len(self._waiting))])
+                answered = {number: _answered(answer, share) for number, answer in new.items()}
+                loop.call_soon_threadsafe(self._settle, batch, answered)
 
-        try:
-            if batch:
-                self._serve([request for _, request in batch], deliver)
-        except DeviceLost as error:  # nothing more can be answered: the run ends, to be resumed
-            self._served.put(error)
-        except IdxError as error:
-            deliver(dict.fromkeys(missing, error))
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            self._served.put(error)
+        def serve() -> None:
+            try:
+                self._serve([ticket.request for ticket in batch], deliver)
+            except DeviceLost:  # nothing more can be answered: the run ends, to be resumed
+                raise
+            except IdxError as error:
+                deliver(dict.fromkeys(missing, error))
+
+        await loop.run_in_executor(self._pool, serve)
+
+    def _settle(self, batch: Sequence[_Ticket], answered: Mapping[int, Answered]) -> None:
+        """Hand the outcomes of requests to those who wait. An endpoint that cannot be reached is asked no further by those that wait."""
+        for number, one in answered.items():
+            batch[number].outcome.set_result(one)
+            if isinstance(one.error, Unreachable):
+                for ticket in self._take(len(self._waiting)):
+                    ticket.outcome.set_result(_answered(one.error, 0.0))
 
 
 def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> None:
     deliver(dict(enumerate(llm.run(calls, deliver))))
 
 
-def _outcome(answer: Served, share: float) -> Outcome:
+def _answered(answer: Served, share: float) -> Answered:
     """Return the outcome of a request; ``share`` is its part of the time of its batch, in seconds."""
     if isinstance(answer, IdxError):
-        return Outcome(error=error_text(answer), seconds=share)
+        return Answered(Outcome(error=error_text(answer), seconds=share), answer)
     if not isinstance(answer, Reply):
-        return Outcome(result=answer, seconds=share)
+        return Answered(Outcome(result=answer, seconds=share))
     result = tuple(map(cut_loop, answer.result)) if isinstance(answer.result, tuple) else answer.result
-    return Outcome(**{**answer._asdict(), "result": result, "seconds": answer.seconds or share})
+    return Answered(Outcome(**{**answer._asdict(), "result": result, "seconds": answer.seconds or share}))
 
 
 def error_text(error: IdxError) -> str:

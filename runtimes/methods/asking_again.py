@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 
 from .model_output import find_object, first_line, parse_labels, to_text
-from .requests import Run, generate
+from .requests import generate
 from .templates import load_template
 
 _END_OF_FIELD = '"}'
@@ -38,7 +38,7 @@ def read_field(output: Gen, name: str, text: str) -> Field:
     return Field(name, text, output.finish == "length" and output.text.rstrip().endswith(text))
 
 
-def request_again(method: str, prompt: Chat, output: Gen, field: Field, question: str, decoding: Decoding) -> Run[Field]:
+async def request_again(method: str, prompt: Chat, output: Gen, field: Field, question: str, decoding: Decoding) -> Field:
     """Return a field of ``output``, requested once more by the method's prompt ``again`` unless it is whole.
 
     The output, which may be cut to fit the context, is part of the request. What it has of the field stays if the second reply has no more.
@@ -49,7 +49,7 @@ def request_again(method: str, prompt: Chat, output: Gen, field: Field, question
     request = load_template(method, "again")(field=field.name, question=question)
     beginning = f'{{"{field.name}": "'
     again = (*prompt, *written, *request, Message("assistant", beginning))
-    reply = yield from generate(again, replace(decoding, stop=(_END_OF_FIELD,)))
+    reply = await generate(again, replace(decoding, stop=(_END_OF_FIELD,)))
     text = _parse_field(reply.text, field.name)
     if not text and not reply.text.lstrip().startswith("{"):  # the beginning is continued
         text = _parse_field(beginning + reply.text, field.name)

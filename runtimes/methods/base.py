@@ -1,4 +1,4 @@
-"""Method: a generator function with its options and the roles of its models.
+"""Method: an ``async`` function with its options and the roles of its models.
 
 Every option and every prompt file states its origin (``templates.ORIGINS``). Options are validated on creation
 (``base.validation.options``) and recorded with every run.
@@ -6,15 +6,17 @@ Every option and every prompt file states its origin (``templates.ORIGINS``). Op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from pydantic import Field, TypeAdapter
 
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 
-from .requests import Run
+from .requests import OLD_METHOD
 from .templates import OWN_PROMPTS, Origin, Prompts
 
 T = TypeVar("T")
@@ -106,7 +108,7 @@ class Method:
         source: the paper, or the origin of a baseline.
         roles: the roles of the models; the first role answers.
         options: the dataclass of the options.
-        run: (question, options) -> generator.
+        run: ``async`` function: (question, options) -> answer.
         presets: name of a data set, or "default" -> preset.
         demonstrated: options -> prompts that a question with its answer demonstrates, so that demonstrations can be drawn from a file.
         prompts: replaced prompts and drawn demonstrations; ``prompt_sets.with_prompts`` sets them.
@@ -119,10 +121,15 @@ class Method:
     source: str
     roles: tuple[str, ...]
     options: type[Any]
-    run: Callable[[str, Any], Run[Answer]]
+    run: Callable[[str, Any], Coroutine[Any, Any, Answer]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
     demonstrated: Callable[[Any], tuple[str, ...]] = lambda options: ()
     prompts: Prompts = OWN_PROMPTS
+
+    def __post_init__(self) -> None:
+        """Refuse a generator function."""
+        if inspect.isgeneratorfunction(self.run):
+            raise InputError(OLD_METHOD.format(f"the method '{self.name}' is a generator function"))
 
     def question_texts(self, assigned: Collection[str], questions: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the values of options that take the texts of all questions: ``noise_questions``, if the user sets ``noise``."""

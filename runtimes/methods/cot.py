@@ -14,7 +14,7 @@ from wikidx.runtimes.llms.base import Decoding, Message
 from .base import Answer, Method, option
 from .forms import LineFormName, describe_forms
 from .model_output import first_line
-from .requests import Run, generate
+from .requests import generate
 from .templates import load_template
 from .written_answers import answer_in_form, parse_draft
 
@@ -36,7 +36,7 @@ class CotOptions:
     answer_tokens: int = option(32, "ours", "maximum number of tokens of the answer, with calls=two", minimum=1)
 
 
-def cot(question: str, options: CotOptions) -> Run[Answer]:
+async def cot(question: str, options: CotOptions) -> Answer:
     """Reason, then answer.
 
     If the output marks no answer, the answer is the last line of the reasoning (one call), or the first line of the second output (two
@@ -44,13 +44,13 @@ def cot(question: str, options: CotOptions) -> Run[Answer]:
     """
     reasoning = Decoding(max_tokens=options.max_tokens)
     if options.calls == "one":
-        output = yield from generate(load_template("cot", "answer", options.form)(question=question, shots=options.shots), reasoning)
+        output = await generate(load_template("cot", "answer", options.form)(question=question, shots=options.shots), reasoning)
         draft = parse_draft(output, "cot")
         return answer_in_form(draft, options.form, reasoning=draft.text)
     prompt = load_template("cot", "reason", options.form)(question=question)
-    reasons = (yield from generate(prompt, reasoning)).text.strip()
+    reasons = (await generate(prompt, reasoning)).text.strip()
     conclusion = Message("assistant", f"{prompt[-1].content} {reasons}\n{_CONCLUSION}")
-    output = yield from generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
+    output = await generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
     draft = parse_draft(output, "cot")
     answer = draft.answer if draft.parse_ok else first_line(output.text)
     return answer_in_form(draft._replace(answer=answer, parse_ok=bool(reasons and answer)), options.form, reasoning=reasons)

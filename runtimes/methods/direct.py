@@ -7,7 +7,7 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, describe_forms
-from .requests import Run, generate
+from .requests import generate
 from .templates import load_template
 from .written_answers import answer_in_form, parse_answer
 
@@ -21,11 +21,11 @@ class DirectOptions:
     max_tokens: int | None = option(None, "ours", "maximum number of tokens of the answer; none: 256; long: 300; dialogue: 50", minimum=1)
 
 
-def direct(question: str, options: DirectOptions) -> Run[Answer]:
+async def direct(question: str, options: DirectOptions) -> Answer:
     """Answer without retrieval."""
     prompt = load_template("direct", "answer", options.form)(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.max_tokens or FORMS[options.form].max_tokens)
-    return answer_in_form(parse_answer((yield from generate(prompt, decoding))), options.form)
+    return answer_in_form(parse_answer(await generate(prompt, decoding)), options.form)
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, LineFormName, describe_forms
-from .requests import Run, generate, sample
+from .requests import generate, sample
 from .templates import Blocks, load_template
 from .written_answers import answer_in_form, parse_answer
 
@@ -40,20 +40,20 @@ class GenReadOptions:
     )
 
 
-def genread(question: str, options: GenReadOptions) -> Run[Answer]:
+async def genread(question: str, options: GenReadOptions) -> Answer:
     """Answer from documents that the model generates. Blank and duplicate documents are left out."""
     prompt = load_template("genread", "document", options.form)(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     distinct: dict[int, str] = {}
-    for gen in (yield from sample(prompt, options.documents, decoding, role="document")):
+    for gen in await sample(prompt, options.documents, decoding, role="document"):
         if gen.text.strip():
             distinct.setdefault(text_key(gen.text), gen.text.strip())
     documents = tuple(distinct.values())
     reading = load_template("genread", "answer", options.form)(documents=Blocks(documents), question=question, shots=options.shots)
     default = _BRIEF_TOKENS if options.form in get_args(LineFormName) else FORMS[options.form].max_tokens
-    draft = parse_answer((yield from generate(reading, Decoding(max_tokens=options.max_tokens or default))))
+    draft = parse_answer(await generate(reading, Decoding(max_tokens=options.max_tokens or default)))
     return answer_in_form(draft, options.form, documents=list(documents), parse_ok=bool(documents))
 
 

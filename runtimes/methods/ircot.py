@@ -19,7 +19,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms
 from .reading import ReadingOptions, reads_passages
-from .requests import Run, generate, label_trace, note, retrieve
+from .requests import generate, label, note, retrieve
 from .sentences import normalize_words, split_sentences
 from .templates import format_passages, load_template
 from .written_answers import Draft, answer_in_form, parse_draft
@@ -80,7 +80,7 @@ class _Chain:
 
 
 @reads_passages
-def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
+async def ircot(question: str, options: IrcotOptions) -> Answer:
     """Alternate retrieval and reasoning, then let the reader answer from the collected passages.
 
     The reasoning ends if a sentence states the answer, if the model generates no new sentence, or after ``max_sentences``.
@@ -88,8 +88,9 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
     chain = _Chain(question=question)
     stop_reason = "max_sentences"
     while len(chain.sentences) < options.max_sentences:
-        yield from label_trace(f"step {len(chain.sentences) + 1}", _search(chain, options))
-        sentence = yield from label_trace(f"step {len(chain.sentences) + 1}", _next_sentence(chain, options))
+        with label(f"step {len(chain.sentences) + 1}"):
+            await _search(chain, options)
+            sentence = await _next_sentence(chain, options)
         if not sentence:
             stop_reason = "no_sentence"
             break
@@ -97,7 +98,7 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
         if _parse_conclusion(sentence).parse_ok:
             stop_reason = "answer"
             break
-    answer = yield from _read(chain, options)
+    answer = await _read(chain, options)
     detail: dict[str, Any] = {
         "chain": chain.sentences,
         "queries": chain.queries,
@@ -107,7 +108,7 @@ def ircot(question: str, options: IrcotOptions) -> Run[Answer]:
     return answer_in_form(answer, options.form, tuple(chain.passages), **detail)
 
 
-def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
+async def _search(chain: _Chain, options: IrcotOptions) -> None:
     """Search with the last sentence that ``conclusions`` permits, else with the question, and collect new passages.
 
     The search is skipped if the query was sent before, or if ``max_passages`` are collected.
@@ -117,18 +118,18 @@ def _search(chain: _Chain, options: IrcotOptions) -> Run[None]:
     if options.drop_question_words:
         query = " ".join(word for word in query.split() if word.lower() not in _QUESTION_WORDS) or query
     if normalize_words(query) in map(normalize_words, chain.queries):
-        yield from note("not searched again", {"query": query})
+        await note("not searched again", {"query": query})
         return
     if len(chain.passages) >= options.max_passages:
-        yield from note("not searched: max_passages are collected")
+        await note("not searched: max_passages are collected")
         return
     chain.queries.append(query)
-    for passage in (yield from retrieve(query, options.k)):
+    for passage in await retrieve(query, options.k):
         if len(chain.passages) < options.max_passages and not any(_is_same(passage, known) for known in chain.passages):
             chain.passages.append(passage)
 
 
-def _next_sentence(chain: _Chain, options: IrcotOptions) -> Run[str]:
+async def _next_sentence(chain: _Chain, options: IrcotOptions) -> str:
     """Return the next sentence of the chain; an empty text if there is none.
 
     Some models start over and repeat earlier sentences. ``if_repeated`` decides whether repeated sentences are skipped.
@@ -136,17 +137,17 @@ def _next_sentence(chain: _Chain, options: IrcotOptions) -> Run[str]:
     prompt = _prompt("cot", chain, options)
     if chain.sentences:
         prompt = (*prompt, Message("assistant", " ".join(chain.sentences)))
-    output = yield from generate(prompt, Decoding(max_tokens=options.sentence_tokens))
+    output = await generate(prompt, Decoding(max_tokens=options.sentence_tokens))
     known = {normalize_words(sentence) for sentence in chain.sentences} if options.if_repeated == "skip" else set()
     return next(
         (sentence for sentence in split_sentences(output.text) if normalize_words(sentence) and normalize_words(sentence) not in known), ""
     )
 
 
-def _read(chain: _Chain, options: IrcotOptions) -> Run[Draft]:
+async def _read(chain: _Chain, options: IrcotOptions) -> Draft:
     if options.reader == "none":
         return _parse_conclusion("\n".join(chain.sentences))
-    output = yield from generate(_prompt(options.reader, chain, options), Decoding(max_tokens=options.max_tokens))
+    output = await generate(_prompt(options.reader, chain, options), Decoding(max_tokens=options.max_tokens))
     return parse_draft(output, "cot" if options.reader == "cot" else "answer")
 
 

@@ -15,7 +15,7 @@ from wikidx.runtimes.llms.base import Decoding
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms
 from .reading import ReadingOptions, reads_passages
-from .requests import Run, generate, label_trace, retrieve
+from .requests import generate, label, retrieve
 from .templates import format_passages, load_template
 from .written_answers import Draft, answer_in_form, parse_draft
 
@@ -38,13 +38,14 @@ class IterRetGenOptions(ReadingOptions):
 
 
 @reads_passages
-def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
+async def iter_retgen(question: str, options: IterRetGenOptions) -> Answer:
     """Answer in rounds, and return the answer of the last round. ``detail`` holds query and output of every round."""
     rounds: list[dict[str, Any]] = []
     query, passages = question, tuple[Passage, ...]()
     output = Draft("", 0, "", None, parse_ok=False)
     for number in range(1, options.rounds + 1):
-        passages, output = yield from label_trace(f"round {number}", _round(question, query, options))
+        with label(f"round {number}"):
+            passages, output = await _round(question, query, options)
         rounds.append(
             {"query": query, "passages": [passage.id for passage in passages], "output": output.text, "parse_ok": output.parse_ok}
         )
@@ -52,12 +53,12 @@ def iter_retgen(question: str, options: IterRetGenOptions) -> Run[Answer]:
     return answer_in_form(output, options.form, passages, rounds=rounds)
 
 
-def _round(question: str, query: str, options: IterRetGenOptions) -> Run[tuple[tuple[Passage, ...], Draft]]:
-    passages = yield from retrieve(query, options.k)
+async def _round(question: str, query: str, options: IterRetGenOptions) -> tuple[tuple[Passage, ...], Draft]:
+    passages = await retrieve(query, options.k)
     prompt = load_template("iter_retgen", options.output, options.form)(
         passages=format_passages(passages), question=question, shots=options.shots
     )
-    output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens))
+    output = await generate(prompt, Decoding(max_tokens=options.max_tokens))
     return passages, parse_draft(output, options.output)
 
 

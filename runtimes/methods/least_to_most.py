@@ -12,7 +12,7 @@ from wikidx.runtimes.llms.base import Decoding
 
 from .base import Answer, Method, option
 from .forms import SHORT, LineFormName, describe_forms
-from .requests import Run, generate, label_trace
+from .requests import generate, label
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import load_template
@@ -30,33 +30,32 @@ class LeastToMostOptions:
     list_tokens: int = option(256, "ours", "maximum number of tokens of the list of sub-questions", minimum=1)
 
 
-def least_to_most(question: str, options: LeastToMostOptions) -> Run[Answer]:
+async def least_to_most(question: str, options: LeastToMostOptions) -> Answer:
     """Decompose the question, answer its parts in order, and then answer the question itself.
 
     A part that equals the question is omitted. If the model lists no parts, the question is answered directly.
     """
     prompt = load_template("least_to_most", "decompose")(question=question, shots=options.shots)
-    reply = yield from generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
+    reply = await generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
     parsed = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
     sub_questions = [part.text for part in parsed if normalize_words(part.text) != normalize_words(question)][: options.max_sub_questions]
     answered: list[tuple[str, Draft]] = []
     for number, sub_question in enumerate(sub_questions, 1):
-        answered.append(
-            (sub_question, (yield from label_trace(f"sub-question {number}", _answer_one(sub_question, answered, SHORT, options))))
-        )
-    final = yield from _answer_one(question, answered, options.form, options)
+        with label(f"sub-question {number}"):
+            answered.append((sub_question, await _answer_one(sub_question, answered, SHORT, options)))
+    final = await _answer_one(question, answered, options.form, options)
     solved = [{"question": sub_question, "answer": draft.answer} for sub_question, draft in answered]
     parse_ok = bool(parsed) and all(draft.parse_ok for _, draft in answered)
     return answer_in_form(final, options.form, sub_questions=solved, parse_ok=parse_ok)
 
 
-def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], form: str, options: LeastToMostOptions) -> Run[Draft]:
+async def _answer_one(question: str, answered: Sequence[tuple[str, Draft]], form: str, options: LeastToMostOptions) -> Draft:
     """Answer a question in a form. The prompt contains the earlier parts and answers; a blank answer is shown as "unknown"."""
     earlier = "\n".join(
         f"{number}. {sub_question}\nAnswer: {draft.answer or 'unknown'}" for number, (sub_question, draft) in enumerate(answered, 1)
     )
     prompt = load_template("least_to_most", "answer", form)(earlier=earlier, question=question, shots=options.shots)
-    return parse_answer((yield from generate(prompt, Decoding(max_tokens=options.max_tokens))))
+    return parse_answer(await generate(prompt, Decoding(max_tokens=options.max_tokens)))
 
 
 METHOD = Method(

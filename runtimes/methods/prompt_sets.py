@@ -6,6 +6,7 @@ A set is a folder with files of the same names as those in ``prompts/<method>``;
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from wikidx.corpora.reading.compression import read_text
 
 from .base import Answer, Method, list_options
 from .forms import FORMS, SHORT
-from .requests import Run, gather, label_trace, retrieve
+from .requests import gather, label, retrieve
 from .templates import (
     FORMS_FOLDER,
     SHOTS,
@@ -133,15 +134,18 @@ def with_prompts(method: Method, files: Mapping[str, str], drawn: Sequence[tuple
     """
     prompts = Prompts(files, tuple(drawn))
 
-    def run(question: str, options: Any) -> Run[Answer]:  # noqa: ANN401 - the method's own options
+    @functools.wraps(method.run)
+    async def run(question: str, options: Any) -> Answer:  # noqa: ANN401 - the method's own options
         others = [pair for pair in prompts.drawn if text_key(pair[0]) != text_key(question)]
-        shots = (yield from use_prompts(prompts, _demonstrate(method, others, options))) if drawn else {}
-        return (yield from use_prompts(prompts._replace(files={**files, **shots}), method.run(question, options)))
+        with use_prompts(prompts):
+            shots = await _demonstrate(method, others, options) if drawn else {}
+        with use_prompts(prompts._replace(files={**files, **shots})):
+            return await method.run(question, options)
 
     return dataclasses.replace(method, run=run, prompts=prompts)
 
 
-def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any) -> Run[dict[str, str]]:  # noqa: ANN401 - the method's own
+async def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any) -> dict[str, str]:  # noqa: ANN401 - the method's own
     """Return files of drawn demonstrations, "method/file" -> content.
 
     Raises:
@@ -154,7 +158,8 @@ def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options: Any)
     templates = [load_template(method.name, name) for name in names]
     passages = [""] * len(drawn)
     if any("passages" in template.user_fields for template in templates):
-        found = yield from label_trace(DEMONSTRATIONS, gather(retrieve(question, options.k) for question, _ in drawn))
+        with label(DEMONSTRATIONS):
+            found = await gather(*(retrieve(question, options.k) for question, _ in drawn))
         passages = [str(format_passages(each)) for each in found]
     content = "\n".join(
         json.dumps(

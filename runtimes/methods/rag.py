@@ -8,7 +8,7 @@ from wikidx.runtimes.llms.base import Decoding
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, describe_forms
 from .reading import ReadingOptions, reads_passages
-from .requests import Run, generate, retrieve
+from .requests import generate, retrieve
 from .templates import format_passages, load_template
 from .written_answers import answer_in_form, parse_answer
 
@@ -24,12 +24,12 @@ class RagOptions(ReadingOptions):
 
 
 @reads_passages
-def rag(question: str, options: RagOptions) -> Run[Answer]:
+async def rag(question: str, options: RagOptions) -> Answer:
     """Retrieve passages with the question, and answer from them."""
-    passages = yield from retrieve(question, options.k)
+    passages = await retrieve(question, options.k)
     prompt = load_template("rag", "answer", options.form)(passages=format_passages(passages), question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.max_tokens or FORMS[options.form].max_tokens)
-    return answer_in_form(parse_answer((yield from generate(prompt, decoding))), options.form, passages)
+    return answer_in_form(parse_answer(await generate(prompt, decoding)), options.form, passages)
 
 
 METHOD = Method(

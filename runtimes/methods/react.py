@@ -23,7 +23,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, LineFormName, describe_forms
 from .model_output import drop_placeholder, first_line
-from .requests import Run, generate, label_trace, look_up_title, retrieve
+from .requests import generate, label, look_up_title, retrieve
 from .sentences import normalize_words, sentence_spans
 from .templates import load_template
 
@@ -104,17 +104,19 @@ class _Reading:
         return " ".join(sentence.text for sentence in sentences)
 
 
-def react(question: str, options: ReactOptions) -> Run[Answer]:
+async def react(question: str, options: ReactOptions) -> Answer:
     """Run steps until Finish or the step limit. The answer's ``detail`` records every step."""
     instructions = load_template("react", "solve", options.form)(question=question, shots=options.shots)
     reading, steps = _Reading(), list[_Step]()
     answer: str | None = None
     while answer is None and len(steps) < options.max_steps:
-        steps.append((yield from label_trace(f"step {len(steps) + 1}", _step(instructions, steps, reading, options))))
+        with label(f"step {len(steps) + 1}"):
+            steps.append(await _step(instructions, steps, reading, options))
         answer = steps[-1].answer
     is_finished = answer is not None
     if not is_finished and options.at_limit == "answer":
-        answer = yield from label_trace("last step", _force_answer(instructions, steps, options))
+        with label("last step"):
+            answer = await _force_answer(instructions, steps, options)
     n_malformed = sum(not step.well_formed for step in steps)
     final = FORMS[options.form].read(answer or "", 0)
     detail = {
@@ -126,25 +128,25 @@ def react(question: str, options: ReactOptions) -> Run[Answer]:
     return Answer(final.text if answer else "", tuple(reading.read), detail)
 
 
-def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> Run[_Step]:
+async def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, options: ReactOptions) -> _Step:
     """Generate a thought and an action, and execute the action. If the action is missing, a second call requests it."""
     number = len(steps) + 1
     prompt = _prompt(instructions, steps, f"Thought {number}:")
-    output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
+    output = await generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
     text = output.text[label.end() :] if (label := _THOUGHT.match(output.text)) else output.text
     thought, *actions = _ACTION.split(text, maxsplit=1)
     if not actions:
         thought = first_line(text)
         prompt = _prompt(instructions, steps, f"Thought {number}: {thought}\nAction {number}:")
-        retry = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\n",)))
+        retry = await generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\n",)))
         action = _ACTION.split(retry.text, maxsplit=1)[-1] or retry.text
     else:
         action = actions[0]
     step = _Step(" ".join(thought.split()), first_line(action), well_formed=bool(actions))
-    return (yield from _act(step, reading, options))
+    return await _act(step, reading, options)
 
 
-def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
+async def _act(step: _Step, reading: _Reading, options: ReactOptions) -> _Step:
     """Execute a step's action, and return the completed step. Without a known command, or with a blank argument, an action is invalid."""
     command = _COMMAND.search(step.action)
     name, argument = (command[1].lower(), " ".join(command[2].split())) if command else ("", "")
@@ -156,24 +158,24 @@ def _act(step: _Step, reading: _Reading, options: ReactOptions) -> Run[_Step]:
         return step._replace(answer=argument)
     if name == "lookup":
         return step._replace(observation=_look_up_keyword(unquoted, reading))
-    return step._replace(observation=(yield from _search(unquoted, reading, options)))
+    return step._replace(observation=await _search(unquoted, reading, options))
 
 
-def _search(title: str, reading: _Reading, options: ReactOptions) -> Run[str]:
+async def _search(title: str, reading: _Reading, options: ReactOptions) -> str:
     """Open the page with a title and show its first sentences.
 
     If no page has the title, the option ``fold_titles`` accepts a similar title that differs only in case and punctuation. Without such a
     title, the observation lists the similar titles, and the open page stays open.
     """
-    passages = yield from look_up_title(title)
+    passages = await look_up_title(title)
     if not passages:
-        hits = yield from retrieve(title, options.k)
+        hits = await retrieve(title, options.k)
         similar = [name for name in dict.fromkeys(passage.title for passage in hits) if name.strip()]
         same = [name for name in similar if options.fold_titles and normalize_words(name) == normalize_words(title)]
         if not same:
             suggestions = f" Similar: [{', '.join(similar[: options.similar_titles])}]." if similar else ""
             return f"Could not find {title}.{suggestions}"
-        passages = yield from look_up_title(same[0])
+        passages = await look_up_title(same[0])
     reading.open(_page(passages))
     return reading.show(reading.page[: options.page_sentences]) or "The page is empty."
 
@@ -199,11 +201,11 @@ def _page(passages: Sequence[Passage]) -> list[_Sentence]:
     ]
 
 
-def _force_answer(instructions: Chat, steps: Sequence[_Step], options: ReactOptions) -> Run[str]:
+async def _force_answer(instructions: Chat, steps: Sequence[_Step], options: ReactOptions) -> str:
     """Begin a Finish action, and let the model complete its argument."""
     number = len(steps) + 1
     prompt = _prompt(instructions, steps, f"Action {number}: Finish[")
-    output = yield from generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
+    output = await generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
     command = _COMMAND.search(output.text)
     return command[2].strip() if command else first_line(output.text.partition("]")[0])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from wikidx.base.validation import options
 from wikidx.retrievers.base import Ranking, ScoredPassage
 
 from .base import Answer, option
-from .requests import Request, Retrieve, Run, gather, send, serve_by
+from .requests import Retrieve, gather, labelled, search_by, send
 
 NOISE = "noise"
 """Label, in the trace, of searches for noise."""
@@ -52,7 +52,7 @@ class ReadingOptions:
             raise InputError(f"noise is {self.noise:g}, but nothing says where it comes from: give noise_questions")
 
 
-def reads_passages(run: Callable[[str, O], Run[Answer]]) -> Callable[[str, O], Run[Answer]]:
+def reads_passages(run: Callable[[str, O], Coroutine[Any, Any, Answer]]) -> Callable[[str, O], Coroutine[Any, Any, Answer]]:
     """Decorate a method whose options are ``ReadingOptions``, so that they hold for all its searches.
 
     ``detail["noise"]`` has the ids of noise passages, if noise is requested.
@@ -62,37 +62,36 @@ def reads_passages(run: Callable[[str, O], Run[Answer]]) -> Callable[[str, O], R
     """
 
     @functools.wraps(run)
-    def read(question: str, options: O) -> Run[Answer]:
+    async def read(question: str, options: O) -> Answer:
         if not options.noise and not options.shuffle:
-            return (yield from run(question, options))
+            return await run(question, options)
         noise = set[str]()
-
-        def serve(request: Request) -> Run[Any]:
-            return _search(request, question, options, noise) if isinstance(request, Retrieve) else send(request)
-
-        answer = yield from serve_by(serve, run(question, options))
+        with search_by(lambda request: _search(request, question, options, noise)):
+            answer = await run(question, options)
         return answer._replace(detail={**answer.detail, "noise": sorted(noise)}) if options.noise else answer
 
     return read
 
 
-def _search(request: Retrieve, question: str, options: ReadingOptions, noise: set[str]) -> Run[Ranking]:
+async def _search(request: Retrieve, question: str, options: ReadingOptions, noise: set[str]) -> Ranking:
     """Search, and return the passages with noise and in random order; ``noise`` gets the ids of noise passages."""
     query = " ".join(request.queries)
     rng = random.Random(f"{options.seed}:{question}" if query == question else f"{options.seed}:{question}:{query}")
-    requests = [request]
-    if options.noise:
-        others = [other for other in options.noise_questions if other != question]
-        if not others:
-            raise InputError(
-                f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
-            )
-        requests.append(replace(request, queries=(rng.choice(others),), path=(*request.path, NOISE)))
-    hits, *other_hits = yield from gather(map(send, requests))
+    others = [replace(request, queries=(_other_question(question, options, rng),))] if options.noise else []
+    hits, *other_hits = await gather(send(request), *(labelled(NOISE, send(other)) for other in others))
     replacements = _draw_noise(hits, other_hits[0], options.noise, rng) if other_hits else {}
     noise.update(hit.id for hit in replacements.values())
     mixed = [replacements.get(position, hit) for position, hit in enumerate(hits)]
     return Ranking(rng.sample(mixed, len(mixed)) if options.shuffle else mixed, hits.queries)
+
+
+def _other_question(question: str, options: ReadingOptions, rng: random.Random) -> str:
+    others = [other for other in options.noise_questions if other != question]
+    if not others:
+        raise InputError(
+            f"noise needs the passages of another question, but noise_questions holds only '{question:.80}': give another question"
+        )
+    return rng.choice(others)
 
 
 def _draw_noise(

@@ -1,24 +1,27 @@
-"""Requests of a method, and the functions that yield them.
+"""Requests of a method, and the functions that send them.
 
-A method is a generator: it yields a request, and receives its result. A method calls the functions below instead of yielding requests
-itself::
+A method is an ``async`` function, and awaits what it needs::
 
-    passages = yield from retrieve(question, k=5)
-    draft = yield from generate(prompt(question=question, passages=format_passages(passages)))
-    scores = yield from gather(ask_yes_no(relevance(question=question, passage=p)) for p in passages)
+    passages = await retrieve(question, k=5)
+    draft = await generate(prompt(question=question, passages=format_passages(passages)))
+    scores = await gather(*(ask_yes_no(relevance(question=question, passage=p)) for p in passages))
 
-``gather`` runs such generators concurrently, each at its own pace, and waits for all; a generator may be a whole method and may be
-recursive. ``label_trace`` labels a generator's requests in the trace. A failed request ends the question with an error, which the method
-cannot catch.
+``gather`` runs branches side by side, each at its own pace, and waits for all; a branch may be a whole method and may be recursive.
+``with label("round 1"):`` labels requests in the trace. A failed request raises its error (``base.errors.IdxError``), which the method may
+catch; otherwise it ends the question. A method may await anything else as well, such as a tool, but side by side only by ``gather``: names
+and seeds of requests come from their place in the method, so that they do not depend on time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import DedupRule, MergeRule
@@ -84,31 +87,47 @@ class Note:
 Passages = tuple[Passage, ...]
 Request = Generate | AskYesNo | MeanNll | Retrieve | LookUpTitle | Truncate | Note
 Result = tuple[Gen, ...] | YesNo | Nll | Ranking | Passages | str | None
-Run = Generator[Union[Request, "Gather"], Any, T]
-"""A generator that yields requests, receives the result of each, and returns a ``T``."""
-
-
-class Gather(NamedTuple):
-    """Run generators concurrently; the result is the list of their results, in order."""
-
-    runs: tuple[Run[Any], ...]
-
 
 IMMEDIATE = (Note, Truncate)
 """Requests that are served immediately, without waiting for a model or a search."""
 
+OLD_METHOD = "{}: methods are 'async def' functions now; write 'await' for 'yield from', 'T' for 'Run[T]', 'with label(…)' for label_trace"
+"""What to change in a method of former versions; the gap is for what has been found."""
 
-def generate(
+
+class Here(Protocol):
+    """The place of a question or of a branch: who serves its requests, and runs its branches."""
+
+    async def send(self, request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
+        """Return the result of a request."""
+        ...
+
+    async def gather(self, runs: Sequence[Awaitable[Any]]) -> list[Any]:
+        """Return the results of branches."""
+        ...
+
+
+HERE: ContextVar[Here] = ContextVar("here")
+_LABELS: ContextVar[tuple[str, ...]] = ContextVar("labels", default=())
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - never returns one
+    if name in ("Run", "Gather", "label_trace", "serve_by"):
+        raise InputError(OLD_METHOD.format(f"there is no '{name}' any more"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+async def generate(
     prompt: Prompt, decoding: Decoding = GREEDY, *, role: str = "answer", schema: Schema | None = None, logprobs: bool = False
-) -> Run[Gen]:
+) -> Gen:
     """Generate one text."""
-    texts = yield Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs)
+    texts = await send(Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs))
     return _read(cast("Gen", texts[0]))
 
 
-def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> Run[tuple[Gen, ...]]:
+async def sample(prompt: Prompt, n: int, decoding: Decoding, *, role: str = "answer", logprobs: bool = False) -> tuple[Gen, ...]:
     """Generate ``n`` texts. If ``n`` is above 1, ``decoding`` needs a temperature."""
-    texts = yield Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs)
+    texts = await send(Generate(prompt=prompt, role=role, decoding=decoding, n=n, logprobs=logprobs))
     return tuple(map(_read, cast("tuple[Gen, ...]", texts)))
 
 
@@ -116,21 +135,21 @@ def _read(gen: Gen) -> Gen:
     return gen if drop_placeholder(gen.text) else gen.part(0, 0)
 
 
-def ask_yes_no(
+async def ask_yes_no(
     prompt: Prompt, *, role: str = "answer", positive: Sequence[str] = ("yes",), negative: Sequence[str] = ("no",)
-) -> Run[YesNo]:
+) -> YesNo:
     """Return the next-token probabilities of the two answers to a yes/no prompt."""
-    answer = yield AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative))
+    answer = await send(AskYesNo(prompt=prompt, role=role, positive=tuple(positive), negative=tuple(negative)))
     return cast("YesNo", answer)
 
 
-def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Run[Nll]:
+async def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -> Nll:
     """Return the negative log-likelihood of ``continuation`` after a prompt."""
-    nll = yield MeanNll(prompt=prompt, continuation=continuation, role=role)
+    nll = await send(MeanNll(prompt=prompt, continuation=continuation, role=role))
     return cast("Nll", nll)
 
 
-def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Run[Passages]:
+async def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Passages:
     """Search with a query or a group of queries (primary query first), and return the passages, best first.
 
     Raises:
@@ -139,52 +158,68 @@ def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = 
     group = (queries,) if isinstance(queries, str) else tuple(queries)
     if not group:
         raise ValueError("there is no query to search with")
-    ranking = yield Retrieve(queries=group, k=k, merge=merge, dedup=dedup)
-    return tuple(hit.passage for hit in cast("Ranking", ranking))
+    ranking = await _SEARCH.get()(Retrieve(queries=group, k=k, merge=merge, dedup=dedup))
+    return tuple(hit.passage for hit in ranking)
 
 
-def look_up_title(title: str) -> Run[Passages]:
+async def look_up_title(title: str) -> Passages:
     """Fetch the passages with exactly this title, in the order of the corpus."""
-    passages = yield LookUpTitle(title=title)
+    passages = await send(LookUpTitle(title=title))
     return cast("Passages", passages)
 
 
-def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> Run[str]:
+async def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> str:
     """Truncate a text to ``max_tokens`` tokens of a role's model."""
-    cut = yield Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep)
+    cut = await send(Truncate(text=text, max_tokens=max_tokens, role=role, keep=keep))
     return cast("str", cut)
 
 
-def note(text: str, data: Mapping[str, Any] | None = None) -> Run[None]:
+async def note(text: str, data: Mapping[str, Any] | None = None) -> None:
     """Add a note to the trace, with optional JSON values."""
-    yield Note(text=text, data=dict(data or {}))
+    await send(Note(text=text, data=dict(data or {})))
 
 
-def label_trace(label: str, run: Run[T]) -> Run[T]:
-    """Run a generator, and add ``label`` to its requests in the trace."""
-    return serve_by(lambda request: send(dataclasses.replace(request, path=(label, *request.path))), run)
+@contextlib.contextmanager
+def label(text: str) -> Iterator[None]:
+    """Label the requests of what runs within, in the trace."""
+    token = _LABELS.set((*_LABELS.get(), text))
+    try:
+        yield
+    finally:
+        _LABELS.reset(token)
 
 
-def serve_by(serve: Callable[[Request], Run[Any]], run: Run[T]) -> Run[T]:
-    """Run a generator whose requests, and those of the branches that it gathers, are served by ``serve``."""
-    result: Any = None
-    while True:
-        try:
-            request = run.send(result)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        if isinstance(request, Gather):
-            result = yield Gather(tuple(serve_by(serve, branch) for branch in request.runs))
-        else:
-            result = yield from serve(request)
+async def labelled(text: str, run: Awaitable[T]) -> T:
+    """Run a branch of a ``gather`` with a label of its own."""
+    with label(text):
+        return await run
 
 
-def send(request: Request) -> Run[Any]:
+async def send(request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
     """Send a request, and return its result."""
-    return (yield request)
+    return await _here().send(dataclasses.replace(request, path=_LABELS.get()))
 
 
-def gather(runs: Iterable[Run[T]]) -> Run[list[T]]:
-    """Run generators concurrently, and return their results in order."""
-    results = yield Gather(tuple(runs))
-    return cast("list[T]", results)
+async def gather(*runs: Awaitable[T]) -> list[T]:
+    """Run branches side by side, and return their results in order. If one fails, the others end, and its error is raised."""
+    return await _here().gather(runs)
+
+
+def _here() -> Here:
+    try:
+        return HERE.get()
+    except LookupError:
+        raise InputError("a method is run by execute, which serves its requests") from None
+
+
+_SEARCH: ContextVar[Callable[[Retrieve], Awaitable[Ranking]]] = ContextVar("search", default=send)
+
+
+@contextlib.contextmanager
+def search_by(search: Callable[[Retrieve], Awaitable[Ranking]]) -> Iterator[None]:
+    """Serve the searches of what runs within by a function."""
+    token = _SEARCH.set(search)
+    try:
+        yield
+    finally:
+        _SEARCH.reset(token)

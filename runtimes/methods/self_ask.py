@@ -20,7 +20,7 @@ from .base import Answer, Method, Preset, option
 from .forms import FORMS, describe_forms
 from .model_output import drop_placeholder, first_line, parse_labels
 from .reading import ReadingOptions, reads_passages
-from .requests import Run, generate, label_trace, retrieve
+from .requests import generate, label, retrieve
 from .sentences import normalize_words
 from .sub_questions import parse_sub_questions
 from .templates import format_passages, load_template
@@ -79,12 +79,12 @@ class _Parsed(NamedTuple):
 
 
 @reads_passages
-def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
+async def self_ask(question: str, options: SelfAskOptions) -> Answer:
     """Generate and answer follow-up questions, and return the final answer. If the model gives no final answer, request the answer."""
     follow_ups: list[_FollowUp] = []
     stop = (_NEXT_QUESTION,) if options.answered_by == "model" else (f"\n{_INTERMEDIATE}", _NEXT_QUESTION)
     while True:
-        text = (yield from generate(_prompt(question, follow_ups, options), Decoding(max_tokens=options.max_tokens, stop=stop))).text
+        text = (await generate(_prompt(question, follow_ups, options), Decoding(max_tokens=options.max_tokens, stop=stop))).text
         if options.answered_by == "model":
             follow_ups, final = _parse_all(text, options)
             stop_reason = "answer" if final else "no_answer"
@@ -96,9 +96,10 @@ def self_ask(question: str, options: SelfAskOptions) -> Run[Answer]:
         stop_reason = _stop_reason(parsed, follow_ups, options)
         if stop_reason:
             break
-        follow_ups.append((yield from label_trace(f"follow-up {len(follow_ups) + 1}", _answer_follow_up(parsed.follow_up, options))))
+        with label(f"follow-up {len(follow_ups) + 1}"):
+            follow_ups.append(await _answer_follow_up(parsed.follow_up, options))
     if not final:
-        final = yield from _conclude(question, follow_ups, options)
+        final = await _conclude(question, follow_ups, options)
     passages = dict.fromkeys(passage for follow_up in follow_ups for passage in follow_up.passages)
     records = [
         {"question": follow_up.question, "answer": follow_up.answer, "passages": [passage.id for passage in follow_up.passages]}
@@ -122,22 +123,23 @@ def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: Self
     return "max_follow_ups" if len(follow_ups) >= options.max_follow_ups else ""
 
 
-def _answer_follow_up(question: str, options: SelfAskOptions) -> Run[_FollowUp]:
+async def _answer_follow_up(question: str, options: SelfAskOptions) -> _FollowUp:
     """Retrieve passages for a follow-up question and, if a reader is used, answer the question from them."""
-    passages = yield from retrieve(question, options.k)
+    passages = await retrieve(question, options.k)
     if options.answered_by == "context":
         return _FollowUp(question, None, passages)
     prompt = load_template("self_ask", "intermediate")(passages=format_passages(passages), question=question)
-    output = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
+    output = await generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
     return _FollowUp(question, first_line(parse_answer(output).answer) or "unknown", passages)
 
 
-def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> Run[str]:
+async def _conclude(question: str, follow_ups: Sequence[_FollowUp], options: SelfAskOptions) -> str:
     """Begin the final answer, and let the model complete it."""
     *turns, last = _prompt(question, [follow_up._replace(answer=follow_up.answer or "unknown") for follow_up in follow_ups], options)
     prefix = last.content if follow_ups else f"{_NEEDED} No."
     prompt = (*turns, Message("assistant", f"{prefix}\n{_FINAL}"))
-    output = yield from label_trace("final answer", generate(prompt, Decoding(max_tokens=options.max_tokens, stop=(_NEXT_QUESTION,))))
+    with label("final answer"):
+        output = await generate(prompt, Decoding(max_tokens=options.max_tokens, stop=(_NEXT_QUESTION,)))
     return _final_answer(output.text) or first_line(output.text)
 
 

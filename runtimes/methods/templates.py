@@ -15,17 +15,18 @@ A file ``<name>.<form>.txt`` or ``<name>.<form>.shots.jsonl`` replaces that with
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import find_plug_in
@@ -33,9 +34,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Message, Span
 
 from .forms import SHORT, strip_citations
-from .requests import Gather, Run
 
-T = TypeVar("T")
 Role = Literal["system", "user", "assistant"]
 Origin = Literal["paper", "paper, open", "authors' code", "ours"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -281,18 +280,14 @@ def parse(text: str) -> tuple[tuple[Role, str], ...]:
     return tuple((cast("Role", role), content.strip()) for role, content in zip(turns[::2], turns[1::2], strict=True))
 
 
-def use_prompts(prompts: Prompts, run: Run[T]) -> Run[T]:
-    """Run a generator with replaced prompts."""
-    result: Any = None
-    while True:
-        token = _USED.set(prompts)
-        try:
-            request = run.send(result)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            _USED.reset(token)
-        result = yield Gather(tuple(use_prompts(prompts, branch) for branch in request.runs)) if isinstance(request, Gather) else request
+@contextlib.contextmanager
+def use_prompts(prompts: Prompts) -> Iterator[None]:
+    """Replace prompts for what runs within."""
+    token = _USED.set(prompts)
+    try:
+        yield
+    finally:
+        _USED.reset(token)
 
 
 def prompt_hashes(methods: Sequence[str], prompts: Prompts = OWN_PROMPTS) -> dict[str, str]:

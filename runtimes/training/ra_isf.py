@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from wikidx.runtimes.methods.ra_isf import METHOD as RA_ISF
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions
 from wikidx.runtimes.methods.ra_isf.sub_models import passage_relevance, self_knowledge
 from wikidx.runtimes.methods.ra_isf.tree import Node
-from wikidx.runtimes.methods.requests import Run, gather, generate, label_trace
+from wikidx.runtimes.methods.requests import gather, generate, labelled
 from wikidx.runtimes.methods.sub_questions import parse_sub_questions
 from wikidx.runtimes.methods.templates import format_passage, load_template
 
@@ -95,45 +95,45 @@ def _method_options(collect_options: CollectOptions) -> RaIsfOptions:
     )
 
 
-def collect(question: str, collect_options: CollectOptions) -> Run[Answer]:
+async def collect(question: str, collect_options: CollectOptions) -> Answer:
     """Ask the models about one question.
 
     The options select among three concurrent requests: self-knowledge, passage relevance and question decomposition.
     """
-    requests: list[Run[dict[str, Any]]] = []
+    requests = list[Coroutine[Any, Any, dict[str, Any]]]()
     if collect_options.know == "answers":
-        requests.append(label_trace("know", _ask_answer(question, collect_options)))
+        requests.append(labelled("know", _ask_answer(question, collect_options)))
     elif collect_options.know == "asked":
-        requests.append(label_trace("know", _ask_known(question, collect_options)))
+        requests.append(labelled("know", _ask_known(question, collect_options)))
     if collect_options.relevance:
-        requests.append(label_trace("relevance", _judge_passages(question, collect_options)))
+        requests.append(labelled("relevance", _judge_passages(question, collect_options)))
     if collect_options.decompose:
-        requests.append(label_trace("decompose", _decompose(question, collect_options)))
-    results = yield from gather(requests)
+        requests.append(labelled("decompose", _decompose(question, collect_options)))
+    results = await gather(*requests)
     detail = {name: value for result in results for name, value in result.items()}
     passages: tuple[Passage, ...] = detail.pop("passages", ())
     return Answer(detail.get("own_answer", ""), passages, detail)
 
 
-def _ask_answer(question: str, collect_options: CollectOptions) -> Run[dict[str, Any]]:
+async def _ask_answer(question: str, collect_options: CollectOptions) -> dict[str, Any]:
     prompt = load_template("ra_isf", "closed_book", collect_options.form)(question=question, shots=collect_options.shots)
-    answer = yield from generate(prompt, Decoding(max_tokens=collect_options.max_tokens))
+    answer = await generate(prompt, Decoding(max_tokens=collect_options.max_tokens))
     return {"own_answer": answer.text.strip()}
 
 
-def _ask_known(question: str, collect_options: CollectOptions) -> Run[dict[str, Any]]:
-    node = yield from self_knowledge(Node(question=question), _method_options(collect_options))
+async def _ask_known(question: str, collect_options: CollectOptions) -> dict[str, Any]:
+    node = await self_knowledge(Node(question=question), _method_options(collect_options))
     return {"known": node.known if node.parse_ok else None}
 
 
-def _judge_passages(question: str, collect_options: CollectOptions) -> Run[dict[str, Any]]:
-    node = yield from passage_relevance(Node(question=question), _method_options(collect_options))
+async def _judge_passages(question: str, collect_options: CollectOptions) -> dict[str, Any]:
+    node = await passage_relevance(Node(question=question), _method_options(collect_options))
     return {"passages": node.retrieved, "verdicts": [verdict.is_yes if verdict.is_readable else None for verdict in node.verdicts]}
 
 
-def _decompose(question: str, collect_options: CollectOptions) -> Run[dict[str, Any]]:
+async def _decompose(question: str, collect_options: CollectOptions) -> dict[str, Any]:
     prompt = _decompose_prompt(question, collect_options.shots, refer_back=collect_options.refer_back)
-    reply = yield from generate(prompt, Decoding(max_tokens=collect_options.max_tokens), role="decompose")
+    reply = await generate(prompt, Decoding(max_tokens=collect_options.max_tokens), role="decompose")
     return {"sub_questions": [item.text for item in parse_sub_questions(reply.text, is_cut=reply.finish == "length")]}
 
 

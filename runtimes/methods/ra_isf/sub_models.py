@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Choice, Decoding
-from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather, generate, note, retrieve, truncate
+from wikidx.runtimes.methods.requests import ask_yes_no, gather, generate, note, retrieve, truncate
 from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.methods.sub_questions import SubQuestion, parse_sub_questions
 from wikidx.runtimes.methods.templates import format_passage, format_passages, load_template
@@ -20,35 +20,28 @@ _VERDICT = Decoding(max_tokens=8)
 _NUMBERS = Decoding(max_tokens=64)
 
 
-def self_knowledge(node: Node, options: RaIsfOptions) -> Run[Node]:
+async def self_knowledge(node: Node, options: RaIsfOptions) -> Node:
     """Ask whether the model knows the answer."""
     prompt = load_template("ra_isf", "know")(question=node.question, shots=options.shots)
-    known = yield from _judge(prompt, "know", options.know_threshold, options)
+    known = await _judge(prompt, "know", options.know_threshold, options)
     return replace(node, known=known.is_yes, parse_ok=known.is_readable)
 
 
-def passage_relevance(node: Node, options: RaIsfOptions) -> Run[Node]:
+async def passage_relevance(node: Node, options: RaIsfOptions) -> Node:
     """Retrieve passages and judge which are relevant."""
-    passages = yield from _search(node.question, node.original_question, options)
+    passages = await _search(node.question, node.original_question, options)
     if options.relevance == "joint":
-        verdicts = yield from _judge_jointly(node.question, passages, options)
+        verdicts = await _judge_jointly(node.question, passages, options)
     else:
         prompt = load_template("ra_isf", "relevance")
-        verdicts = yield from gather(
-            _judge(
-                prompt(question=node.question, passage=format_passage(passage), shots=options.shots),
-                "relevance",
-                options.relevance_threshold,
-                options,
-            )
-            for passage in passages
-        )
+        prompts = (prompt(question=node.question, passage=format_passage(passage), shots=options.shots) for passage in passages)
+        verdicts = await gather(*(_judge(each, "relevance", options.relevance_threshold, options) for each in prompts))
     return replace(
         node, retrieved=passages, verdicts=tuple(verdicts), parse_ok=node.parse_ok and all(verdict.is_readable for verdict in verdicts)
     )
 
 
-def _search(question: str, original_question: str, options: RaIsfOptions) -> Run[tuple[Passage, ...]]:
+async def _search(question: str, original_question: str, options: RaIsfOptions) -> tuple[Passage, ...]:
     """Search with the last ``max_query_tokens`` tokens of a question, and return at most ``k`` passages (section 4.3).
 
     With ``remove_question``, passages that contain ``original_question`` are replaced by the passages that follow, up to rank
@@ -56,13 +49,13 @@ def _search(question: str, original_question: str, options: RaIsfOptions) -> Run
     """
     query = question
     if options.max_query_tokens:
-        query = yield from truncate(question, options.max_query_tokens, keep="end")
-    passages = yield from retrieve(query, options.k)
+        query = await truncate(question, options.max_query_tokens, keep="end")
+    passages = await retrieve(query, options.k)
     if not options.remove_question or not any(_contains(passage, original_question) for passage in passages):
         return passages
     if len(passages) == options.k:
-        passages = yield from retrieve(query, 2 * options.k)
-    yield from note(
+        passages = await retrieve(query, 2 * options.k)
+    await note(
         "left out, because they contain the question",
         {"ids": [passage.id for passage in passages if _contains(passage, original_question)]},
     )
@@ -73,29 +66,29 @@ def _contains(passage: Passage, question: str) -> bool:
     return f" {normalize_words(question)} " in f" {normalize_words(f'{passage.title} {passage.text}')} "
 
 
-def decompose(node: Node, options: RaIsfOptions) -> Run[tuple[list[SubQuestion], bool]]:
+async def decompose(node: Node, options: RaIsfOptions) -> tuple[list[SubQuestion], bool]:
     """Return at most ``max_sub_questions`` sub-questions (0: all), and whether the reply lists any."""
     prompt = load_template("ra_isf", "decompose_in_order" if options.refer_back else "decompose")
     decoding = Decoding(max_tokens=options.max_tokens)
-    reply = yield from generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
+    reply = await generate(prompt(question=node.question, shots=options.shots), decoding, role="decompose")
     sub_questions = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
     return sub_questions[: options.max_sub_questions or None], bool(sub_questions)
 
 
-def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> Run[list[Verdict]]:
+async def _judge_jointly(question: str, passages: Sequence[Passage], options: RaIsfOptions) -> list[Verdict]:
     """Ask in one call for the numbers of all relevant passages. If the passages do not suffice to answer, none counts as relevant."""
     if not passages:
         return []
     prompt = load_template("ra_isf", "relevant_passages")(question=question, passages=format_passages(passages), shots=options.shots)
-    reply = yield from generate(prompt, _NUMBERS, role="relevance")
+    reply = await generate(prompt, _NUMBERS, role="relevance")
     numbers, is_readable = parse_relevant_numbers(reply.text, len(passages))
     return [Verdict(number in numbers, is_readable) for number in range(1, len(passages) + 1)]
 
 
-def _judge(prompt: Chat, role: str, threshold: float, options: RaIsfOptions) -> Run[Verdict]:
+async def _judge(prompt: Chat, role: str, threshold: float, options: RaIsfOptions) -> Verdict:
     """Ask for a verdict, yes or no. An unreadable reply counts as no."""
     if options.verdicts == "probability":
-        score = (yield from ask_yes_no(prompt, role=role)).score
+        score = (await ask_yes_no(prompt, role=role)).score
         return Verdict(score is not None and score >= threshold, score is not None, score)
     schema = Choice(("yes", "no")) if options.verdicts == "choice" else None
-    return parse_verdict((yield from generate(prompt, _VERDICT, role=role, schema=schema)).text)
+    return parse_verdict((await generate(prompt, _VERDICT, role=role, schema=schema)).text)

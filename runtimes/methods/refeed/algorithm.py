@@ -11,7 +11,7 @@ from wikidx.runtimes.llms.base import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.reading import reads_passages
-from wikidx.runtimes.methods.requests import Run, gather, label_trace, retrieve, sample
+from wikidx.runtimes.methods.requests import gather, label, retrieve, sample
 from wikidx.runtimes.methods.templates import format_passages, load_template
 from wikidx.runtimes.methods.written_answers import Draft, answer_in_form, parse_draft
 
@@ -23,25 +23,25 @@ _NEXT_NUMBER = re.compile(r"\n\s*\d{1,3}[.)]\s", re.ASCII)
 
 
 @reads_passages
-def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
+async def refeed(question: str, options: RefeedOptions) -> Answer:
     """Generate initial answers, retrieve with question and answers, generate a refined answer, and keep the likelier answer.
 
     A refined answer has the retrieved documents as passages; an initial answer has none.
     """
     prompt = load_template("refeed", f"initial_{options.output}", options.form)(question=question, shots=options.shots)
-    samples, candidates = yield from _initial(prompt, options)
+    samples, candidates = await _initial(prompt, options)
     answers = deduplicate(samples)
     queries = [" ".join(f"{question} {draft.answer}".split()) for draft in answers]
     question_query = [question] if options.search_question or not queries else []
-    search = retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
-    documents = yield from label_trace("after feedback", search)
+    with label("after feedback"):
+        documents = await retrieve([*question_query, *queries], options.k, merge=options.merge, dedup=options.dedup)
     answers_text = "\n".join(f"{number}. {draft.text}" for number, draft in enumerate(answers, 1))
     refining = load_template("refeed", f"refine_{options.output}", options.form)(
         passages=format_passages(documents), question=question, answers=answers_text, shots=options.shots
     )
-    (refined,) = yield from _generate(refining, options)
+    (refined,) = await _generate(refining, options)
     refined = _strip_list_number(refined, answers)
-    choice = yield from ensemble(candidates, refined, (prompt, refining), options)
+    choice = await ensemble(candidates, refined, (prompt, refining), options)
     is_refined = choice.draft is choice.refined
     detail = {
         "kept": "refined" if is_refined else "initial",
@@ -55,22 +55,22 @@ def refeed(question: str, options: RefeedOptions) -> Run[Answer]:
     return answer_in_form(choice.draft._replace(parse_ok=True), options.form, documents if is_refined else (), **detail)
 
 
-def _initial(prompt: Chat, options: RefeedOptions) -> Run[tuple[list[Draft], list[Draft]]]:
+async def _initial(prompt: Chat, options: RefeedOptions) -> tuple[list[Draft], list[Draft]]:
     """Return two lists of initial answers: the answers for retrieval and the candidates for the ensemble."""
     if options.diverse and options.ensemble and options.initial_candidate == "greedy":
-        samples, greedy = yield from gather([_generate(prompt, options, is_diverse=True), _generate(prompt, options)])
+        samples, greedy = await gather(_generate(prompt, options, is_diverse=True), _generate(prompt, options))
         return samples, greedy
-    samples = yield from _generate(prompt, options, is_diverse=options.diverse)
+    samples = await _generate(prompt, options, is_diverse=options.diverse)
     return samples, samples
 
 
-def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> Run[list[Draft]]:
+async def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> list[Draft]:
     """Generate several answers by nucleus sampling if ``is_diverse``, else one answer greedily."""
     limit = options.max_tokens or FORMS[options.form].max_tokens
     decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.output == "cot" else limit)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
-    gens = yield from sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
+    gens = await sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")
     return [parse_draft(gen, options.output) for gen in gens]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.reading import reads_passages
-from wikidx.runtimes.methods.requests import Run, label_trace
+from wikidx.runtimes.methods.requests import label
 
 from .answerer import Attempt, answer_question, assess, check_consistency
 from .evidence import collate, discover, next_query
@@ -25,7 +25,7 @@ class Round(NamedTuple):
 
 
 @reads_passages
-def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
+async def retrorag(question: str, options: RetroRAGOptions) -> Answer:
     """Run rounds until an answer is accepted, ``max_rounds`` is reached, or a query is repeated while ``repeated_query`` is "stop"."""
     state = State(question=question, options=options)
     rounds: list[Round] = []
@@ -33,12 +33,13 @@ def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
     query: str | None = question
     while query is not None:
         number = len(rounds) + 1
-        rounds.append((yield from label_trace(f"round {number}", _round(state, query, is_last=number == n_rounds))))
+        with label(f"round {number}"):
+            rounds.append(await _round(state, query, is_last=number == n_rounds))
         query = rounds[-1].next_query
     attempts = [round_.attempt for round_ in rounds]
     final = _select_attempt(attempts, options)
     if options.assessor == "after":
-        final = yield from assess(state, final)
+        final = await assess(state, final)
     answer = FORMS[options.form].read(final.answer, 0)
     detail = {
         "accepted": _is_accepted(attempts[-1], options),
@@ -51,7 +52,7 @@ def retrorag(question: str, options: RetroRAGOptions) -> Run[Answer]:
     return Answer(answer.text, final.source, detail)
 
 
-def _round(state: State, query: str, *, is_last: bool) -> Run[Round]:
+async def _round(state: State, query: str, *, is_last: bool) -> Round:
     """Collate evidence (M_e), answer the question (M_C, M_D), and score the answer's consistency (M_sc).
 
     If the answer is rejected, infer statements (M_IE) and generate the next query (M_R).
@@ -61,18 +62,18 @@ def _round(state: State, query: str, *, is_last: bool) -> Run[Round]:
     record: dict[str, Any] = {"query": query}
     if options.ellery:
         state.queries.append(query)
-        record["source"] = yield from collate(state, query, matching_query)
-    attempt = yield from answer_question(state)
+        record["source"] = await collate(state, query, matching_query)
+    attempt = await answer_question(state)
     if options.assessor == "before":
-        attempt = yield from assess(state, attempt)
-    attempt = yield from check_consistency(state, attempt)
+        attempt = await assess(state, attempt)
+    attempt = await check_consistency(state, attempt)
     record |= {name: getattr(attempt, name) for name in ("reason", "answer", "parse_ok", "monitor", "consistency")}
     if is_last or _is_accepted(attempt, options):
         return Round(attempt, record)
     if options.inferential_evidence:
-        record["candidates"] = yield from discover(state, matching_query)
+        record["candidates"] = await discover(state, matching_query)
         record["inferred"] = [{"text": statement, "score": state.usefulness.get(statement)} for statement in state.inferred]
-    query_ = yield from next_query(state, attempt)
+    query_ = await next_query(state, attempt)
     return Round(attempt, record if query_ is None else {**record, "next_query": query_}, query_)
 
 

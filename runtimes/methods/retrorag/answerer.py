@@ -9,7 +9,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
 from wikidx.runtimes.methods.asking_again import Field, read_field, request_again
 from wikidx.runtimes.methods.model_output import find_object, parse_labels, to_text
-from wikidx.runtimes.methods.requests import Run, gather, generate
+from wikidx.runtimes.methods.requests import gather, generate
 from wikidx.runtimes.methods.templates import format_passages, load_template
 from wikidx.runtimes.methods.written_answers import parse_draft
 
@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
     consistency: float | None = None
 
 
-def answer_question(state: State) -> Run[Attempt]:
+async def answer_question(state: State) -> Attempt:
     """Generate an answer from the current evidence (M_C). If answers are evaluated, also sample a monitoring answer (M_D).
 
     If the output states no answer, the answer is requested once more.
@@ -60,11 +60,11 @@ def answer_question(state: State) -> Run[Attempt]:
         sampling = Decoding(max_tokens=options.answer_tokens, temperature=options.monitor_temperature)
         direct_prompt = load_template("retrorag", "direct", options.form)(source=source, inferred=inferred, question=state.question)
         calls.append(generate(direct_prompt, sampling, role="monitor"))
-    output, *monitors = yield from gather(calls)
+    output, *monitors = await gather(*calls)
     attempt = read_attempt(prompt, output)._replace(source=state.source)
     if not attempt.parse_ok:
         decoding = state.decoding(options.answer_tokens)
-        field = yield from request_again("retrorag", prompt, output, Field("answer", "", is_cut=False), state.question, decoding)
+        field = await request_again("retrorag", prompt, output, Field("answer", "", is_cut=False), state.question, decoding)
         attempt = attempt._replace(answer=field.text, parse_ok=field.is_whole) if field.text else attempt
     return attempt._replace(monitor=monitors[0].text.strip()) if monitors else attempt
 
@@ -82,7 +82,7 @@ def read_attempt(prompt: Chat, output: Gen) -> Attempt:
     return Attempt(reason, answer, is_stated and read_field(output, "answer", answer).is_whole, prompt, output.text)
 
 
-def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
+async def check_consistency(state: State, attempt: Attempt) -> Attempt:
     """Score the agreement of answer and monitoring answer (M_sc), if there is a monitoring answer.
 
     The score is 0 if one of the answers is empty.
@@ -92,24 +92,24 @@ def check_consistency(state: State, attempt: Attempt) -> Run[Attempt]:
     if not attempt.answer or not attempt.monitor:
         return attempt._replace(consistency=0.0)
     prompt = load_template("retrorag", "consistency")(question=state.question, answer=attempt.answer, monitor=attempt.monitor)
-    (score,) = yield from score_yes(state, [prompt], "consistency")
+    (score,) = await score_yes(state, [prompt], "consistency")
     return attempt._replace(consistency=score)
 
 
-def assess(state: State, attempt: Attempt) -> Run[Attempt]:
+async def assess(state: State, attempt: Attempt) -> Attempt:
     """Assess an answer without its reason, as MetaRAG does; if the assessor reports a fault with feedback, request a revised answer.
 
     An unreadable assessment counts as "correct". A revised answer that is empty, too long or "unknown" is discarded.
     """
     options = state.options
     prompt = load_template("retrorag", "assess")(question=state.question, answer=attempt.answer)
-    verdict = yield from generate(prompt, state.decoding(options.reason_tokens), role="assessor", schema=_ASSESSED)
+    verdict = await generate(prompt, state.decoding(options.reason_tokens), role="assessor", schema=_ASSESSED)
     fields = find_object(verdict.text, ("judgement", "feedback")).value
     feedback = to_text(fields.get("feedback"))
     if to_text(fields.get("judgement")).casefold() not in _FAULTS or not feedback:
         return attempt
     dialogue = (*attempt.prompt, *load_template("retrorag", "revise")(written=attempt.output, feedback=feedback))
-    output = yield from generate(dialogue, state.decoding(options.reason_tokens), schema=_REASONED)
+    output = await generate(dialogue, state.decoding(options.reason_tokens), schema=_REASONED)
     revised = read_attempt(attempt.prompt, output)
     is_short = 0 < len(revised.answer.split()) <= _MAX_REVISED_WORDS
     if not is_short or _UNKNOWN.search(revised.answer):

@@ -8,7 +8,7 @@ from typing import Any
 
 from wikidx.corpora.passage import text_key
 from wikidx.runtimes.methods.model_output import first_line, parse_list
-from wikidx.runtimes.methods.requests import Run, gather, generate, retrieve
+from wikidx.runtimes.methods.requests import gather, generate, retrieve
 from wikidx.runtimes.methods.templates import format_passage, load_template
 
 from .answerer import Attempt
@@ -20,7 +20,7 @@ _NO_ENTITIES = "whatever the question names"
 _LABEL = re.compile(r"^(?:search |new |next )?query\s*:\s*", re.IGNORECASE)
 
 
-def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str, Any]]]:
+async def collate(state: State, query: str, matching_query: str) -> list[dict[str, Any]]:
     """Retrieve passages for ``query``, and keep those old and new passages that are most useful for ``matching_query`` (M_e, eq. 2).
 
     If the option ``update_evidence`` is off, all passages are kept.
@@ -29,13 +29,13 @@ def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str,
         Ids and scores of the kept passages, for the round's record.
     """
     options = state.options
-    passages = yield from retrieve(query, options.k)
+    passages = await retrieve(query, options.k)
     candidates = list({passage.id: passage for passage in (*state.source, *passages)}.values())
     if not options.update_evidence:
         state.source = tuple(candidates)
         return [{"id": passage.id, "score": None} for passage in state.source]
     prompt = load_template("retrorag", "evidence")
-    usefulness = yield from score_yes(
+    usefulness = await score_yes(
         state, [prompt(question=matching_query, evidence=format_passage(passage)) for passage in candidates], "evidence"
     )
     selected = keep_best(candidates, usefulness, options.n_source)
@@ -43,7 +43,7 @@ def collate(state: State, query: str, matching_query: str) -> Run[list[dict[str,
     return [{"id": passage.id, "score": score} for passage, score in selected]
 
 
-def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
+async def discover(state: State, matching_query: str) -> list[dict[str, Any]]:
     """Infer statements from the passages (M_IE), drop irrelevant or unsupported statements, and keep the most useful (M_e, eq. 3 and 4).
 
     Returns:
@@ -52,17 +52,17 @@ def discover(state: State, matching_query: str) -> Run[list[dict[str, Any]]]:
     options = state.options
     if not state.source:
         return []
-    state.entities = state.entities or (yield from find_entities(state))
+    state.entities = state.entities or await find_entities(state)
     prompt = load_template("retrorag", "infer")(source=state.format_source(), entities=state.entities, question=state.question)
-    output = yield from generate(prompt, state.decoding(options.inference_tokens), role="inference")
+    output = await generate(prompt, state.decoding(options.inference_tokens), role="inference")
     known_keys = set(map(text_key, state.inferred))
     statements = [item for item in parse_list(output.text, is_cut=output.finish == "length") if text_key(item) not in known_keys]
-    candidates = yield from _apply_gates(state, statements[: options.max_inferences or None], matching_query)
-    yield from _update(state, [candidate["text"] for candidate in candidates if candidate["kept"]])
+    candidates = await _apply_gates(state, statements[: options.max_inferences or None], matching_query)
+    await _update(state, [candidate["text"] for candidate in candidates if candidate["kept"]])
     return candidates
 
 
-def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -> Run[list[dict[str, Any]]]:
+async def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -> list[dict[str, Any]]:
     """Score each statement's relevance to the matching query (M_qr) and its attribution to the passages (M_ra).
 
     A statement is kept if both scores exceed the option ``gate``.
@@ -71,13 +71,11 @@ def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -
         return [{"text": statement, "relevance": None, "attribution": None, "kept": True} for statement in statements]
     inferred, source = state.format_inferred(), state.format_source()
     relevance_prompt, attribution_prompt = load_template("retrorag", "relevance"), load_template("retrorag", "attribution")
-    relevances, attributions = yield from gather(
-        [
-            score_yes(
-                state, [relevance_prompt(question=matching_query, inferred=inferred, statement=item) for item in statements], "relevance"
-            ),
-            score_yes(state, [attribution_prompt(source=source, statement=item) for item in statements], "attribution"),
-        ]
+    relevances, attributions = await gather(
+        score_yes(
+            state, [relevance_prompt(question=matching_query, inferred=inferred, statement=item) for item in statements], "relevance"
+        ),
+        score_yes(state, [attribution_prompt(source=source, statement=item) for item in statements], "attribution"),
     )
     gate = state.options.gate
     return [
@@ -86,7 +84,7 @@ def _apply_gates(state: State, statements: Sequence[str], matching_query: str) -
     ]
 
 
-def _update(state: State, added: Sequence[str]) -> Run[None]:
+async def _update(state: State, added: Sequence[str]) -> None:
     """Keep those old and new statements that are most useful for the question, or all if the option ``update_evidence`` is off."""
     options = state.options
     statements = [*state.inferred, *added]
@@ -95,16 +93,16 @@ def _update(state: State, added: Sequence[str]) -> Run[None]:
         return
     unscored = [statement for statement in added if statement not in state.usefulness]
     prompt = load_template("retrorag", "evidence")
-    usefulness = yield from score_yes(state, [prompt(question=state.question, evidence=item) for item in unscored], "evidence")
+    usefulness = await score_yes(state, [prompt(question=state.question, evidence=item) for item in unscored], "evidence")
     state.usefulness.update(zip(unscored, usefulness, strict=True))
     state.inferred = tuple(item for item, _ in keep_best(statements, [state.usefulness[item] for item in statements], options.n_inferred))
 
 
-def find_entities(state: State) -> Run[str]:
+async def find_entities(state: State) -> str:
     """Return the question's key entities as text. The option ``entities`` selects the method that finds them."""
     if state.options.entities == "llm":
         prompt = load_template("retrorag", "entities")(question=state.question)
-        output = yield from generate(prompt, state.decoding(state.options.answer_tokens), role="entities")
+        output = await generate(prompt, state.decoding(state.options.answer_tokens), role="entities")
         names = parse_list(output.text, is_cut=False)
     else:
         names = find_capitalised(state.question) if state.options.entities == "capitals" else []
@@ -122,7 +120,7 @@ def find_capitalised(question: str) -> list[str]:
     return list(dict.fromkeys(filter(None, names)))
 
 
-def next_query(state: State, attempt: Attempt) -> Run[str | None]:
+async def next_query(state: State, attempt: Attempt) -> str | None:
     """Generate the next query (M_R, eq. 5); None ends the rounds.
 
     A blank output becomes the question. A query is repeated if it differs from an earlier query only in case, spacing or Unicode
@@ -132,7 +130,7 @@ def next_query(state: State, attempt: Attempt) -> Run[str | None]:
     prompt = load_template("retrorag", "query")(
         source=state.format_source(), inferred=state.format_inferred(), reason=attempt.reason, question=state.question
     )
-    output = yield from generate(prompt, state.decoding(options.answer_tokens), role="query")
+    output = await generate(prompt, state.decoding(options.answer_tokens), role="query")
     query = _LABEL.sub("", first_line(output.text)).strip(" \"'`“”‘’*")
     query = (query.replace('"', "") if query.count('"') == 1 else query) or state.question
     if options.repeated_query == "search" or text_key(query) not in map(text_key, state.queries):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Decoding, Prompt, YesNo
-from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather
+from wikidx.runtimes.methods.requests import ask_yes_no, gather
 from wikidx.runtimes.methods.templates import Blocks, format_passages
 
 from .options import RetroRAGOptions
@@ -54,9 +54,9 @@ class State:
         return "\n".join(f"- {statement}" for statement in self.inferred)
 
 
-def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> Run[list[float]]:
+async def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> list[float]:
     """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or ``missing_score`` if both probabilities are 0."""
-    verdicts = yield from gather(ask_yes_no(prompt, role=role) for prompt in prompts)
+    verdicts = await gather(*(ask_yes_no(prompt, role=role) for prompt in prompts))
     state.verdicts += verdicts
     return [state.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]
 

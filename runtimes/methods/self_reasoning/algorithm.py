@@ -12,7 +12,7 @@ from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.model_output import to_text
 from wikidx.runtimes.methods.reading import reads_passages
-from wikidx.runtimes.methods.requests import Run, generate, retrieve
+from wikidx.runtimes.methods.requests import generate, retrieve
 from wikidx.runtimes.methods.templates import format_passages, load_template
 
 from .checks import find_cited, match_snippet
@@ -38,14 +38,14 @@ class _Candidate(NamedTuple):
 
 
 @reads_passages
-def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
+async def self_reasoning(question: str, options: SelfReasoningOptions) -> Answer:
     """Retrieve passages, generate a trajectory with its answer in one pass, and check the citations against the passages.
 
     If the pass lacks the answer, the answer is requested once more.
     """
-    passages = yield from retrieve(question, options.k)
+    passages = await retrieve(question, options.k)
     prompt = build_prompt(question, passages, options)
-    output = yield from generate(
+    output = await generate(
         prompt,
         Decoding(max_tokens=options.max_tokens, temperature=options.temperature),
         role="trajectory" if options.reader else "answer",
@@ -57,10 +57,10 @@ def self_reasoning(question: str, options: SelfReasoningOptions) -> Run[Answer]:
     is_asked_again = not (options.reader or field.is_whole)
     if is_asked_again:
         decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-        field = yield from request_again("self_reasoning", prompt, output, field, question, decoding)
+        field = await request_again("self_reasoning", prompt, output, field, question, decoding)
         trajectory = trajectory._replace(analysis=field.text) if name == "analysis" else trajectory._replace(answer=field.text)
     answer = _answer_by_reader if options.reader else _answer_from_pass
-    final = yield from answer(question, passages, output.text, trajectory, options)
+    final = await answer(question, passages, output.text, trajectory, options)
     formatted = FORMS[options.form].read(final.text, final.n_passages)
     detail = {
         "read": [passage.id for passage in passages],
@@ -96,9 +96,9 @@ def _id_at(position: int | None, passages: Sequence[Passage]) -> str | None:
     return None if position is None else passages[position].id
 
 
-def _answer_from_pass(
+async def _answer_from_pass(
     question: str, passages: Sequence[Passage], output: str, trajectory: Trajectory, options: SelfReasoningOptions
-) -> Run[_Candidate]:
+) -> _Candidate:
     """Return the answer of the pass. If no passage is relevant, the form and the option ``irrelevant`` determine the answer."""
     undecided = FORMS[options.form].undecided
     text, parse_ok = _answer_text(output, trajectory, is_analysis=options.form == "long")
@@ -110,7 +110,7 @@ def _answer_from_pass(
     if options.irrelevant == "rule":
         return _Candidate(text, "own knowledge", parse_ok, len(passages))
     prompt = load_template("self_reasoning", "closed", options.form)(question=question)
-    answer = yield from generate(prompt, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature))
+    answer = await generate(prompt, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature))
     return _Candidate(answer.text, "closed book", True, 0)
 
 
@@ -127,9 +127,9 @@ def _answer_text(output: str, trajectory: Trajectory, *, is_analysis: bool) -> t
     return (output if is_analysis else lines[-1] if lines else ""), False
 
 
-def _answer_by_reader(
+async def _answer_by_reader(
     question: str, passages: Sequence[Passage], output: str, trajectory: Trajectory, options: SelfReasoningOptions
-) -> Run[_Candidate]:
+) -> _Candidate:
     """Let a separate reader answer from the passages and the trajectory (the paper's table 3)."""
     trajectory_text = output if trajectory.parse == "none" else _without_answer(trajectory, options)
     prompt = load_template("self_reasoning", "read", options.form)(
@@ -137,7 +137,7 @@ def _answer_by_reader(
     )
     decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
     choices = FORMS[options.form].choices
-    answer = yield from generate(prompt, decoding, schema=Choice(choices) if choices else None)
+    answer = await generate(prompt, decoding, schema=Choice(choices) if choices else None)
     return _Candidate(answer.text, "reader", trajectory.parse != "none", len(passages))
 
 

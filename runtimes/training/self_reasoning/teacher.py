@@ -16,7 +16,7 @@ from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.llms.base import Decoding, JsonSchema
 from wikidx.runtimes.methods.base import Answer, Method, option
 from wikidx.runtimes.methods.forms import parse_label
-from wikidx.runtimes.methods.requests import Run, generate, retrieve
+from wikidx.runtimes.methods.requests import generate, retrieve
 from wikidx.runtimes.methods.self_reasoning import METHOD, SelfReasoningOptions
 from wikidx.runtimes.methods.self_reasoning.fields import build_prompt, requested_fields
 from wikidx.runtimes.questions import FEVER_LABELS, Question
@@ -144,7 +144,7 @@ def method_options(collect_options: CollectOptions, task: Task, shots: int) -> S
     )
 
 
-def trajectory(question: str, collect_options: CollectOptions, question_set: QuestionSet, seed: int) -> Run[Answer]:
+async def trajectory(question: str, collect_options: CollectOptions, question_set: QuestionSet, seed: int) -> Answer:
     """Ask the teacher for a trajectory.
 
     The option ``negatives`` is the probability that the documents are retrieved for another question of the set. Seed and question
@@ -153,11 +153,11 @@ def trajectory(question: str, collect_options: CollectOptions, question_set: Que
     rng = random.Random(f"{seed}:{question}")
     is_negative = rng.random() < collect_options.negatives
     source = other_question(question, question_set.others, rng) if is_negative else question
-    documents = yield from retrieve(source, collect_options.k)
+    documents = await retrieve(source, collect_options.k)
     if collect_options.shuffle:
         documents = tuple(rng.sample(documents, len(documents)))
     options = method_options(collect_options, task_of_set(question_set, collect_options.form), collect_options.shots)
-    reply = yield from generate(
+    reply = await generate(
         build_prompt(question, documents, options),
         Decoding(max_tokens=collect_options.max_tokens, temperature=collect_options.temperature),
         role="teacher",
@@ -191,7 +191,7 @@ def draw(sets: Sequence[QuestionSet], collect_options: CollectOptions, seed: int
 def make_method(question_set: QuestionSet, seed: int) -> Method:
     """Return the method that asks the teacher about a set's questions."""
 
-    def run(question: str, collect_options: CollectOptions) -> Run[Answer]:
-        return trajectory(question, collect_options, question_set, seed)
+    async def run(question: str, collect_options: CollectOptions) -> Answer:
+        return await trajectory(question, collect_options, question_set, seed)
 
     return replace(METHOD, summary="write trajectories for training", roles=("teacher",), options=CollectOptions, run=run)
