@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from wikidx.base.errors import IdxError, InputError, UnknownNameError
 from wikidx.runtimes.execution.forgotten import Forgotten, watch
@@ -51,25 +51,42 @@ def execute(
         return await anext(predictions, None)
 
     with _own_loop() as run:
-        try:
-            while (prediction := run(following())) is not None:
-                yield prediction
-        finally:
-            run(predictions.aclose())
+        while (prediction := run(following())) is not None:
+            yield prediction
 
 
 @contextlib.contextmanager
-def _own_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Yield a function that runs a coroutine in an event loop; in another thread, if this one has a running loop, as in a notebook."""
-    with contextlib.ExitStack() as stack:
+def _own_loop() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+    """Yield a function that runs a coroutine in an event loop, whose tasks are cancelled at the end.
+
+    If this thread has a running loop, as in a notebook, another thread runs it.
+    """
+    if not _has_loop():
+        with asyncio.Runner() as runner:
+            yield runner.get_loop().run_until_complete
+        return
+    with ThreadPoolExecutor(1, "execute") as thread:
+        runner = asyncio.Runner()
+        loop = thread.submit(runner.get_loop).result()
+
+        def run(work: Coroutine[Any, Any, T]) -> T:
+            result = thread.submit(loop.run_until_complete, work)
+            try:
+                return result.result()
+            except KeyboardInterrupt:
+                loop.call_soon_threadsafe(loop.stop)
+                raise
+
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            yield stack.enter_context(asyncio.Runner()).run
-            return
-        thread, runner = stack.enter_context(ThreadPoolExecutor(1)), asyncio.Runner()
-        stack.callback(lambda: thread.submit(runner.close).result())
-        yield lambda work: thread.submit(runner.run, work).result()
+            yield run
+        finally:
+            thread.submit(runner.close).result()
+
+
+def _has_loop() -> bool:
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop().is_running()
+    return False
 
 
 async def predict(
@@ -266,6 +283,8 @@ class _Branch:
                 self.n_requests += 1
                 self.scope.fail(self.failed[1] if error is self.failed[0] else self._key(waits=False), error)
             raise
+        finally:
+            self._task = None  # whose context holds this branch
 
     async def send(self, request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
         """Serve a request."""
@@ -282,7 +301,7 @@ class _Branch:
                 outcome, error = await execution.dispatcher.ask(request)
         except UnknownNameError as unknown:
             await execution.end(unknown)
-        await self._record(key, request, outcome)
+        self._record(key, request, outcome)
         self.depth += key[1]
         if error is not None:
             self.failed = (error, key)
@@ -308,11 +327,10 @@ class _Branch:
             self.depth = scope.failed[0] + scope.failed[1]
             self.failed = (scope.error, scope.failed)
             raise scope.error
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        if given_up := next((result for result in results if isinstance(result, BaseException)), None):
+            raise given_up
         self.depth = max([self.depth, *(branch.depth for branch in branches)])
-        return results
+        return cast("list[T]", results)
 
     def _count_request(self) -> None:
         if asyncio.current_task() is not self._task:
@@ -335,7 +353,7 @@ class _Branch:
         own = int.from_bytes(hashlib.sha256(material.encode()).digest()[:4], "big") >> 1  # 31 bits, which every endpoint accepts
         return dataclasses.replace(request, decoding=dataclasses.replace(request.decoding, seed=own))
 
-    async def _record(self, key: _Key, request: Request, outcome: Outcome) -> None:
+    def _record(self, key: _Key, request: Request, outcome: Outcome) -> None:
         """Append a step to the question."""
         execution, step = self.state.execution, Step(depth=self.depth, request=request, **vars(outcome))
         self.state.steps.append((key, step))
@@ -343,7 +361,7 @@ class _Branch:
             try:
                 execution.on_step(self.state.question, step)
             except BaseException as error:  # noqa: BLE001 - ends all questions, and no method catches it
-                await execution.end(error)
+                execution.finished.put_nowait(error)
 
     def _drop(self, scope: _Scope) -> None:
         """Drop the steps of branches that do not count."""

@@ -32,13 +32,13 @@ class Forgotten:
         """Note a coroutine that has ended without having begun."""
         self._names.append(name)
 
-    def check(self, answer: Answer) -> None:
+    def check(self, answer: object) -> None:
         """Check what the method has returned.
 
         Raises:
             InputError: it is no answer, or the method has forgotten an await.
         """
-        text = answer.text if isinstance(answer, Answer) else answer
+        text: object = answer.text if isinstance(answer, Answer) else answer
         self._names += _not_begun([text])
         if self._names:
             raise InputError(self._message())

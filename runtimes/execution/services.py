@@ -1,9 +1,9 @@
 """Services of a run: models, searcher and title lookup, and the dispatch of requests to them.
 
 Each service has a ``Queue``. An endpoint answers calls one by one, as many at a time as it takes; every other service answers in batches,
-one batch at a time: what is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct set of search options.
-Equal requests are served once, unless they sample without a seed. A text that repeats itself until the token limit is cut after the first
-time (``repetition``).
+one batch at a time: what is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct
+set of search options. Equal requests are served once, unless they sample without a seed. A text that repeats itself until the token limit
+is cut after the first time (``repetition``).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Dispatcher:
         self._services, self._end = services, end
         self._queues: dict[Hashable, Queue] = {}
         self._recent: OrderedDict[Hashable, Answered] = OrderedDict()
-        self._open: dict[Hashable, asyncio.Future[Answered]] = {}
+        self._waiting: dict[Hashable, list[asyncio.Future[Answered]]] = {}  # key of an open request -> those who wait for it
         self._n_asked = 0
 
     async def ask(self, request: Request) -> Answered:
@@ -107,11 +107,13 @@ class Dispatcher:
         if key in self._recent:
             self._recent.move_to_end(key)
             return self._recent[key].reused()
-        if is_first := key not in self._open:
-            self._open[key] = self._queue_for(request).add(request)
-            self._open[key].add_done_callback(partial(self._keep, key))
-        answered = await asyncio.shield(self._open[key])  # others may wait for it, too
-        return answered if is_first else answered.reused()
+        answered: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        if key in self._waiting:
+            self._waiting[key].append(answered)
+        else:
+            self._queue_for(request).add(request, partial(self._settle, key))
+            self._waiting[key] = [answered]
+        return await answered
 
     def serve_immediately(self, request: Request) -> Outcome:
         """Serve a request that waits for nothing: a note or a truncation."""
@@ -124,12 +126,15 @@ class Dispatcher:
         for queue in self._queues.values():
             queue.close()
 
-    def _keep(self, key: Hashable, future: asyncio.Future[Answered]) -> None:
-        del self._open[key]
-        if not future.cancelled() and future.result().error is None and type(key) is not object:
-            self._recent[key] = future.result()
+    def _settle(self, key: Hashable, answered: Answered) -> None:
+        """Hand the outcome of a request to those who still wait for it, and keep it for reuse."""
+        if answered.error is None and type(key) is not object:
+            self._recent[key] = answered
             if len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
+        for number, future in enumerate(self._waiting.pop(key)):
+            if not future.done():
+                future.set_result(answered.reused() if number else answered)
 
     async def _quiet(self) -> None:
         """Wait until no request has come for some turns of the event loop: then all questions wait for services."""
@@ -177,7 +182,7 @@ class Dispatcher:
 
 class _Ticket(NamedTuple):
     request: Request
-    outcome: asyncio.Future[Answered]
+    settle: Callable[[Answered], None]
 
 
 class Queue:
@@ -197,17 +202,14 @@ class Queue:
         self._n_idle = concurrency or 1
         self._workers = set[asyncio.Task[None]]()
 
-    def add(self, request: Request) -> asyncio.Future[Answered]:
-        """Add a request, and return the future of its outcome."""
-        loop = asyncio.get_running_loop()
-        ticket = _Ticket(request, loop.create_future())
-        self._waiting.append(ticket)
+    def add(self, request: Request, settle: Callable[[Answered], None]) -> None:
+        """Add a request; ``settle`` is called with its outcome."""
+        self._waiting.append(_Ticket(request, settle))
         if self._n_idle:
             self._n_idle -= 1
-            worker = loop.create_task(self._work())
+            worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
-        return ticket.outcome
 
     def close(self) -> None:
         """Stop the threads after their current calls; return immediately."""
@@ -256,10 +258,10 @@ class Queue:
     def _settle(self, batch: Sequence[_Ticket], answered: Mapping[int, Answered]) -> None:
         """Hand the outcomes of requests to those who wait. An endpoint that cannot be reached is asked no further by those that wait."""
         for number, one in answered.items():
-            batch[number].outcome.set_result(one)
+            batch[number].settle(one)
             if isinstance(one.error, Unreachable):
                 for ticket in self._take(len(self._waiting)):
-                    ticket.outcome.set_result(_answered(one.error, 0.0))
+                    ticket.settle(_answered(one.error, 0.0))
 
 
 def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> None:

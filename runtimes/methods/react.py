@@ -133,7 +133,7 @@ async def _step(instructions: Chat, steps: Sequence[_Step], reading: _Reading, o
     number = len(steps) + 1
     prompt = _prompt(instructions, steps, f"Thought {number}:")
     output = await generate(prompt, Decoding(max_tokens=options.max_tokens, stop=("\nObservation",)))
-    text = output.text[label.end() :] if (label := _THOUGHT.match(output.text)) else output.text
+    text = output.text[found.end() :] if (found := _THOUGHT.match(output.text)) else output.text
     thought, *actions = _ACTION.split(text, maxsplit=1)
     if not actions:
         thought = first_line(text)

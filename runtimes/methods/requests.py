@@ -98,11 +98,11 @@ OLD_METHOD = "{}: methods are 'async def' functions now; write 'await' for 'yiel
 class Here(Protocol):
     """The place of a question or of a branch: who serves its requests, and runs its branches."""
 
-    async def send(self, request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
+    def send(self, request: Request) -> Awaitable[Any]:
         """Return the result of a request."""
         ...
 
-    async def gather(self, runs: Sequence[Awaitable[Any]]) -> list[Any]:
+    def gather(self, runs: Sequence[Awaitable[Any]]) -> Awaitable[list[Any]]:
         """Return the results of branches."""
         ...
 
@@ -197,7 +197,8 @@ async def labelled(text: str, run: Awaitable[T]) -> T:
 
 async def send(request: Request) -> Any:  # noqa: ANN401 - of the kind that the request says
     """Send a request, and return its result."""
-    return await _here().send(dataclasses.replace(request, path=_LABELS.get()))
+    labels = _LABELS.get()
+    return await _here().send(dataclasses.replace(request, path=labels) if labels else request)
 
 
 async def gather(*runs: Awaitable[T]) -> list[T]:

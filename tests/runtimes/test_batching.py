@@ -23,7 +23,7 @@ from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate,
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Retrieve, Run, ask_yes_no, gather, generate, retrieve
+from wikidx.runtimes.methods.requests import Retrieve, ask_yes_no, gather, generate, retrieve
 from wikidx.runtimes.questions import Question
 
 N = 200
@@ -85,24 +85,27 @@ def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> 
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
-    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each. Ten tries: others work, too."""
+    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each.
 
-    def ask(question: str) -> Run[Answer]:
-        passages = yield from retrieve(question, 5)
+    What else is done takes less than 30 % of that, in processor time: others work on the machine, too. Ten tries.
+    """
+
+    async def ask(question: str) -> Answer:
+        passages = await retrieve(question, 5)
         for step in range(3):
-            yield from generate(f"{question} {step} {passages[0].text}")
-        yield from gather(ask_yes_no(f"{question} {n}") for n in range(5))
+            await generate(f"{question} {step} {passages[0].text}")
+        await gather(*(ask_yes_no(f"{question} {n}") for n in range(5)))
         return Answer("")
 
     def share() -> float:
         llm = BatchedLLM(seconds=0.05)
-        started = time.monotonic()
+        started = time.process_time()
         assert len(list(execute(ask, QUESTIONS, Services(llms={"answer": llm}, searcher=FiveSearcher()), in_flight=64))) == N
-        took = time.monotonic() - started
+        took = time.process_time() - started
         assert len(llm.batches) == 16
         return took / llm.took
 
-    assert any(share() < 1.3 for _ in range(10))
+    assert any(share() < 0.3 for _ in range(10))
 
 
 @pytest.mark.parametrize("name", METHODS)

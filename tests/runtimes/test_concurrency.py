@@ -27,7 +27,7 @@ from wikidx.runtimes.execution.runs import PREDICTIONS
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, gather, generate, retrieve
+from wikidx.runtimes.methods.requests import gather, generate, retrieve
 
 
 class SlowLLM(CountingLLM):
@@ -48,17 +48,17 @@ def test_neither_a_question_nor_a_branch_waits_for_another() -> None:
     """Of two questions one is answered, and a branch of the other takes all its steps, while the first call of the other branch waits."""
     llm = SlowLLM()
 
-    def branch(text: str) -> Run[str]:
+    async def branch(text: str) -> str:
         for step in range(3):
-            text = (yield from generate(f"{text} {step}")).text
+            text = (await generate(f"{text} {step}")).text
         if text.startswith("quick"):
             llm.release.set()
         return text
 
-    def ask(question: str) -> Run[Answer]:
+    async def ask(question: str) -> Answer:
         if question == "question 1":
-            return Answer((yield from branch("other")))
-        texts = yield from gather([branch("slow"), branch("quick")])
+            return Answer(await branch("other"))
+        texts = await gather(branch("slow"), branch("quick"))
         return Answer(" ".join(texts))
 
     predictions = list(execute(ask, QUESTIONS[:2], Services(llms={"answer": llm})))
@@ -73,18 +73,18 @@ def test_neither_a_question_nor_a_branch_waits_for_another() -> None:
 def test_the_outcome_of_a_failed_question_does_not_depend_on_time() -> None:
     """One branch fails at its second call, the other has three: whichever is slow, the third call does not count."""
 
-    def branch(text: str, *, fails: bool) -> Run[str]:
+    async def branch(text: str, *, fails: bool) -> str:
         for step in range(3):
-            text = (yield from generate(f"{text} {'fail' if fails and step == 1 else step}")).text
+            text = (await generate(f"{text} {'fail' if fails and step == 1 else step}")).text
         return text
 
     def ask_slow(is_first: bool) -> list[Prediction]:
         llm = SlowLLM()
         threading.Timer(0.2, llm.release.set).start()
 
-        def ask(question: str) -> Run[Answer]:
+        async def ask(question: str) -> Answer:
             names = ("slow", "b") if is_first else ("a", "slow")
-            return Answer(" ".join((yield from gather([branch(names[0], fails=True), branch(names[1], fails=False)]))))
+            return Answer(" ".join(await gather(branch(names[0], fails=True), branch(names[1], fails=False))))
 
         return list(execute(ask, QUESTIONS[:1], Services(llms={"answer": llm})))
 
@@ -104,8 +104,8 @@ def test_what_a_batch_has_finished_goes_on_before_its_end() -> None:
                 assert finished.wait(10)
             return replies
 
-    def ask(question: str) -> Run[Answer]:
-        return Answer((yield from generate(question)).text)
+    async def ask(question: str) -> Answer:
+        return Answer((await generate(question)).text)
 
     running = execute(ask, QUESTIONS[:2], Services(llms={"answer": InParts()}))
     assert next(running).id == "q0"
@@ -123,8 +123,8 @@ def test_an_endpoint_that_nobody_serves_is_asked_no_further_by_those_that_wait()
             self.batches.append(list(calls))
             return [Unreachable("nobody listens")]
 
-    def ask(question: str) -> Run[Answer]:
-        return Answer((yield from generate(question)).text)
+    async def ask(question: str) -> Answer:
+        return Answer((await generate(question)).text)
 
     llm = Closed()
     predictions = list(execute(ask, QUESTIONS[:20], Services(llms={"answer": llm}), in_flight=10))
@@ -182,9 +182,9 @@ def test_a_lost_gpu_ends_the_run_whether_a_model_or_the_search_was_on_it() -> No
         def search_groups(self, groups: Sequence[Sequence[str]], options: SearchOptions = DEFAULTS) -> list[Ranking]:
             raise DeviceLost("cuda:0 takes no work any more")
 
-    def ask(question: str) -> Run[Answer]:
-        passages = yield from retrieve(question, 1)
-        return Answer((yield from generate(passages[0].text)).text)
+    async def ask(question: str) -> Answer:
+        passages = await retrieve(question, 1)
+        return Answer((await generate(passages[0].text)).text)
 
     for services in (
         Services(llms={"answer": Lost()}, searcher=StandInSearcher()),

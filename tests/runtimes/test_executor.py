@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import pytest
@@ -14,14 +14,14 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.executor import Ask, execute
 from wikidx.runtimes.execution.results import Prediction, Step
 from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Deliver, Gen, Generate, Reply, YesNo, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag
-from wikidx.runtimes.methods.requests import Run, ask_yes_no, gather, generate, label_trace, look_up_title, note, retrieve, sample, truncate
+from wikidx.runtimes.methods.requests import ask_yes_no, gather, generate, label, look_up_title, note, retrieve, sample, truncate
 from wikidx.runtimes.questions import Question
 
 N = 200
@@ -78,23 +78,22 @@ class CountingSearcher(Searcher):
         ]
 
 
-def run_all(
-    ask: Callable[[str], Run[Answer]], llm: LLM, *, questions: Sequence[Question] = QUESTIONS, in_flight: int = 64, seed: int = 0
-) -> list[Prediction]:
+def run_all(ask: Ask, llm: LLM, *, questions: Sequence[Question] = QUESTIONS, in_flight: int = 64, seed: int = 0) -> list[Prediction]:
     services = Services(llms={"answer": llm, "judge": llm}, searcher=CountingSearcher())
     return sorted(execute(ask, questions, services, in_flight=in_flight, seed=seed), key=lambda p: int(p.id[1:]))
 
 
-def uneven(question: str) -> Run[Answer]:
+async def uneven(question: str) -> Answer:
     """Ask between one and four times, judge three things at once, search in between, and draw."""
     n = int(question.split()[1]) % 4
     texts = [question]
     for step in range(n):
-        found = yield from label_trace(f"step {step}", retrieve([question, texts[-1]], 2))
-        texts.append((yield from generate(f"{found[0].text} {step}")).text)
-        verdicts = yield from gather(ask_yes_no(f"{question} {letter}", role="judge") for letter in "abc")
-        yield from note("judged", {"scores": [verdict.score for verdict in verdicts]})
-    drawn = yield from sample(question, 2, Decoding(temperature=1.0))
+        with label(f"step {step}"):
+            found = await retrieve([question, texts[-1]], 2)
+        texts.append((await generate(f"{found[0].text} {step}")).text)
+        verdicts = await gather(*(ask_yes_no(f"{question} {letter}", role="judge") for letter in "abc"))
+        await note("judged", {"scores": [verdict.score for verdict in verdicts]})
+    drawn = await sample(question, 2, Decoding(temperature=1.0))
     return Answer("|".join([*texts, *(gen.text for gen in drawn)]), detail={"n": n})
 
 
@@ -129,9 +128,9 @@ def test_what_waits_is_one_batch_and_one_search() -> None:
 def test_room_is_filled_as_soon_as_a_question_leaves() -> None:
     """Of 4 places one is taken by a question of 30 calls; 57 of 1 call go through the other three meanwhile."""
 
-    def ask(question: str) -> Run[Answer]:
+    async def ask(question: str) -> Answer:
         for step in range(30 if question == "question 0" else 1):
-            yield from generate(f"{question} {step}")
+            await generate(f"{question} {step}")
         return Answer("")
 
     llm = CountingLLM()
@@ -154,8 +153,8 @@ def test_models_and_searcher_work_at_the_same_time() -> None:
             meeting.wait()
             return super().search_groups(groups, options)
 
-    def ask(question: str) -> Run[Answer]:
-        found = yield from gather([retrieve(question, 1), generate(question), generate(question, role="judge")])
+    async def ask(question: str) -> Answer:
+        found = await gather(retrieve(question, 1), generate(question), generate(question, role="judge"))
         return Answer(str(len(found)))
 
     services = Services(llms={"answer": Meeting(), "judge": Meeting()}, searcher=MeetingSearcher())
@@ -164,10 +163,10 @@ def test_models_and_searcher_work_at_the_same_time() -> None:
 
 
 def test_equal_requests_are_served_once_and_cost_each_question_the_same() -> None:
-    def ask(question: str) -> Run[Answer]:
-        found = yield from retrieve("everyone's", 2)
-        text = yield from generate(found[0].text)
-        again = yield from gather([generate(found[0].text), generate("other")])
+    async def ask(question: str) -> Answer:
+        found = await retrieve("everyone's", 2)
+        text = await generate(found[0].text)
+        again = await gather(generate(found[0].text), generate("other"))
         return Answer(text.text + again[0].text)
 
     llm, searcher = CountingLLM(), CountingSearcher()
@@ -182,9 +181,9 @@ def test_equal_requests_are_served_once_and_cost_each_question_the_same() -> Non
 def test_draws_are_never_shared() -> None:
     """Not between questions, nor between equal calls of one question; a seed of one's own makes them equal."""
 
-    def ask(question: str) -> Run[Answer]:
-        free = yield from gather([sample("same", 1, Decoding(temperature=1.0)) for _ in range(2)])
-        fixed = yield from gather([sample("same", 1, Decoding(temperature=1.0, seed=4)) for _ in range(2)])
+    async def ask(question: str) -> Answer:
+        free = await gather(*(sample("same", 1, Decoding(temperature=1.0)) for _ in range(2)))
+        fixed = await gather(*(sample("same", 1, Decoding(temperature=1.0, seed=4)) for _ in range(2)))
         return Answer("", detail={"free": [gens[0].text for gens in free], "fixed": [gens[0].text for gens in fixed]})
 
     predictions = run_all(ask, CountingLLM())
@@ -193,14 +192,14 @@ def test_draws_are_never_shared() -> None:
 
 
 def test_what_fails_costs_its_question_only() -> None:
-    def ask(question: str) -> Run[Answer]:
+    async def ask(question: str) -> Answer:
         number = int(question.split()[1])
-        first = yield from generate(f"{question} {'fail' if number == 1 else ''}")
-        yield from retrieve("bad" if number == 2 else question, 1)
+        first = await generate(f"{question} {'fail' if number == 1 else ''}")
+        await retrieve("bad" if number == 2 else question, 1)
         if number == 3:
             raise InputError("the method refuses this question")
         if number == 4:
-            yield from look_up_title("a title")
+            await look_up_title("a title")
         return Answer(first.text)
 
     predictions = run_all(ask, CountingLLM(), questions=QUESTIONS[:6])
@@ -217,8 +216,8 @@ def test_what_fails_costs_its_question_only() -> None:
 
 
 def test_a_searcher_that_fails_fails_the_questions_that_wait() -> None:
-    def ask(question: str) -> Run[Answer]:
-        yield from retrieve("down" if question == "question 2" else question, 1)
+    async def ask(question: str) -> Answer:
+        await retrieve("down" if question == "question 2" else question, 1)
         return Answer("found")
 
     predictions = run_all(ask, CountingLLM(), questions=QUESTIONS[:6], in_flight=2)
@@ -234,8 +233,8 @@ def test_a_model_that_fails_as_a_whole_fails_the_questions_that_wait() -> None:
                 raise LLMError("nobody listens")
             return super().run(calls, deliver)
 
-    def ask(question: str) -> Run[Answer]:
-        return Answer((yield from generate(question)).text)
+    async def ask(question: str) -> Answer:
+        return Answer((await generate(question)).text)
 
     predictions = run_all(ask, Down(), questions=QUESTIONS[:6], in_flight=2)
     assert [prediction.error for prediction in predictions] == [
@@ -249,10 +248,11 @@ def test_a_model_that_fails_as_a_whole_fails_the_questions_that_wait() -> None:
 
 
 def test_steps_are_in_order_with_paths_notes_and_cuts() -> None:
-    def ask(question: str) -> Run[Answer]:
-        query = yield from truncate(f"a b {question}", 2, keep="end")
-        yield from label_trace("outer", label_trace("inner", retrieve(query, 1)))
-        yield from note("done", {"query": query})
+    async def ask(question: str) -> Answer:
+        query = await truncate(f"a b {question}", 2, keep="end")
+        with label("outer"), label("inner"):
+            await retrieve(query, 1)
+        await note("done", {"query": query})
         return Answer(query)
 
     (prediction,) = run_all(ask, CountingLLM(), questions=[Question("q9", "question 9")])
@@ -279,9 +279,9 @@ def test_each_step_is_told_as_it_comes_and_who_listens_can_end_all() -> None:
 def test_what_a_model_could_not_do_is_said_in_the_prediction() -> None:
     llm = ScriptedLLM([Gen(text="a", degraded=("no logprobs",)), [Gen(text="b", degraded=("no logprobs", "cut"))]])
 
-    def ask(question: str) -> Run[Answer]:
-        yield from generate("1")
-        yield from generate("2")
+    async def ask(question: str) -> Answer:
+        await generate("1")
+        await generate("2")
         return Answer("")
 
     (prediction,) = execute(ask, QUESTIONS[:1], Services(llms={"answer": llm}))
@@ -289,8 +289,8 @@ def test_what_a_model_could_not_do_is_said_in_the_prediction() -> None:
 
 
 def test_a_role_without_a_model_ends_the_run() -> None:
-    def ask(question: str) -> Run[Answer]:
-        return Answer((yield from generate(question, role="judgement")).text)
+    async def ask(question: str) -> Answer:
+        return Answer((await generate(question, role="judgement")).text)
 
     running = execute(ask, QUESTIONS, Services(llms={"answer": CountingLLM(), "judge": CountingLLM()}))
     with pytest.raises(UnknownNameError, match="unknown role 'judgement': did you mean 'judge'"):
@@ -305,9 +305,9 @@ def test_a_question_that_needs_nothing_is_answered_at_once_and_questions_are_tak
             taken.append(question.id)
             yield question
 
-    def ask(question: str) -> Run[Answer]:
+    async def ask(question: str) -> Answer:
         if question != "question 1":
-            yield from generate(question)
+            await generate(question)
         return Answer(question)
 
     running = execute(ask, questions(), Services(llms={"answer": CountingLLM()}), in_flight=3)

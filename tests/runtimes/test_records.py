@@ -14,18 +14,19 @@ from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import Run, ask_yes_no, generate, label_trace, look_up_title, mean_nll, note, retrieve, truncate
+from wikidx.runtimes.methods.requests import ask_yes_no, generate, label, look_up_title, mean_nll, note, retrieve, truncate
 from wikidx.runtimes.questions import Question
 
 
-def everything(question: str) -> Run[Answer]:
-    found = yield from label_trace("first", retrieve([question, "more"], 1, merge="rrf"))
-    yield from generate((Message("user", "x"),), Decoding(max_tokens=3, stop=("\n",)), schema=Choice(("a", "b")), logprobs=True)
-    yield from ask_yes_no(TokenIds((1, 2)), role="judge")
-    yield from mean_nll("p", "q r")
-    yield from note("ünïcode", {"kept": [1]})
-    yield from truncate("a b c", 1)
-    yield from look_up_title("T")
+async def everything(question: str) -> Answer:
+    with label("first"):
+        found = await retrieve([question, "more"], 1, merge="rrf")
+    await generate((Message("user", "x"),), Decoding(max_tokens=3, stop=("\n",)), schema=Choice(("a", "b")), logprobs=True)
+    await ask_yes_no(TokenIds((1, 2)), role="judge")
+    await mean_nll("p", "q r")
+    await note("ünïcode", {"kept": [1]})
+    await truncate("a b c", 1)
+    await look_up_title("T")
     return Answer("é", found, {"tree": {"depth": 1}})
 
 
@@ -111,8 +112,8 @@ def test_every_kind_of_step_is_told() -> None:
 
 
 def test_a_failure_is_told() -> None:
-    def ask(question: str) -> Run[Answer]:
-        return Answer((yield from generate(question)).text)
+    async def ask(question: str) -> Answer:
+        return Answer((await generate(question)).text)
 
     (prediction,) = execute(ask, [Question("1", "who?")], Services(llms={"answer": ScriptedLLM([])}))
     result = prediction_to_json(prediction)

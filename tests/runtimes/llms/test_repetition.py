@@ -16,13 +16,15 @@ from tests.runtimes.llms.calling import TURNS, gens
 from tests.runtimes.llms.fake_server import FakeServer, Stream
 from tests.runtimes.llms.test_dialects import VLLM
 from tests.runtimes.llms.test_streams import Opened, event
-from tests.runtimes.methods.driving import drive, passages
-from wikidx.runtimes.execution.services import Dispatcher, Services
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import StandInSearcher
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Decoding, Gen, Generate, Reply
 from wikidx.runtimes.llms.repetition import REPEATS, cut_loop, is_endless
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods import find_method
-from wikidx.runtimes.methods.requests import Request, Result, Retrieve
+from wikidx.runtimes.methods.requests import Retrieve
+from wikidx.runtimes.questions import Question
 
 LOOP = "Mercury is a metal. " + "The answer is yes. " * 40 + "The ans"
 
@@ -112,18 +114,12 @@ def test_what_is_kept_repeats_to_the_whole(before: str, unit: str, times: int, r
 
 def test_a_loop_is_no_query() -> None:
     """Iter-RetGen searches with its last output."""
-    dispatcher = Dispatcher(Services(llms={"answer": ScriptedLLM(lambda call: Gen(text=LOOP, finish="length"))}))
-    method, found = find_method("iter_retgen"), passages("Mercury is liquid.")
-    run = method.run("Which metal is liquid?", method.options(rounds=2))
-
-    def serve(request: Request) -> Result:
-        dispatcher.submit(None, request)
-        return dispatcher.collect()[0][1].result
-
-    driven = drive(run, lambda request: found if isinstance(request, Retrieve) else serve(request))
-    dispatcher.close()
-    assert driven.queries[1] == ("Mercury is a metal. The answer is yes Which metal is liquid?",)
-    assert driven.answer.text == "yes"
+    services = Services(llms={"answer": ScriptedLLM(lambda call: Gen(text=LOOP, finish="length"))}, searcher=StandInSearcher())
+    method = find_method("iter_retgen")
+    (prediction,) = execute(lambda text: method.run(text, method.options(rounds=2)), [Question("1", "Which metal is liquid?")], services)
+    searches = [step.request for step in prediction.steps if isinstance(step.request, Retrieve)]
+    assert searches[1].queries == ("Mercury is a metal. The answer is yes Which metal is liquid?",)
+    assert prediction.answer == "yes"
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import IMMEDIATE, Gather, LookUpTitle, Note, Request, Result, Retrieve, Run, Truncate
+from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 Canned = Any
 """A text or texts for ``Generate``, a probability of yes for ``AskYesNo``, a mean for ``MeanNll``, passages for searches; or the result."""
@@ -68,7 +70,7 @@ def kind(request: Request) -> str:
             return "note"
 
 
-def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canned]) -> Driven:
+def drive(run: Coroutine[Any, Any, Answer], canned: Sequence[Canned] | Callable[[Request], Canned]) -> Driven:
     """Run a method with canned results: one for each request that is neither a note nor a cut, in order; or a function from requests.
 
     A text is cut to its first or last words in place of tokens.
@@ -87,7 +89,7 @@ def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canne
 
     levels: list[list[Request]] = []
     notes: list[Note] = []
-    running = _in_levels(run)
+    running = _in_levels(run, copy_context())
     results: list[Result] | None = None
     while True:
         try:
@@ -102,19 +104,40 @@ def drive(run: Run[Answer], canned: Sequence[Canned] | Callable[[Request], Canne
         results = [_at_once(request) if isinstance(request, Note | Truncate) else result(request) for request in requests]
 
 
-def _in_levels(run: Run[Any]) -> Generator[list[Request], list[Result], Any]:
-    """Run a generator with all that it gathers level by level: yield the requests that can be served together, notes and cuts alone."""
+class _Levels:
+    """A place whose requests and gathers are yielded to ``_in_levels``."""
+
+    @types.coroutine
+    def send(self, request: Request) -> Generator[Request, Any, Any]:
+        return (yield request)
+
+    @types.coroutine
+    def gather(self, runs: Sequence[Awaitable[Any]]) -> Generator[_Gather, Any, Any]:
+        return (yield _Gather(runs, copy_context()))
+
+
+class _Gather(NamedTuple):
+    """Branches, and the context of the method that gathers them."""
+
+    runs: Sequence[Any]
+    context: Context
+
+
+def _in_levels(run: Coroutine[Any, Any, Any], outer: Context) -> Generator[list[Request], list[Result], Any]:
+    """Run a coroutine with all that it gathers level by level: yield the requests that can be served together, notes and cuts alone."""
     result: Any = None
+    context = outer.copy()
+    context.run(HERE.set, _Levels())
     while True:
         try:
-            request = run.send(result)
+            request = context.run(run.send, result)
         except StopIteration as stop:
             return stop.value
-        result = (yield from _gathered(request)) if isinstance(request, Gather) else (yield [request])[0]
+        result = (yield from _gathered(request)) if isinstance(request, _Gather) else (yield [request])[0]
 
 
-def _gathered(gather: Gather) -> Generator[list[Request], list[Result], list[Any]]:
-    branches = [_in_levels(run) for run in gather.runs]
+def _gathered(gather: _Gather) -> Generator[list[Request], list[Result], list[Any]]:
+    branches = [_in_levels(run, gather.context) for run in gather.runs]
     done: dict[int, Any] = {}
     sent: dict[int, Any] = dict.fromkeys(range(len(branches)))  # branch's number -> results to send to it
     while sent:

@@ -11,11 +11,15 @@ import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm
+from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Generate, Message, prompt_text
 from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.prompt_sets import PromptFile, list_prompts, prompt_sets, read_prompt_set, with_prompts
-from wikidx.runtimes.methods.requests import Gather
 from wikidx.runtimes.methods.templates import load_template, prompt_hashes
+from wikidx.runtimes.questions import Question
 
 FIVE = passages("one", "two", "three", "four", "five")
 
@@ -53,27 +57,20 @@ def test_a_folder_replaces_prompts_and_demonstrations_and_leaves_the_others(tmp_
 
 
 def test_replaced_prompts_hold_in_all_branches_of_one_run_and_nowhere_else(tmp_path: Path) -> None:
-    """Two runs with prompts of their own take turns, as the executor lets them."""
-    runs = []
+    """Two runs with prompts of their own take turns."""
+    methods = dict[str, Method]()
     for name in ("one", "two"):
         files = read_prompt_set("ra_isf", folder(tmp_path / name, relevance__txt=f"[user]\n{name}: {{passage}} {{question}}"))
-        method = with_prompts(find_method("ra_isf"), files)
-        runs.append(method.run("Who?", method.options(know=False, max_query_tokens=0)))
+        methods[name] = with_prompts(find_method("ra_isf"), files)
     own = load_template("ra_isf", "relevance")
-    requests = [next(run) for run in runs]
-    searched = drive_search(FIVE)
-    for name, run_, _ in zip(("one", "two"), runs, requests, strict=True):
-        gather = run_.send(searched)
-        assert isinstance(gather, Gather)
-        asked = [next(branch) for branch in gather.runs]
-        assert [prompt_text(call.prompt).startswith(f"{name}: T") for call in asked if isinstance(call, Generate)] == [True] * 5
+    options = find_method("ra_isf").options(know=False, max_query_tokens=0)
+    services = Services(llms=dict.fromkeys(find_method("ra_isf").roles, stand_in_llm("no")), searcher=StandInSearcher())
+    asked = [Question(name, name) for name in methods]
+    for prediction in execute(lambda name: methods[name].run(name, options), asked, services):
+        judged = [step.request for step in prediction.steps if isinstance(step.request, Generate) and step.request.role == "relevance"]
+        assert len(judged) >= 5
+        assert all(prompt_text(call.prompt).startswith(f"{prediction.id}: <title") for call in judged)
     assert load_template("ra_isf", "relevance") is own
-
-
-def drive_search(found: Any) -> Any:  # noqa: ANN401 - a ranking
-    from wikidx.retrievers.base import Ranking, ScoredPassage
-
-    return Ranking(ScoredPassage(passage, rank, 1.0, ()) for rank, passage in enumerate(found))
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_defaults_and_their_origins() -> None:
 @pytest.mark.parametrize("name", ["k", "n_source", "n_inferred", "max_rounds"])
 def test_a_size_below_one_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is 0: it should be greater than or equal to 1"):
-        METHOD.run(Q, options(**{name: 0}))
+        options(**{name: 0})
 
 
 def test_the_preset_searches_as_the_paper_did() -> None:

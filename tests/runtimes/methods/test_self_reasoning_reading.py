@@ -21,7 +21,7 @@ from tests.runtimes.methods.self_reasoning_driving import (
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import Choice, Gen, Message, prompt_text
-from wikidx.runtimes.methods.self_reasoning import METHOD, self_reasoning
+from wikidx.runtimes.methods.self_reasoning import self_reasoning
 
 # --- the snippets
 
@@ -153,7 +153,7 @@ def test_noise_that_the_question_finds_itself_is_none() -> None:
 )
 def test_impossible_options_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        METHOD.run(Q, options(**values))
+        options(**values)
 
 
 def test_noise_with_this_question_alone_is_refused() -> None:
