@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import build_checked
 from wikidx.base.artifacts.durable import file_sha256, parse_json
 from wikidx.base.artifacts.home import corpus_path, home, network_file_system
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe, read_manifest
-from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, ArtifactMissing, InputError
 from wikidx.base.progress import Progress, silent
 

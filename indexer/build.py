@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult, prepared_staging
+from wikidx.base.artifacts.checked_files import build_checked
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
-from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactMismatch
 from wikidx.base.plugins import check_same
 from wikidx.base.progress import Progress, silent

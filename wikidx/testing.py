@@ -34,10 +34,10 @@ from wikidx.indexer.scope import Scope
 from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.answers.metrics import find_metric
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Decoding, Generate, MeanNll, Message, Prompt, Reply
 from wikidx.runtimes.llms.naming import ModelSpec, open_llms
 from wikidx.runtimes.llms.naming import Settings as RunSettings

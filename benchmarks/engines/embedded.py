@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.processes import NAME, use_data_home
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import build_checked
 from wikidx.base.artifacts.manifest import Parameters, Recipe
-from wikidx.base.artifacts.pages import build_checked
 from wikidx.corpora.build import open_store
 from wikidx.indexer.base import Stored, Vectors
 from wikidx.indexer.catalog import index_ref

@@ -7,7 +7,7 @@
     ids.u64        sorted little-endian uint64 words that find rows by id (see ``names``)
     titles.u64     sorted little-endian uint64 words that find rows by title
     repeated.u32   if any: pairs of record numbers, a record that repeats an id and is left out, and the first record with this id
-    sums           checksums of the pages of all of these (see ``base.artifacts.pages``)
+    sums           checksums of the pages of all of these (see ``base.artifacts.checked_files``)
 
 LMDB makes a build resumable: each batch is one transaction, and one writer appends. At the end the database is copied without its free
 pages, so that the bytes of a store depend on its passages alone. A finished store is read at the places of its batches, and LMDB does not

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.corpora.passage import NO_ROW, Passage, Rows
 
 from .batches import Batches

@@ -12,8 +12,8 @@ from typing import IO, NamedTuple, Protocol
 import numpy as np
 
 from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.checked_files import map_bytes
 from wikidx.base.artifacts.durable import write_durably
-from wikidx.base.artifacts.pages import map_bytes
 from wikidx.base.batches import in_batches
 from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage, text_key

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import save_array
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import save_array
 from wikidx.base.errors import InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.passage import Rows

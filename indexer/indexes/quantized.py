@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import CheckedFiles, save_array
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFiles, save_array
 from wikidx.base.errors import StagingCorrupt
 from wikidx.base.machine.fit import Placement
 from wikidx.corpora.passage import Rows

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import ReadableArray, build_checked, save_array
 from wikidx.base.artifacts.home import split_name
 from wikidx.base.artifacts.manifest import Manifest, Parameters, Recipe
-from wikidx.base.artifacts.pages import ReadableArray, build_checked, save_array
 from wikidx.base.errors import ArtifactError, ArtifactMismatch, InputError
 from wikidx.base.machine.devices import encoder_device
 from wikidx.base.progress import Progress, silent

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import build_checked
 from wikidx.base.artifacts.durable import file_sha256
 from wikidx.base.artifacts.manifest import Manifest, Recipe
-from wikidx.base.artifacts.pages import build_checked
 from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.base.progress import Progress, silent
 from wikidx.corpora.passage import Passage

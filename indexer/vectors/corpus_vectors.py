@@ -14,8 +14,8 @@ from typing import cast
 
 import numpy as np
 
+from wikidx.base.artifacts.checked_files import CheckedArray, CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedArray, CheckedFiles
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import Scores, Stored, Vectors
 

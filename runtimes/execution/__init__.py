@@ -1,6 +1,6 @@
 """Execution of methods: models and searchers by name, concurrent questions, and runs on disk.
 
-executor     a method over many concurrent questions      services   models and searcher, and dispatch of requests to them
+executor     a method over many concurrent questions      dispatching  queues of requests to models and searcher
 results      outcome of a question (answer, steps, cost) and its JSON
 runs         a run on disk: settings, predictions         resumable  runs that resume after an interruption
 opening      plan of a run: check, models, searcher       identity   checksums and versions of models and indexes

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar, cast
 
 from wikidx.base.errors import IdxError, InputError, UnknownNameError
+from wikidx.runtimes.execution.dispatching import Dispatcher, Services, error_text
 from wikidx.runtimes.execution.forgotten import Forgotten, watch
 from wikidx.runtimes.execution.results import Outcome, Prediction, Step
-from wikidx.runtimes.execution.services import Dispatcher, Services, error_text
 from wikidx.runtimes.llms.base import Generate
 from wikidx.runtimes.llms.text import replace_surrogates
 from wikidx.runtimes.methods.base import Answer

@@ -18,9 +18,9 @@ from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.retrievers.rerankers import RERANKERS
 from wikidx.runtimes.assignments import parse_assignments
+from wikidx.runtimes.execution.dispatching import Services, TitleLookup
 from wikidx.runtimes.execution.given import GIVEN, GivenPassages
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, rehearsed_passages, stand_in_llm, stand_in_passages
-from wikidx.runtimes.execution.services import Services, TitleLookup
 from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import STAND_IN, ModelSpec, Settings, assign_models, close_llms, find_backend, open_llms

@@ -13,9 +13,9 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.given import GivenPassages
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method

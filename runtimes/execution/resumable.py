@@ -15,12 +15,12 @@ from wikidx.runtimes.llms.naming import find_backend
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question, Selection
 
+from .dispatching import Services
 from .executor import execute
 from .identity import questions_digest, session
 from .opening import Plan, describe, open_services
 from .results import Cost, Prediction, prediction_to_json
 from .runs import RunLog, check_query_encoders, check_settings, open_run
-from .services import Services
 
 REPLIES = "replies.sqlite"
 _IN_FLIGHT, _CPU_IN_FLIGHT = 64, 16

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from wikidx.base.errors import InputError
 from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages
 from wikidx.runtimes.execution.runs import PREDICTIONS, differences, read_predictions
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Generate, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method

@@ -32,9 +32,9 @@ from wikidx.retrievers.server.batcher import SearchRequest
 from wikidx.retrievers.server.catalog import Catalog
 from wikidx.retrievers.server.schemas import Name, validate_body
 from wikidx.retrievers.server.searching import read_body
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_json, step_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM
 from wikidx.runtimes.llms.naming import ModelSpec, Settings, assign_models, find_backend, open_llms
 from wikidx.runtimes.methods import METHODS, find_method, method_names

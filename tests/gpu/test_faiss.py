@@ -10,8 +10,8 @@ import pytest
 from benchmarks.gpu.made import build_made_corpus
 from tests.gpu.comparing import failed, sized
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import build_checked
 from wikidx.base.artifacts.manifest import Recipe
-from wikidx.base.artifacts.pages import build_checked
 from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Rows
 from wikidx.corpora.store import PassageStore

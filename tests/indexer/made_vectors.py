@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
+from wikidx.base.artifacts.checked_files import build_checked, write_sums
 from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
-from wikidx.base.artifacts.pages import build_checked, write_sums
 from wikidx.corpora.passage import Passage, Rows
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors

@@ -15,8 +15,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.indexer.made_vectors import NOTHING, brute_force, clustered, sealed
 from wikidx.base.artifacts.building import INTERMEDIATE
+from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest, Recipe
-from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError, StagingCorrupt
 from wikidx.base.registry import load
 from wikidx.indexer import VECTOR_INDEXES

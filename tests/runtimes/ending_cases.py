@@ -29,8 +29,8 @@ from wikidx.retrievers.errors import ServiceError
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.pipelines.remote import RemoteRetriever
 from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Generate, Message
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions

@@ -18,9 +18,9 @@ from tests.runtimes.test_cli import error
 from tests.runtimes.test_serve import idx_serve
 from wikidx.corpora.build import open_store
 from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options

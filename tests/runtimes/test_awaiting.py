@@ -14,9 +14,9 @@ from tests.runtimes.test_executor import QUESTIONS, CountingLLM, CountingSearche
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import plug
 from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import Ask, execute, predict
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Decoding, Deliver, Reply
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.direct import METHOD

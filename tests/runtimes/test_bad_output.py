@@ -11,11 +11,11 @@ import pytest
 from tests.runtimes.every_method import short_options
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import SearchOptions
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method

@@ -16,9 +16,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Reply, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method

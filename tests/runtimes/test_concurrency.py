@@ -20,11 +20,11 @@ from wikidx.retrievers.base import DEFAULTS, Ranking
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.execution import opening
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.runs import PREDICTIONS
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import gather, generate, retrieve

@@ -14,9 +14,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import Ask, execute
 from wikidx.runtimes.execution.results import Prediction, Step
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Deliver, Gen, Generate, Reply, YesNo, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer

@@ -14,9 +14,9 @@ from tests.runtimes.llms.calling import error_of, gens
 from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, Decoding, Generate, Message, Reply
 from wikidx.runtimes.llms.embedded import embedded_file
 from wikidx.runtimes.llms.llamacpp_server import LlamaCpp

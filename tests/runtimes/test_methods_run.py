@@ -19,9 +19,9 @@ from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.corpora.build import open_store
 from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions

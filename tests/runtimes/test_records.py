@@ -8,9 +8,9 @@ import pytest
 
 from tests.runtimes.methods.driving import passages
 from tests.runtimes.test_executor import CountingSearcher
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer

@@ -16,9 +16,9 @@ import pytest
 from wikidx.base.errors import ArtifactCorrupt, InputError, LockedError
 from wikidx.base.machine import devices
 from wikidx.runtimes.execution import resumable, runs
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.methods import find_method
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "options": {"k": {"value": 5}}, "seed": 0, "search": None}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.artifacts.pages import ReadableArray
+from wikidx.base.artifacts.checked_files import ReadableArray
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Rows

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from wikidx.base.artifacts.pages import ReadableArray
+from wikidx.base.artifacts.checked_files import ReadableArray
 from wikidx.base.machine.devices import choose_kernels
 from wikidx.base.machine.failures import device_errors
 from wikidx.base.machine.threads import equal_ranges

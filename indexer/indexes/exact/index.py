@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wikidx.base.artifacts.checked_files import ReadableArray
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import ReadableArray
 from wikidx.base.machine.fit import ON_CPU, Placement
 from wikidx.corpora.passage import Rows
 from wikidx.indexer.base import DEFAULT_PARAMS, NO_ROW, Hits, SearchParam, SearchParams, Vectors, check_k, empty_hits, validate_queries

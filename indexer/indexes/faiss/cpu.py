@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from wikidx.base.artifacts.checked_files import CheckedFile, CheckedFiles
 from wikidx.base.artifacts.home import utf8_path
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFile, CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.fit import Placement
 from wikidx.base.machine.memory import available_bytes

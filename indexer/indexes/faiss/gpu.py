@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import MissingExtraError
 from wikidx.base.machine.devices import SearchLoad, choose_placement, count_search_gpus, free_memory_of_gpus, resolve_gpus
 from wikidx.base.machine.failures import device_errors

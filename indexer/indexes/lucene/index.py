@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest, Parameters
-from wikidx.base.artifacts.pages import CheckedFiles
 from wikidx.base.errors import ArtifactCorrupt, InputError
 from wikidx.base.machine.threads import n_threads
 from wikidx.corpora.passage import Rows

@@ -4,7 +4,7 @@ A row's number is 65,536 * block + row within the block. The postings of a term 
 in ascending order. A segment lists rows within the block, ascending, and their impacts: from 1 to 255, in 255ths of the term's weight. A
 frequent term is in more than 1/8 of all rows. It has no segments, but an impact for every row: 0 if the row lacks the term.
 
-All files are little-endian. A process verifies the checksum of each page before it first reads the page (``wikidx.base.artifacts.pages``).
+All files are little-endian. A process verifies the checksum of each page before it first reads the page (``artifacts.checked_files``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import CheckedFiles
 from wikidx.base.artifacts.manifest import Manifest
-from wikidx.base.artifacts.pages import CheckedFiles
 
 BLOCK_ROWS = 65_536
 MAX_TF = np.iinfo(np.uint16).max  # larger tf are clipped. Lucene does not clip them; such scores differ in the third digit

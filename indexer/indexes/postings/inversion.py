@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wikidx.base.artifacts.checked_files import save_array
 from wikidx.base.artifacts.durable import atomic_write
-from wikidx.base.artifacts.pages import save_array
 from wikidx.base.compiled import interpreted, kernel
 from wikidx.base.errors import InputError, StagingCorrupt
 from wikidx.base.machine.memory import available_bytes

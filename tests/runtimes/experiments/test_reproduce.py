@@ -16,9 +16,9 @@ from tests.runtimes.command_line import Command
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 from wikidx.runtimes.execution import opening
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.experiments.jobs import locate, model_options_of, models_of
 from wikidx.runtimes.llms.base import Call, Deliver, Reply
 from wikidx.runtimes.llms.scripted import ScriptedLLM

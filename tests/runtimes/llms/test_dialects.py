@@ -13,9 +13,9 @@ import pytest
 
 from tests.runtimes.llms.calling import FAST, TURNS, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema
 from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.dialects import recognize

@@ -16,9 +16,9 @@ from tests.runtimes.llms.calling import TURNS, gens
 from tests.runtimes.llms.fake_server import FakeServer, Stream
 from tests.runtimes.llms.test_dialects import VLLM
 from tests.runtimes.llms.test_streams import Opened, event
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Decoding, Gen, Generate, Reply
 from wikidx.runtimes.llms.repetition import REPEATS, cut_loop, is_endless
 from wikidx.runtimes.llms.scripted import ScriptedLLM

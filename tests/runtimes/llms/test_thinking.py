@@ -16,9 +16,9 @@ from tests.runtimes.llms.calling import FAST, TURNS, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.base.errors import InputError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, Message, Reply, Thinking, YesNo
 from wikidx.runtimes.llms.openai_http import OpenAIHttp
 from wikidx.runtimes.llms.options import EngineOptions, parse_extra_body, parse_thinking

@@ -11,9 +11,9 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import DEFAULTS, Match, Ranking, ScoredPassage, Searcher
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.errors import LLMError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Call, Choice, Gen, Generate
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import find_method

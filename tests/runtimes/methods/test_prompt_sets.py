@@ -11,9 +11,9 @@ import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.base.errors import InputError, UnknownNameError
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Generate, Message, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method

@@ -13,8 +13,8 @@ from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.retrievers.opening import open_searcher
+from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.services import Services
 from wikidx.runtimes.llms.base import Generate, Message
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.react import METHOD, ReactOptions, react

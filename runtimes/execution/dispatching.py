@@ -1,4 +1,4 @@
-"""Services of a run: models, searcher and title lookup, and the dispatch of requests to them.
+"""Dispatch of the requests of methods to the services of a run: models, searcher and title lookup.
 
 Each service has a ``Queue``. An endpoint answers calls one by one, as many at a time as it takes; every other service answers in batches,
 one batch at a time: what is requested meanwhile is the next batch. A batch of searches becomes one ``search_groups`` call for each distinct

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from wikidx.base.artifacts.checked_files import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes
 from wikidx.base.artifacts.page_sums import page_sums
-from wikidx.base.artifacts.pages import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes
 from wikidx.base.errors import ArtifactCorrupt
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.passage import Passage
@@ -98,7 +98,7 @@ def test_what_holds_another_array_is_corruption(tmp_path: Path) -> None:
 def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(1 << 20))
     command = (
-        "import sys, threading, time; from pathlib import Path; from wikidx.base.artifacts.pages import map_bytes\n"
+        "import sys, threading, time; from pathlib import Path; from wikidx.base.artifacts.checked_files import map_bytes\n"
         "a = map_bytes(Path(sys.argv[1]))\n"
         "def read():\n    while True: a.sum()\n"
         "threading.Thread(target=read, daemon=True).start(); time.sleep(0.2)"
