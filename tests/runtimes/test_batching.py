@@ -85,10 +85,7 @@ def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> 
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
-    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each.
-
-    What else is done takes less than 30 % of that, in processor time: others work on the machine, too. Ten tries.
-    """
+    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each. Ten tries: others work, too."""
 
     async def ask(question: str) -> Answer:
         passages = await retrieve(question, 5)
@@ -99,13 +96,13 @@ def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
 
     def share() -> float:
         llm = BatchedLLM(seconds=0.05)
-        started = time.process_time()
+        started = time.monotonic()
         assert len(list(execute(ask, QUESTIONS, Services(llms={"answer": llm}, searcher=FiveSearcher()), in_flight=64))) == N
-        took = time.process_time() - started
+        took = time.monotonic() - started
         assert len(llm.batches) == 16
         return took / llm.took
 
-    assert any(share() < 0.3 for _ in range(10))
+    assert any(share() < 1.4 for _ in range(10))
 
 
 @pytest.mark.parametrize("name", METHODS)
