@@ -163,7 +163,7 @@ def test_a_streamed_answer_of_the_server_is_the_one_without_streaming(url: str, 
 def test_a_long_answer_of_the_server_takes_longer_than_its_limits_and_an_abandoned_one_leaves_its_slot(url: str) -> None:
     endless = {"ignore_eos": True}
     patient = OpenAIHttp("smollm2", url, options=ConnectionOptions(timeout=10.0, token_timeout=3.0, retries=0, extra_body=endless))
-    (long,) = patient.run([Generate(prompt=LONG, decoding=Decoding(max_tokens=768))])
+    (long,) = patient.run([Generate(prompt=LONG, decoding=Decoding(max_tokens=768, temperature=0.7, seed=1))])
     patient.close()
     assert isinstance(long, Reply), long
     assert long.completion_tokens == 768
