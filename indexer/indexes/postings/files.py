@@ -89,6 +89,7 @@ class IndexFiles:
         self._files = CheckedFiles(path, manifest)
         self.postings = Postings(**self._arrays(DTYPES), n_rows=manifest.count("rows"))
         self.further = self._arrays(further)
+        self._read_whole = [self._files[name] for name in (*DTYPES, *further) if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT)]
         self._is_checked = np.zeros(len(self.postings.ends), dtype=np.bool_)  # for each term: whether its postings are verified
 
     def check(self, numbers: NDArray[np.int64], frequent: NDArray[np.int64]) -> None:
@@ -110,9 +111,8 @@ class IndexFiles:
 
     def check_tables(self) -> None:
         """Verify the files that every search reads whole, unless they are verified already; raises as ``check`` does."""
-        for name in (*DTYPES, *self.further):
-            if name not in (*_OF_SEGMENTS, *_OF_POSTINGS, _FREQUENT):
-                self._files[name].check_all()
+        for file in self._read_whole:
+            file.check_all()
 
     def _check(self, names: Sequence[str], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for name in names:
