@@ -335,12 +335,13 @@ def _plugged(plugged: PlugIn) -> Backend:
     return Backend(open_plugged, "plug-in")
 
 
-OPENAI = Backend(_openai, "endpoint")
-HF = Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"}))
-LLAMACPP = Backend(_llamacpp, "checkpoint", LlamaCppOptions, neutral=frozenset({"slots", "threads"}))
-VLLM = Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL)
-SCRIPTED = Backend(_scripted, "script")
-BACKENDS = {name: f"{__name__}:{name.upper()}" for name in ("openai", "hf", "llamacpp", "vllm", "scripted")}
+BACKENDS = {
+    "openai": Backend(_openai, "endpoint"),
+    "hf": Backend(_hf, "checkpoint", EngineOptions, neutral=frozenset({"batch_tokens"})),
+    "llamacpp": Backend(_llamacpp, "checkpoint", LlamaCppOptions, neutral=frozenset({"slots", "threads"})),
+    "vllm": Backend(_vllm, "checkpoint", neutral=_VLLM_NEUTRAL),
+    "scripted": Backend(_scripted, "script"),
+}
 
 
 def find_backend(name: str) -> Backend:
