@@ -25,9 +25,7 @@ def plugged_corpus(plugged: PlugIn) -> Corpus:
     Raises:
         InputError: the plug-in is no ``Corpus``, or its name is reserved.
     """
-    corpus, name = plugged.value, check_new_name(plugged.name)
-    if not isinstance(corpus, Corpus):
-        raise InputError(f"{plugged.reference} is a {type(corpus).__name__}: a corpus is a wikidx.Corpus")
+    name, corpus = check_new_name(plugged.name), plugged.instance_of(Corpus, "a corpus is a wikidx.Corpus")
 
     def read(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         place = ", ".join(map(str, files)) or corpus.name

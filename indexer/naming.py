@@ -46,7 +46,7 @@ def vector_kinds() -> list[str]:
 
 def _plugged_kinds(source: str) -> list[str]:
     plugged = map(partial(find_plug_in, "index"), plug_in_names("index"))
-    return [each.name for each in plugged if each is not None and each.value.source == source]
+    return [each.name for each in plugged if each is not None and getattr(each.value, "source", "") == source]
 
 
 def encoder_spec(name: str) -> EncoderSpec:

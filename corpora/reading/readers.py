@@ -114,9 +114,7 @@ def find_format(name: str) -> Format:
 
 
 def _plugged_format(plugged: PlugIn) -> Format:
-    own = plugged.value
-    if not isinstance(own, Format):
-        raise InputError(f"{plugged.reference} is a {type(own).__name__}: a format is a wikidx.Format")
+    own = plugged.instance_of(Format, "a format is a wikidx.Format")
 
     def records(path: Path, on_bad: OnBad) -> Records:
         return checked(plugged, lambda: own.records(path, on_bad), str(path), (_is_record, _RECORD))

@@ -161,5 +161,7 @@ def recorded_analyzer(parameters: Parameters, artifact: Path) -> Analyzer:
     name = str(parameters.get("analyzer"))
     if sha256 := parameters.get("analyzer_sha256"):
         check_same("analyzer", name, str(sha256), artifact)
-    analyzer: Analyzer = find("analyzer", name, ANALYZERS)
+    analyzer: Analyzer = find(
+        "analyzer", name, ANALYZERS, lambda plugged: plugged.instance_of(Analyzer, "an analyzer is a wikidx.Analyzer")
+    )
     return analyzer

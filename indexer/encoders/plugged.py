@@ -40,9 +40,8 @@ def spec_of_plugged(plugged: PlugIn) -> EncoderSpec:
     """Return the settings of an encoder that is a plug-in."""
     if isinstance(plugged.value, EncoderSpec):
         return replace(plugged.value, name=plugged.name, code_sha256=plugged.sha256)
-    if not isinstance(plugged.value, OwnEncoder):
-        raise InputError(f"{plugged.reference} is a {type(plugged.value).__name__}: an encoder is an OwnEncoder or an EncoderSpec")
-    return spec_of_absent(plugged.name, _recipe(plugged, plugged.value.dim))
+    own = plugged.instance_of(OwnEncoder, "an encoder is an OwnEncoder or an EncoderSpec")
+    return spec_of_absent(plugged.name, _recipe(plugged, own.dim))
 
 
 def keep_name(spec: EncoderSpec) -> None:

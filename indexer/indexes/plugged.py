@@ -20,9 +20,7 @@ from .kinds import Estimate, IndexKind
 
 def plugged_kind(plugged: PlugIn) -> IndexKind[Any, Any]:
     """Return the kind of index of a plug-in, whose functions raise ``InputError`` if their code fails or returns something else."""
-    kind = plugged.value
-    if not isinstance(kind, IndexKind):
-        raise InputError(f"{plugged.reference} is a {type(kind).__name__}: a kind of index is a wikidx.IndexKind")
+    kind: IndexKind[Any, Any] = plugged.instance_of(IndexKind, "a kind of index is a wikidx.IndexKind")
 
     def guarded(name: str, returned: Any) -> Callable[..., Any]:  # noqa: ANN401 - a class, or several
         function = getattr(kind, name)

@@ -34,11 +34,9 @@ class PluggedReranker:
     """A reranker by the user's own code, whose scores are checked; its methods raise ``InputError`` if the code fails."""
 
     def __init__(self, plugged: PlugIn, device: str) -> None:
-        if not isinstance(plugged.value, OwnReranker):
-            raise InputError(f"{plugged.reference} is a {type(plugged.value).__name__}: a reranker is a wikidx.OwnReranker")
-        self._plugged = plugged
+        self._plugged, own = plugged, plugged.instance_of(OwnReranker, "a reranker is a wikidx.OwnReranker")
         with running(plugged, f"when it is opened on {device}"):
-            self._reranker = plugged.value.open(device)
+            self._reranker = own.open(device)
 
     def score(self, queries: Sequence[str], passages: Sequence[Passage]) -> Scores:
         """Return a float32 score for each pair ``(queries[i], passages[i])``, shape (n,)."""

@@ -51,6 +51,10 @@ class OwnBackend:
     concurrency: int = 1
     context: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InputError(f"concurrency is {self.concurrency}: a backend answers at least one call at a time")
+
 
 class PluggedLLM:
     """A model of a backend that is a plug-in; must be closed.
@@ -65,9 +69,7 @@ class PluggedLLM:
     """
 
     def __init__(self, plugged: PlugIn, model: str, device: str) -> None:
-        backend = plugged.value
-        if not isinstance(backend, OwnBackend):
-            raise InputError(f"{plugged.reference} is a {type(backend).__name__}: a backend is an OwnBackend")
+        backend = plugged.instance_of(OwnBackend, "a backend is an OwnBackend")
         self.name, self._plugged = f"{plugged.name}:{model}" if model else plugged.name, plugged
         self._pool = RequestThreads(backend.concurrency, plugged.name)
         with running(plugged, "opening a model"):

@@ -14,7 +14,7 @@ ra_isf  self_reasoning  retrorag  refeed                                        
 
 from typing import Any
 
-from wikidx.base.plugins import find, plug_in_names
+from wikidx.base.plugins import PlugIn, find, plug_in_names
 
 METHODS = {
     "ra_isf": "wikidx.runtimes.methods.ra_isf:METHOD",
@@ -40,7 +40,13 @@ def find_method(name: str) -> Any:  # noqa: ANN401 - a Method; the import would 
         UnknownNameError: no method has this name.
         InputError: see ``wikidx.base.plugins.find``.
     """
-    return find("method", name, METHODS)
+    return find("method", name, METHODS, _plugged_method)
+
+
+def _plugged_method(plugged: PlugIn) -> Any:  # noqa: ANN401
+    from .base import Method
+
+    return plugged.instance_of(Method, "a method is a wikidx.runtimes.methods.base.Method")
 
 
 def method_names() -> list[str]:

@@ -49,11 +49,7 @@ def read_own_format(path: Path, name: str, *, with_passages: bool = False) -> li
     plugged = find_plug_in(KIND, name)
     if plugged is None:
         raise unknown_name_error("format", name, [*FORMATS, *plug_in_names(KIND)])
-    own = plugged.value
-    if not isinstance(own, QuestionFormat):
-        raise InputError(
-            f"{plugged.reference} is a {type(own).__name__}: a format of questions is a wikidx.runtimes.questions.QuestionFormat"
-        )
+    own = plugged.instance_of(QuestionFormat, "a format of questions is a wikidx.runtimes.questions.QuestionFormat")
     found = dict[str, Question]()
     for question in checked(plugged, lambda: own.questions(path), str(path), (_is_question, _QUESTION)):
         if question.id in found:

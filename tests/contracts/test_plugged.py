@@ -15,6 +15,7 @@ import pytest
 import wikidx as idx
 from tests.conftest import ROOT
 from tests.retrievers.server.serving import search, serving
+from tests.runtimes.command_line import Command
 from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.base.plugins import VARIABLE, plug
 from wikidx.corpora.build import open_store
@@ -219,6 +220,30 @@ WRONG: list[tuple[str, str, Callable[[Path], object], str]] = [  # what is repla
     ("return build.source.counts()", "return None", checking(check_index, "KIND"), "'write' of .* returns a NoneType, not a Mapping"),
     (BEST, "= allowed[best[::-1]], products[best[::-1]]", checking(check_index, "KIND"), "another order than by descending score"),
 ]
+
+
+ARGUMENTS = {
+    "corpus": ("build", "wrong.py:VALUE"),
+    "format": ("build", "notes.txt", "--format", "wrong.py:VALUE"),
+    "encoder": ("build", "notes", "--encoder", "wrong.py:VALUE"),
+    "analyzer": ("--plugin", "wrong.py:VALUE", "build", "notes", "--index", "bm25-odd"),
+    "reranker": ("search", "notes", "zz", "--reranker", "wrong.py:VALUE"),
+    "method": ("ask", "wrong.py:VALUE", "who?", "--llm", "scripted:notes.txt"),
+    "backend": ("ask", "direct", "who?", "--llm", "wrong.py:VALUE"),
+    "metric": ("eval", "answers", "notes.txt", "--questions", "sample", "--metrics", "wrong.py:VALUE"),
+    "question_format": ("run", "direct", "--questions", "notes.txt", "--format", "wrong.py:VALUE", "--out", "new"),
+}
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_a_value_of_another_class_is_told_in_a_line(
+    kind: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("wrong.py").write_text(f"class Other:\n    plugin_kind, name = {kind!r}, 'odd'\n\n\nVALUE = Other()\n")
+    Path("notes.txt").write_text('{"id": "1", "text": "a", "answer": "a"}\n')
+    idx.build(PASSAGES, name="notes").close()
+    assert "wrong.py:VALUE is a Other: " in Command(monkeypatch, capsys)(*ARGUMENTS[kind], status=2)
 
 
 @pytest.mark.parametrize(("before", "after", "act", "message"), WRONG)

@@ -24,12 +24,14 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .artifacts.home import check_name
 from .errors import IdxError, InputError, PlugInMismatch
 from .machine.failures import first_line
 from .registry import load, unknown_name_error
+
+T = TypeVar("T")
 
 VARIABLE = "IDX_PLUGINS"
 _files = dict[str, str]()  # by the name of their module
@@ -50,6 +52,12 @@ class PlugIn(NamedTuple):
         """The file of its code."""
         place = self.reference.rpartition(":")[0]
         return Path(place if place.endswith(".py") else sys.modules[place].__file__ or "")
+
+    def instance_of(self, class_: type[T], advice: str) -> T:
+        """Return the value, which must be of a class; raise ``InputError`` with what a plug-in of this kind is otherwise."""
+        if not isinstance(self.value, class_):
+            raise InputError(f"{self.reference} is a {type(self.value).__name__}: {advice}")
+        return self.value
 
     def __str__(self) -> str:
         return f"{self.reference} (sha256 {self.sha256[:12]}…)"

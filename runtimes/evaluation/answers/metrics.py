@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from wikidx.base.errors import InputError
-from wikidx.base.plugins import PlugIn, check_free, find_plug_in, plug_in_names, recorded, running
-from wikidx.base.registry import unknown_name_error
+from wikidx.base.plugins import PlugIn, find, plug_in_names, recorded, running
 from wikidx.runtimes.evaluation.answers import (
     asqa,
     dpr,
@@ -46,12 +45,12 @@ def find_metric(name: str) -> Metric:
         UnknownNameError: no metric has this name.
         InputError: see ``wikidx.base.plugins.plug``; or a plug-in has the name of a metric of idx.
     """
-    if name in METRICS:
-        check_free("metric", name)
-        return METRICS[name]
-    if (plugged := find_plug_in("metric", name)) is None:
-        raise unknown_name_error("metric", name, metric_names())
-    metric: Metric = plugged.value
+    metric: Metric = find("metric", name, METRICS, _plugged_metric)
+    return metric
+
+
+def _plugged_metric(plugged: PlugIn) -> Metric:
+    metric = plugged.instance_of(Metric, "a metric is a wikidx.runtimes.evaluation.answers.metric.Metric")
     return replace(metric, name=plugged.name, score=partial(_checked_score, plugged), origin=f"{metric.origin} {plugged}")
 
 

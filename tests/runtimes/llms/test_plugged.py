@@ -99,6 +99,12 @@ def test_what_is_no_backend_is_refused(file: Path, value: str, message: str) -> 
         parse_spec(value if ":" in value else f"{file}:{value}")
 
 
+def test_a_backend_answers_at_least_one_call_at_a_time(file: Path) -> None:
+    file.write_text("from wikidx.runtimes.llms.plugged import OwnBackend\nECHO = OwnBackend(name='echo-1', open=list, concurrency=0)\n")
+    with pytest.raises(InputError, match=r"mine\.py fails, line 2: InputError: concurrency is 0"):
+        opened(f"{file}:ECHO")
+
+
 def test_a_plug_in_of_another_kind_and_options_are_refused(file: Path) -> None:
     other = file.with_name("other.py")
     other.write_text("class Other:\n    plugin_kind, name = 'backend', 'other'\nVALUE = Other()\n")
