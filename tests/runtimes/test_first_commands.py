@@ -23,14 +23,15 @@ BUILD, SEARCH = ["build", "sample", "--bm25"], ["search", "sample", "Which metal
 IN_PYTHON = f"""
 import json, math, sys
 from contextlib import suppress
+from types import SimpleNamespace
 from wikidx.base import compiled
 from wikidx.runtimes.cli import main
 
+compiled.time = SimpleNamespace(thread_time=lambda: 0.0)  # estimates alone decide, on a slow machine too
 for command in ({BUILD}, {SEARCH}):
     sys.argv = ["idx", *command]
     with suppress(SystemExit):
         main()
-assert 0 < compiled._interpretation.spent_s < compiled._COMPILING_S
 compiled._interpretation.spent_s = -math.inf  # for many questions
 from tests.runtimes.test_first_commands import rankings
 print(json.dumps(rankings()))
