@@ -104,6 +104,11 @@ def file_limit(n_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def read_rows(name: str) -> list[Any]:
+    """Return the rows of a table below this folder, a line of JSON each."""
+    return [json.loads(line) for line in (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()]
+
+
 def with_checksum(manifest: dict[str, Any]) -> str:
     """Return the content of an intact ``manifest.json`` with these values."""
     sha256 = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
@@ -141,3 +146,20 @@ def made_passages() -> list[Passage]:
         )
         for n in range(3000)
     ]
+
+
+@pytest.fixture(scope="session")
+def made_home(made_passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a store of them, "made"; read-only."""
+    home = tmp_path_factory.mktemp("made") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(home))
+        build_store(corpus_of(made_passages), StoreOptions())
+    return home
+
+
+@pytest.fixture
+def made_store(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> PassageStore:
+    """The same store, in the home of this test."""
+    monkeypatch.setenv("IDX_HOME", str(made_home))
+    return open_store("made")

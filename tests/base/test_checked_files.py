@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from wikidx.base.artifacts.checked_files import PAGE_BYTES, SUMS, CheckedFile, CheckedFiles, map_bytes
+from wikidx.base.artifacts.checked_files import PAGE_BYTES, CheckedFile, map_bytes
 from wikidx.base.artifacts.page_sums import page_sums
 from wikidx.base.errors import ArtifactCorrupt
-from wikidx.corpora.build import store_manifest, store_path
-from wikidx.corpora.passage import Passage
-from wikidx.corpora.store import PassageStore
 
 
 def flip(path: Path, place: int, bit: int = 3) -> None:
@@ -105,11 +101,3 @@ def test_threads_may_read_while_the_interpreter_exits(tmp_path: Path) -> None:
     )
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", command, str(tmp_path / "a.npy")], check=False, cwd=ROOT).returncode == 0
-
-
-def test_too_few_checksums_are_named(build: Callable[..., PassageStore]) -> None:
-    build([Passage("1", "", "one")])
-    manifest, folder = store_manifest("made"), store_path("made")
-    (folder / SUMS).write_bytes(bytes(8))
-    with pytest.raises(ArtifactCorrupt, match=r"has 1 checksums, \d+ are needed"):
-        CheckedFiles(folder, manifest)

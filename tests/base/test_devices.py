@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.conftest import read_rows
 from wikidx.base.errors import InputError
 from wikidx.base.machine import devices
 from wikidx.base.machine.devices import count_gpus, count_search_gpus, free_memory, free_memory_of_gpus, resolve_device
@@ -34,26 +35,12 @@ def test_what_is_computed_and_what_is_stored(dtype: str | None, on_cpu: Precisio
             assert resolve_resources(EmbedOptions(device=device, dtype=dtype), spec).precision == expected
 
 
-@pytest.mark.parametrize(
-    ("device", "n_gpus", "expected"),
-    [
-        ("cpu", 2, ("cpu",)),
-        ("mps", 0, ("mps",)),
-        ("cuda", 2, ("cuda",)),
-        ("cuda:1", 2, ("cuda:1",)),
-        ("cuda:0,2,0", 3, ("cuda:0", "cuda:2")),
-        ("auto", 0, ("cpu",)),
-        ("auto", 3, ("cuda:0",)),
-        ("all", 3, ("cuda:0", "cuda:1", "cuda:2")),
-    ],
-)
-def test_devices_are_named_as_torch_names_them(
-    device: str, n_gpus: int, expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("device", "n_gpus", "expected"), read_rows("base/devices.jsonl"))
+def test_devices_are_named_as_torch_names_them(device: str, n_gpus: int, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EMBED + ".count_gpus", lambda: n_gpus)
     monkeypatch.setattr(devices, "count_gpus", lambda: n_gpus)
     monkeypatch.setattr(devices, "ask_all_gpus", lambda: [7] * n_gpus)
-    assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).devices == expected
+    assert resolve_resources(EmbedOptions(device=device), CONTRIEVER).devices == tuple(expected)
 
 
 @pytest.mark.parametrize(
@@ -73,17 +60,7 @@ def test_batches_are_of_the_size_that_is_asked_for_or_suits_the_device() -> None
     assert resolve_resources(EmbedOptions(device="cuda", batch_tokens=7), CONTRIEVER).batch_tokens == 7
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"device": "gpu"}, "the device 'gpu' is none of auto, cpu, cuda"),
-        ({"device": "cuda:"}, "the device 'cuda:' is none of"),
-        ({"device": "cuda:0,"}, "the device 'cuda:0,' is none of"),
-        ({"dtype": "int8"}, "--dtype int8: use one of float32, float16, bfloat16"),
-        ({"batch_tokens": 0}, "--batch-tokens 0: at least one token is needed"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("options", "message"), read_rows("base/refused_resources.jsonl"))
 def test_other_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         EmbedOptions(**options)  # type: ignore[arg-type]

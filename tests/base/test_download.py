@@ -5,15 +5,16 @@ import hashlib
 import json
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.base.served_file import CONTENT, Answer, Site, respond
+from tests.loopback import listening
 from wikidx.base.errors import DownloadError, InputError, StorageError
 from wikidx.base.net.download import ATTEMPTS, SourceFile, apply_mirror, download, verify
 
@@ -39,13 +40,9 @@ def site() -> Iterator[Site]:
         def log_message(self, format: str, *args: object) -> None:
             """Keep the test's output clean."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        it.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with listening(Handler) as url:
+        it.port = urlsplit(url).port or 0
         yield it
-        server.shutdown()
-        thread.join()
 
 
 def fetch(source: SourceFile, folder: Path) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_rows
 from tests.indexer.encoders.fake_embeddings import FakeEmbeddings, fake_serving
 from wikidx.base.errors import InputError
 from wikidx.base.net.endpoint import Endpoint, EndpointError
@@ -30,20 +31,7 @@ def test_transient_failures_are_retried() -> None:
     assert fake.bodies == [BODY] * 7
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "message"),
-    [
-        (400, {"error": {"message": "no such\nfield", "type": "invalid_request_error"}}, "tiny answers 400: no such field"),
-        (404, {"object": "error", "message": "the model `tiny` does not exist"}, "tiny answers 404: the model `tiny` does not exist"),
-        (422, {"detail": [{"loc": ["body"], "msg": "short"}]}, r'tiny answers 422: \[\{"loc": \["body"\], "msg": "short"\}\]'),
-        (404, "<!doctype html>\n<head><title>\nNot &amp; here </title>", "tiny answers 404: HTML, not JSON: Not & here$"),
-        (301, "moved", "tiny answers 301: moved"),
-        (400, {"statusCode": 400, "error": "Bad Request", "message": "n is 2"}, "tiny answers 400: n is 2"),
-        (401, {"error": "no key"}, "tiny answers 401: no key: set OPENAI_API_KEY"),
-        (501, "plain text", "tiny answers 501: plain text"),
-        (400, "", "tiny answers 400: Bad Request"),
-    ],
-)
+@pytest.mark.parametrize(("status", "body", "message"), read_rows("base/endpoint_refusals.jsonl"))
 def test_a_refusal_is_final_and_quotes_the_message(status: int, body: object, message: str) -> None:
     fake = FakeEmbeddings(faults=[(status, body, {})])
     with pytest.raises(EndpointError, match=message) as refusal:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.errors import ArtifactCorrupt, InputError, MissingExtraError, StagingCorrupt, StorageError, explain_os_error
 
 
@@ -23,16 +24,7 @@ def test_a_missing_extra_is_named_across_processes() -> None:
     assert error.extra == "dense"
 
 
-@pytest.mark.parametrize(
-    ("origin", "told"),
-    [
-        (None, "'wikidx[eval]'"),
-        ({"url": "file://{folder}", "dir_info": {"editable": True}}, "--constraint '{folder}/constraints.txt' --editable '{folder}[eval]'"),
-        ({"url": "file:///nowhere/with%20space", "dir_info": {}}, "'/nowhere/with space[eval]'"),
-        ({"url": "https://host/w.git", "vcs_info": {"vcs": "git", "commit_id": "0"}}, "'wikidx[eval] @ git+https://host/w.git'"),
-        ({"url": "file:///w.whl", "archive_info": {}}, "'wikidx[eval] @ file:///w.whl'"),
-    ],
-)
+@pytest.mark.parametrize(("origin", "told"), read_rows("base/extras.jsonl"))
 def test_an_extra_is_installed_from_where_the_package_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, told: str
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_rows
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine import devices
 from wikidx.base.machine.fit import Demand, Placement, fit
@@ -37,62 +37,13 @@ def test_the_fewest_gpus_with_room_are_found_of_these_the_emptiest() -> None:
     assert 100 < n_fitting < 450
 
 
-@pytest.mark.parametrize(
-    ("size", "device", "free", "devices", "reason"),
-    [
-        (WIKI16, "auto", [138], "cuda:0", f"cuda:0: {TOLD16}, 138.0 GB free"),
-        (WIKI16, "auto", [40, 80], "cuda:1", f"cuda:1: {TOLD16}, 80.0 GB free"),
-        (
-            WIKI32,
-            "auto",
-            [25, 10, 30, 40],
-            "cuda:0 cuda:2 cuda:3",
-            f"cuda:0, cuda:2, cuda:3: {TOLD32}, 25.0 and 30.0 and 40.0 GB free",
-        ),
-        (WIKI16, "auto", [], "cpu", f"the CPU, because there is no GPU that torch can use: {TOLD16}"),
-        (
-            WIKI32,
-            "auto",
-            [24, 24],
-            "cpu",
-            "the CPU, because GPUs would have to hold 32.3 GB of vectors and 3.2 GB to work in each, 35.5 GB, where 24.0 and 24.0 GB are "
-            f"free: {TOLD32}",
-        ),
-        (WIKI16, "cpu", [138], "cpu", f"the CPU, as requested: {TOLD16}"),
-        (WIKI16, "mps", [], "cpu", f"the CPU, whose memory mps shares: {TOLD16}"),
-        (WIKI16, "cuda", [50, 90], "cuda:0", f"cuda:0: {TOLD16}, 50.0 GB free"),
-        (WIKI16, "cuda:1,0,1", [20, 21], "cuda:1 cuda:0", f"cuda:1, cuda:0: {TOLD16}, 21.0 and 20.0 GB free"),
-        (WIKI16, "all", [20, 21], "cuda:0 cuda:1", f"cuda:0, cuda:1: {TOLD16}, 20.0 and 21.0 GB free"),
-    ],
-)
+@pytest.mark.parametrize(("size", "device", "free", "devices", "reason"), read_rows("base/placements.jsonl"))
 def test_a_device_is_picked_and_the_reason_given(size: Vectors, device: str, free: list[int], devices: str, reason: str) -> None:
     expected = Placement(tuple(devices.split()), f"exact search on {reason}")
     assert choose_devices(*size, device, [gigabytes * GB for gigabytes in free]) == expected
 
 
-@pytest.mark.parametrize(
-    ("size", "device", "free", "message"),
-    [
-        (
-            WIKI32,
-            "cuda",
-            [24],
-            f"{TOLD32} do not fit on cuda:0, which would have to hold 64.6 GB of vectors and 3.2 GB to work in each, 67.7 GB, where 24.0 "
-            "GB are free: name 4 such GPUs (--device cuda:0,1,…), build the vectors with --dtype float16 (32.3 GB), use an index of kind "
-            "ivfpq, or --device cpu",
-        ),
-        (
-            WIKI16,
-            "cuda:0,1",
-            [30, 2],
-            f"{TOLD16} do not fit on cuda:0, cuda:1, which would have to hold 16.1 GB of vectors and 3.2 GB to work in each, 19.3 GB, "
-            "where 30.0 and 2.0 GB are free: use an index of kind ivfpq, or --device cpu",
-        ),
-        (WIKI16, "cuda:2", [99, 99], "--device cuda:2: torch sees 2 GPU(s), numbered from 0"),
-        (WIKI16, "all", [], "--device all: there is no GPU that torch can use: use cpu, or auto"),
-        (WIKI16, "gpu", [], "the device 'gpu' is none of auto, cpu, cuda, cuda:<number>, cuda:<number>,<number>, all, mps"),
-    ],
-)
+@pytest.mark.parametrize(("size", "device", "free", "message"), read_rows("base/refused_placements.jsonl"))
 def test_what_does_not_fit_or_is_not_there_is_refused(size: Vectors, device: str, free: Sequence[int], message: str) -> None:
     with pytest.raises(InputError) as raised:
         choose_devices(*size, device, [gigabytes * GB for gigabytes in free])

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.registry import suggest, unknown_name_error
 
 
@@ -15,18 +16,7 @@ def test_near_names_are_named() -> None:
     assert str(unknown_name_error("corpus", "x", [])) == "unknown corpus 'x': known: none"
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("bm52", "bm25"),
-        ("minlm", "minilm"),
-        ("wiki", "wiki2018"),
-        ("contreiver", "contriever"),
-        ("nosuch", ""),
-        ("filter", ""),
-        ("x", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "near"), read_rows("base/near_names.jsonl"))
 def test_only_near_names_are_suggested(name: str, near: str) -> None:
     known = ["bm25", "minilm", "nomic", "notes", "wiki2018", "contriever", "refine"]
     assert suggest(name, known) == (f"did you mean '{near}'? " if near else "")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from tests.conftest import read_rows
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.size_estimate import estimate_corpus
@@ -44,20 +45,7 @@ def test_the_passages_of_a_file_are_estimated_within_a_few_percent(
     assert found.n_passages == pytest.approx(N, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("file_format", "record", "unkept"),
-    [
-        ("jsonl", {"id": "1", "title": "A", "section": "B", "text": "c", "url": "https://example.org", "tags": ["d"]}, ["url", "tags"]),
-        ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {}}, []),
-        ("beir", {"_id": "1", "title": "A", "text": "c", "metadata": {"year": 1999}}, ["metadata"]),
-        ("contents", {"id": "1", "contents": "A\nb", "title": "A", "url": "u"}, ["url"]),
-        (
-            "wikiextractor-json",
-            {"id": "1", "revid": "7", "url": "https://example.org?curid=1", "title": "A", "text": "c"},
-            ["revid", "url"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("file_format", "record", "unkept"), read_rows("corpora/unkept_fields.jsonl"))
 def test_fields_that_passages_do_not_keep_are_found(file_format: str, record: dict[str, object], unkept: list[str], tmp_path: Path) -> None:
     """In any record, also beside one that cannot be read; a field without a value is none."""
     path = tmp_path / "made.jsonl"

@@ -3,15 +3,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import read_rows
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.reading.readers import read
-from wikidx.corpora.reading.splitters import SPLITTERS, split_dpr, split_sections, split_words
+from wikidx.corpora.reading.splitters import SPLITTERS, split_sections
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=3)
 WORDS = st.lists(LETTERS, max_size=60)
@@ -27,42 +26,9 @@ def blocks(rule: str, text: str, n_words: int) -> list[str]:
     return [passage.text for passage in SPLITTERS[rule](article(text), n_words)]
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "n_words", "expected"),
-    [
-        pytest.param("words", " a\n\tb\u00a0c ", 2, ["a b", "c"], id="words: a shorter rest"),
-        pytest.param("dpr", "a b c d e f g", 3, ["a b c", "d e f", "g a b"], id="dpr: the rest is filled from the beginning"),
-        pytest.param("sections", "a b c d e f g", 3, ["a b", "c d", "e f g"], id="sections: parts of nearly equal length"),
-    ],
-)
-def test_blocks(rule: str, text: str, n_words: int, expected: list[str]) -> None:
-    assert blocks(rule, text, n_words) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("lead\n== Core ==\nhot", [("Sun", "lead"), ("Sun: Core", "hot")], id="marked heading"),
-        pytest.param("lead\n====Deep core====\nhot", [("Sun", "lead"), ("Sun: Deep core", "hot")], id="deep heading without spaces"),
-        pytest.param("lead\nThe core.\nhot", [("Sun", "lead"), ("Sun: The core", "hot")], id="WikiExtractor's heading"),
-        pytest.param("lead\n\n\nThe core.\n\nhot\n\ncold", [("Sun", "lead"), ("Sun: The core", "hot cold")], id="blank lines"),
-        pytest.param("lead\r\nThe core.\r\nhot\r\n", [("Sun", "lead"), ("Sun: The core", "hot")], id="CRLF"),
-        pytest.param("Sun\n\nlead\nCore.\nhot", [("Sun", "Sun lead"), ("Sun: Core", "hot")], id="title line stays in the lead"),
-        pytest.param("Sun.\nlead", [("Sun", "Sun. lead")], id="first line is never a heading"),
-        pytest.param("lead\nCore.\nInner.\nhot", [("Sun", "lead Core."), ("Sun: Inner", "hot")], id="nested headings"),
-        pytest.param("lead\nhot\nCore.", [("Sun", "lead hot Core.")], id="heading without a body"),
-        pytest.param("lead\n== ==\nhot", [("Sun", "lead == == hot")], id="marks around nothing"),
-        pytest.param("lead\n== A = B ==\nhot", [("Sun", "lead == A = B == hot")], id="mark inside a heading"),
-        pytest.param("lead\n= Core =\nhot", [("Sun", "lead = Core = hot")], id="mark of a title"),
-        pytest.param("lead\nhot is it.\ncold", [("Sun", "lead hot is it. cold")], id="lower-case line"),
-        pytest.param("lead\nIs it? Yes.\ncold", [("Sun", "lead Is it? Yes. cold")], id="two sentences"),
-        pytest.param("lead\nA b c d e f g h.\nx", [("Sun", "lead"), ("Sun: A b c d e f g h", "x")], id="heading of eight words"),
-        pytest.param("lead\nA b c d e f g h i.\nx", [("Sun", "lead A b c d e f g h i. x")], id="line of nine words"),
-        pytest.param("lead\nCore.\nhot\nCore.\ncold", [("Sun", "lead"), ("Sun: Core", "hot"), ("Sun: Core", "cold")], id="heading twice"),
-    ],
-)
-def test_sections(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(passage.title, passage.text) for passage in split_sections(article(text), 100)] == expected
+@pytest.mark.parametrize(("text", "expected"), read_rows("corpora/sections.jsonl"))
+def test_sections(text: str, expected: list[list[str]]) -> None:
+    assert [[passage.title, passage.text] for passage in split_sections(article(text), 100)] == expected
 
 
 def test_long_marked_line_takes_no_time() -> None:
@@ -133,16 +99,3 @@ def assert_only_headings_left_the_text(text: str, passages: list[Passage]) -> No
     in_text = Counter(text.split())
     assert not in_passages - in_text
     assert not in_text - in_passages - in_headings
-
-
-def test_real_articles(shared_data: Path) -> None:
-    for found in read(shared_data / "wikiextractor" / "wiki_00.gz", "wikiextractor"):
-        real = found.passage
-        words = real.text.split()
-        assert [word for passage in split_words(real, 100) for word in passage.text.split()] == words
-        wrapped = [passage.text.split() for passage in split_dpr(real, 100)]
-        assert {len(block) for block in wrapped} == {min(100, len(words))}
-        assert [word for block in wrapped for word in block][: len(words)] == words
-        passages = list(split_sections(real, 100))
-        assert all(len(passage.text.split()) <= 100 for passage in passages)
-        assert_only_headings_left_the_text(real.text, passages)

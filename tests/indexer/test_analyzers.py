@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import read_rows
 from tests.contracts.test_lexical_index import PASSAGES, QUERIES
 from tests.indexer.analyzers import ENGLISH_IN_PYTHON, REFERENCES
 from tests.runtimes.command_line import Command
@@ -98,23 +99,7 @@ def test_names_of_indexes_have_an_analyzer(
         assert (parsed, parsed.encoder, parsed.kind, parsed.analyzer, parsed.numbers) == (name, "", "bm25", analyzer, numbers)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "bm25-germna",
-            "unknown index 'bm25-germna': did you mean 'bm25-german'.* an analyzer of yours is named with --plugin FILE.py:NAME",
-        ),
-        ("bm25-german-1.2", "known: bm25, bm25-german, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1"),
-        ("bm25-german-1.2-7", "known: bm25, bm25-german, bm25-k1-b"),
-        ("bm25-1.2-0.75-german", "known: bm25, bm25-german, bm25-k1-b"),
-        ("bm25-german-0.9-0.4", "it is named 'bm25-german'$"),
-        ("bm25-german-1.20-0.75", "it is named 'bm25-german-1.2-0.75'$"),
-        ("bm25-lucene-english", "it is named 'bm25'$"),
-        ("bm25-lucene-english-2-1", "it is named 'bm25-2-1'$"),
-        ("lucene-german", "unknown index 'lucene-german': did you mean 'lucene'. known: lucene$"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), read_rows("indexer/refused_names.jsonl"))
 @pytest.mark.usefixtures("given")
 def test_names_that_no_index_can_have_are_told(name: str, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):

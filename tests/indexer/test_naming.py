@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.errors import UnknownNameError
 from wikidx.indexer import INDEXES, VECTOR_INDEXES
 from wikidx.indexer.catalog import index_ref
@@ -25,20 +26,9 @@ def test_every_encoder_has_an_index_of_every_kind_under_one_name() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("contriever", ("contriever", "", ())),
-        ("gtr-base", ("gtr", "", ())),
-        ("bm25", ("", "bm25", ())),
-        ("gtr-base-ivf", ("gtr", "ivf", ())),
-        ("bm25-1.2-0.75", ("", "bm25", ("1.2", "0.75"))),
-        ("bm25-2-0", ("", "bm25", ("2", "0"))),
-        ("bm25-0.00001-1", ("", "bm25", ("0.00001", "1"))),
-    ],
-)
-def test_names_resolve_to_encoder_kind_and_numbers(name: str, found: tuple[str, str, tuple[str, ...]]) -> None:
-    parsed = parse_index_name(name)
+@pytest.mark.parametrize(("name", "encoder", "kind", "numbers"), read_rows("indexer/names.jsonl"))
+def test_names_resolve_to_encoder_kind_and_numbers(name: str, encoder: str, kind: str, numbers: list[str]) -> None:
+    parsed, found = parse_index_name(name), (encoder, kind, tuple(numbers))
     assert parts_of(name) == parts_of(str(parsed)) == found
     assert parse_index_name(parsed) is parsed
     assert parts_of(pickle.loads(pickle.dumps(parsed))) == found
@@ -50,18 +40,7 @@ def test_other_names_are_unknown(name: str) -> None:
         parse_index_name(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "canonical"),
-    [
-        ("bm25-1.20-.75", "bm25-1.2-0.75"),
-        ("bm25-2.0-0.0", "bm25-2-0"),
-        ("bm25-1.2-0.7500000001", "bm25-1.2-0.75"),  # the same float32
-        ("bm25-1e2-0", "bm25-100-0"),
-        ("bm25- 1.2-٠.75", "bm25-1.2-0.75"),
-        ("bm25-0.9-0.4", "bm25"),
-        ("bm25-0.90000000001-0.40", "bm25"),
-    ],
-)
+@pytest.mark.parametrize(("name", "canonical"), read_rows("indexer/spellings.jsonl"))
 def test_another_spelling_is_refused_with_the_canonical_name(name: str, canonical: str) -> None:
     with pytest.raises(UnknownNameError, match=f": it is named '{canonical}'$"):
         parse_index_name(name)

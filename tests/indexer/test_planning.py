@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.artifacts.home import downloads_path
 from wikidx.base.errors import StorageError
 from wikidx.base.net.download import SourceFile
@@ -135,16 +136,7 @@ def test_imported_vectors(dtype: str | None, component_bytes: int, monkeypatch: 
     assert (estimate.disk_bytes, estimate.memory_bytes) == (1_000_000 * 768 * component_bytes, 600_000_000)
 
 
-@pytest.mark.parametrize(
-    ("there", "expected"),
-    [
-        ({}, 1_000),
-        ({"one.part": 150}, 850),
-        ({"one": 400, "other": 999}, 600),
-        ({"one": 400, "two.part": 700}, 0),  # the size was only about right
-        ({"one": 400, "two": 100}, 0),  # both are there, whatever their size
-    ],
-)
+@pytest.mark.parametrize(("there", "expected"), read_rows("indexer/downloaded.jsonl"))
 def test_what_is_downloaded_already_is_not_counted(there: dict[str, int], expected: int, home: Path) -> None:
     folder = downloads_path("wiki2018") / "dpr"
     folder.mkdir(parents=True)

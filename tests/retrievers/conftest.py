@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,11 +37,6 @@ def some_passages(n: int = 600) -> list[Passage]:
     return [
         Passage(f"p{n}", f"{titles[n % 4]} {n}", f"{WORDS[n % 12]} {WORDS[n // 12 % 12]} {WORDS[n * 7 % 11]}\nnumber {n}") for n in range(n)
     ]
-
-
-def read_rows(name: str) -> list[Any]:
-    """Return the rows of a table beside this file, a line of JSON each."""
-    return [json.loads(line) for line in (Path(__file__).parent / name).read_text().splitlines()]
 
 
 @pytest.fixture(scope="session")

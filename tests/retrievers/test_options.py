@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.retrievers.conftest import read_rows
+from tests.conftest import read_rows
 from wikidx.base.errors import InputError, OptionError
 from wikidx.retrievers import SearchOptions
 
@@ -28,7 +28,7 @@ REFUSED_IN_PYTHON: list[tuple[dict[str, Any], str]] = [  # beside those that are
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), [*read_rows("refused_options.jsonl"), *REFUSED_IN_PYTHON])
+@pytest.mark.parametrize(("values", "message"), [*read_rows("retrievers/refused_options.jsonl"), *REFUSED_IN_PYTHON])
 def test_values_that_mean_nothing_are_refused_in_a_line(values: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message) as refused:
         SearchOptions(**values)

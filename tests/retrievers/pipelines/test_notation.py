@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.retrievers.conftest import read_rows
+from tests.conftest import read_rows
 from wikidx.base.errors import InputError
 from wikidx.retrievers.pipelines.notation import parse_pipeline
 from wikidx.retrievers.pipelines.tree import Fused, Reranked, Size, Source, size, source_depths
@@ -38,7 +38,7 @@ def test_a_text_becomes_its_tree_and_the_tree_a_text_of_the_same_tree(text: str,
     assert parse_pipeline(str(tree)) == tree
 
 
-@pytest.mark.parametrize(("text", "position", "expected", "found"), read_rows("pipelines/bad_pipelines.jsonl"))
+@pytest.mark.parametrize(("text", "position", "expected", "found"), read_rows("retrievers/pipelines/bad_pipelines.jsonl"))
 def test_an_error_says_where_it_is_and_what_is_expected(text: str, position: int, expected: str, found: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_pipeline(text)

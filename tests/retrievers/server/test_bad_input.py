@@ -21,7 +21,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.core.result import Ok
 
-from tests.retrievers.conftest import read_rows
+from tests.conftest import read_rows
 from tests.retrievers.server.serving import Answer, ask, count, retrieve, search, send_raw, wait_until
 from wikidx.retrievers import SearchOptions
 
@@ -45,12 +45,12 @@ def check_refusal(answer: Answer, status: int, message: str = "") -> None:
     assert len(answer.body) < 500
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status", "message"), read_rows("server/bad_requests.jsonl"))
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), read_rows("retrievers/server/bad_requests.jsonl"))
 def test_what_is_wrong_is_named(url: str, method: str, path: str, body: object, status: int, message: str) -> None:
     check_refusal(ask(url, path, body.encode() if isinstance(body, str) else body, method=method), status, message)
 
 
-@pytest.mark.parametrize(("values", "message"), read_rows("refused_options.jsonl"))
+@pytest.mark.parametrize(("values", "message"), read_rows("retrievers/refused_options.jsonl"))
 def test_options_are_refused_as_in_python(url: str, values: dict[str, Any], message: str) -> None:
     refused = search(url, **SEARCH, **values)
     check_refusal(refused, 422)

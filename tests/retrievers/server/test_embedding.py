@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import read_rows
 from tests.indexer.encoders.folders import with_checkpoint
-from tests.retrievers.conftest import LIMITS, read_rows, some_passages
+from tests.retrievers.conftest import LIMITS, some_passages
 from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, serving
 from wikidx.base.errors import InputError
@@ -127,7 +128,7 @@ TOO_LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "message"), [*read_rows("server/bad_embeddings.jsonl"), *TOO_LARGE])
+@pytest.mark.parametrize(("body", "status", "message"), [*read_rows("retrievers/server/bad_embeddings.jsonl"), *TOO_LARGE])
 def test_errors_have_openai_s_form(url: str, body: object, status: int, message: str) -> None:
     answer = ask(url, PATH, body.encode() if isinstance(body, str) else body)
     assert answer.status == status
