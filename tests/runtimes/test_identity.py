@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from wikidx.base.artifacts.manifest import package_versions
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
 from wikidx.runtimes.execution import identity
-from wikidx.runtimes.llms.naming import assign_models, parse_spec
+from wikidx.runtimes.llms.naming import assign_models
 
 
 def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path) -> None:
@@ -35,33 +34,22 @@ def test_a_checkpoint_is_told_apart_by_its_files(tmp_path: Path) -> None:
 
 
 def test_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that affect results are part of a model's identity; passwords and those of speed are not."""
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://me:secret@host/v1")
     refs = tmp_path / "models--org--name" / "refs"
     refs.mkdir(parents=True)
-    (refs / "main").write_text("0123abc\n")
-    assert identity.model_identity(parse_spec("hf:org/name"), "cuda") == {
-        "backend": "hf",
-        "model": "org/name",
-        "commit": "0123abc",
-        "device": "cuda",
-    }
-    assert identity.model_identity(parse_spec("vllm:org/other"), "auto")["commit"] is None
-    assert identity.model_identity(parse_spec("openai:m"), "auto") == {"backend": "openai", "model": "m", "url": "http://host/v1"}
-    there = identity.model_identity(parse_spec("openai:m@https://me:secret@cloud/v1"), "auto")
-    assert there["url"] == "https://cloud/v1"
-
-
-def test_options_of_a_model_that_affect_results_are_part_of_its_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    refs = tmp_path / "models--org--name" / "refs"
-    refs.mkdir(parents=True)
-    (refs / "v2").write_text("456")
+    for revision, commit in (("main", "0123abc\n"), ("v2", "456")):
+        (refs / revision).write_text(commit)
 
     def identify(name: str, *options: str) -> dict[str, Any]:
-        return identity.model_identity(assign_models([name], ["answer"], options=options)["answer"], "cpu")
+        return identity.model_identity(assign_models([name], ["answer"], options=options)["answer"], "cuda")
 
-    assert identify("hf:org/name", "batch_tokens=7") == identify("hf:org/name")
+    local = {"backend": "hf", "model": "org/name", "commit": "0123abc", "device": "cuda"}
+    assert identify("hf:org/name") == identify("hf:org/name", "batch_tokens=7") == local
+    assert identify("vllm:org/other")["commit"] is None
+    assert identify("openai:m") == {"backend": "openai", "model": "m", "url": "http://host/v1"}
+    assert identify("openai:m@https://me:secret@cloud/v1")["url"] == "https://cloud/v1"
     changed = identify("hf:org/name", "revision=v2", "dtype=bfloat16")
     assert (changed["commit"], changed["options"]) == ("456", {"dtype": "bfloat16", "revision": "v2"})
     of_vllm = identify("vllm:org/name", "quantization=fp8", "max_model_len=4096", "tensor_parallel_size=2")
@@ -80,19 +68,5 @@ def test_an_index_of_other_passages_is_another_one(build: Callable[..., PassageS
 
 def test_a_command_is_shown_without_its_secrets() -> None:
     given = ["run", "rag", "--api-key", "geheim", "--api-key=geheim", "--llm", "openai:m@http://u:p@host:1/v1", "--url", "http://u@host"]
-    assert identity.redact_command(given) == [
-        "run",
-        "rag",
-        "--api-key",
-        "…",
-        "--api-key=…",
-        "--llm",
-        "openai:m@http://host:1/v1",
-        "--url",
-        "http://host",
-    ]
-
-
-def test_versions() -> None:
-    found = package_versions(identity.PACKAGES)
-    assert {"python", "numpy", "lmdb", "urllib3"} <= set(found)
+    shown = "run rag --api-key … --api-key=… --llm openai:m@http://host:1/v1 --url http://host"
+    assert identity.redact_command(given) == shown.split()
