@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from wikidx.runtimes.cli import main
+
+IDX = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()"]
+"""The beginning of a command that runs in a process of its own."""
 
 
 def without_times(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,10 +22,11 @@ def without_times(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Command:
-    """Runs ``idx`` with arguments."""
+    """Runs ``idx`` with arguments; ``out`` and ``err`` are what the last command has written."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
+        self.out = self.err = ""
 
     def __call__(self, *arguments: object, status: int = 0) -> str:
         """Return the output or, for a command that must fail, the error."""
@@ -29,6 +34,11 @@ class Command:
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
             main()
-        said = self._capsys.readouterr()
-        assert stopped.value.code == status, said.err
-        return said.out if status == 0 else said.err.splitlines()[-1]
+        self.out, self.err = self._capsys.readouterr()
+        assert stopped.value.code == status, self.err
+        return self.out if status == 0 else self.err.rstrip("\n").rpartition("\n")[2]
+
+    def json(self, *arguments: object, status: int = 0) -> Any:  # noqa: ANN401 - JSON
+        """Return the output for programs."""
+        self(*arguments, "--json", status=status)
+        return json.loads(self.out)

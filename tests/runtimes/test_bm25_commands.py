@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.runtimes.command_line import Command
-from wikidx.base.artifacts.building import lock
 from wikidx.indexer.catalog import index_ref
 from wikidx.retrievers.opening import open_searcher
 
@@ -26,16 +26,17 @@ def notes(tmp_path: Path) -> Path:
 
 
 def searched(idx: Command, retriever: str) -> list[dict[str, Any]]:
-    passages: list[dict[str, Any]] = json.loads(idx("search", "notes", "fox", "-r", retriever, "--json"))["passages"]
+    passages: list[dict[str, Any]] = idx.json("search", "notes", "fox", "-r", retriever)["passages"]
     return passages
 
 
-def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, notes: Path) -> None:
-    planned = json.loads(idx("build", notes, "--index", NAME, "--dry-run", "--json"))["estimates"]
+def test_indexes_are_built_listed_completed_searched_checked_and_removed(
+    idx: Command, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = idx.json("build", notes, "--index", NAME, "--dry-run")["estimates"]
     assert [need["step"] for need in planned] == ["passages", NAME]
     idx("build", notes, "--bm25", "--index", NAME, "--index", "bm25-0.9-0", "--index", "bm25-0.9-1")
-    listed = json.loads(idx("list", "--json"))["corpora"]
-    built = next(entry["built"] for entry in listed if entry["name"] == "notes")
+    built = next(entry["built"] for entry in idx.json("list")["corpora"] if entry["name"] == "notes")
     assert [part["name"] for part in built] == ["passages", "bm25", "bm25-0.9-0", "bm25-0.9-1", NAME]
     assert [[hit["id"] for hit in searched(idx, name)] for name in ("bm25-0.9-0", "bm25-0.9-1")] == [["long", "short"], ["short", "long"]]
     hits = searched(idx, NAME)
@@ -44,55 +45,27 @@ def test_indexes_are_built_listed_searched_checked_and_removed(idx: Command, not
     fused = searched(idx, f"{NAME}+bm25")
     assert {one["retriever"] for hit in fused for one in hit["provenance"]} == {NAME, "bm25"}
     assert "bm25-0.9-1: as built" in idx("check", "notes").splitlines()
-    idx("remove", "notes", "--index", "bm25-0.9-1", "--yes")
-    assert "run 'idx build notes --index bm25-0.9-1'" in idx("search", "notes", "fox", "-r", "bm25-0.9-1", status=2)
+    for name in ("bm25-0.9-0", "bm25-0.9-1"):
+        idx("remove", "notes", "--index", name, "--yes")
+        assert f"run 'idx build notes --index {name}'" in idx("search", "notes", "fox", "-r", name, status=2)
+    with monkeypatch.context() as patch:
+        for line, expected in (("search notes fox -r bm25-", [NAME]), ("remove notes --index ", ["bm25", NAME])):
+            variables = {"_IDX_COMPLETE": "complete_bash", "COMP_WORDS": f"idx {line}", "COMP_CWORD": str(len(f"{line}.".split()))}
+            for variable, value in variables.items():
+                patch.setenv(variable, value)
+            assert idx().split() == expected
     (index_ref("notes", NAME).path / "lengths").write_bytes(b"corrupt")
-    assert "as built" not in idx("check", "notes", status=1)
+    idx("check", "notes", status=1)
+    assert f"{NAME}: as built" not in idx.out
     idx("build", "notes", "--index", NAME, "--force")
     assert [hit["score"] for hit in searched(idx, NAME)] == [hit["score"] for hit in hits]
 
 
-def test_a_corpus_is_not_removed_while_an_index_with_chosen_numbers_is_built(idx: Command, notes: Path) -> None:
-    idx("build", notes)
-    path = index_ref("notes", NAME).path
-    path.with_name(f".{NAME}.partial").mkdir()
-    with lock(path):
-        assert NAME in idx("remove", "notes", "--yes", status=2)
-    idx("remove", "notes", "--yes")
-
-
-def test_retrievers_with_chosen_numbers_are_evaluated_side_by_side(idx: Command) -> None:
+def test_retrievers_with_chosen_numbers_are_evaluated_side_by_side(idx: Command, built_sample: Path, home: Path) -> None:
     pytest.importorskip("regex", reason="needs the extra 'eval'")
-    idx("build", "sample", "--bm25", "--index", NAME)
-    shown = json.loads(idx("eval", "retrieval", "--corpus", "sample", "--questions", "sample", "-r", "bm25", "-r", NAME, "--json"))
+    shutil.copytree(built_sample, home)
+    idx("build", "sample", "--index", NAME)
+    shown = idx.json("eval", "retrieval", "--corpus", "sample", "--questions", "sample", "-r", "bm25", "-r", NAME)
     assert [one["retriever"] for one in shown["retrievers"]] == ["bm25", NAME]
     first, second = (one["figures"]["AP"]["mean"] for one in shown["retrievers"])
     assert 0.5 < first != second > 0.5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--index", "bm25-1.20-0.75"), "unknown index 'bm25-1.20-0.75': it is named 'bm25-1.2-0.75'"),
-        (("--index", "bm25-0.9-0.4"), "unknown index 'bm25-0.9-0.4': it is named 'bm25'"),
-        (("--index", "bm25-1.2"), "known: bm25, bm25-k1-b with k1 from 0 to 1000 and b from 0 to 1"),
-        (("--index", "mb25-1.2-0.75"), "unknown kind of index 'mb25-1.2-0.75': known: binary, bm25, hnsw"),
-        (("--index", NAME, "--index", "ivf"), "--index ivf needs an encoder: add --encoder NAME"),
-    ],
-)
-def test_numbers_that_cannot_be_are_refused(idx: Command, notes: Path, arguments: tuple[str, ...], message: str) -> None:
-    assert message in idx("build", notes, *arguments, status=2)
-    assert not index_ref("notes", "bm25").path.exists()
-
-
-def test_a_name_with_numbers_is_completed(idx: Command, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    idx("build", notes, "--bm25", "--index", NAME)
-    monkeypatch.setenv("_IDX_COMPLETE", "complete_bash")
-    for line, expected in (
-        ("search notes fox -r bm25-", [NAME]),
-        ("remove notes --index ", ["bm25", NAME]),
-        ("serve -r bm25+", [f"bm25+{NAME}"]),
-    ):
-        monkeypatch.setenv("COMP_WORDS", f"idx {line}")
-        monkeypatch.setenv("COMP_CWORD", str(len(f"{line}.".split())))
-        assert idx().split() == expected

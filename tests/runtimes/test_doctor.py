@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
@@ -27,13 +26,15 @@ def sections(printed: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_the_version_is_that_of_the_package(idx: Command) -> None:
+def test_the_report_describes_program_machine_folders_and_packages_without_secrets(
+    idx: Command, sample_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("IDX_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "top secret")
     assert idx("--version") == f"idx {version('wikidx')}\n"
-
-
-def test_the_report_describes_program_machine_folders_and_packages(idx: Command, sample_home: Path) -> None:
     report = sections(idx("doctor"))
-    for_programs = json.loads(idx("doctor", "--json"))
+    assert "top secret" not in idx.out
+    for_programs = idx.json("doctor")
     assert {title: [*section] for title, section in report.items()} == {title: [*section] for title, section in for_programs.items()}
     assert report["extras"] == for_programs["extras"]
     assert report["idx"]["version"].startswith(version("wikidx"))
@@ -58,23 +59,17 @@ def test_missing_packages_come_with_the_command_that_installs_them(idx: Command,
         return "1.0"
 
     monkeypatch.setattr(doctor, "version", version_without_lmdb_and_mcp)
-    report = json.loads(idx("doctor", "--json"))
+    report = idx.json("doctor")
     assert report["packages"]["lmdb"] == "missing"
     assert report["extras"]["mcp"].startswith("missing: mcp (pip install ")
     assert "[mcp]'" in report["extras"]["mcp"]
     assert report["extras"]["ray"] == "ray 1.0"
 
 
-def test_secrets_are_not_in_the_report(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("IDX_API_KEY", "OPENAI_API_KEY", "HF_TOKEN"):
-        monkeypatch.setenv(name, "top secret")
-    assert "top secret" not in idx("doctor")
-
-
 def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "ROOT", tmp_path)
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == "none"
+    assert idx.json("doctor")["folders"]["compiled kernels"] == "none"
     (tmp_path / "wikidx").mkdir()
     for name in ("base", "retrievers"):
         package = name.partition("/")[0]
@@ -82,35 +77,35 @@ def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Pa
         folder.mkdir(parents=True)
         (folder / "code.nbi").write_bytes(bytes(1000))
         (tmp_path / "wikidx" / package).symlink_to(tmp_path / package)  # as in a checkout
-    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == "2.0 kB, next to the code"
+    assert idx.json("doctor")["folders"]["compiled kernels"] == "2.0 kB, next to the code"
     cache = tmp_path / "retrievers" / "__pycache__"
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
-    assert json.loads(idx("doctor", "--json"))["folders"]["compiled kernels"] == f"1.0 kB, in {cache}"
+    assert idx.json("doctor")["folders"]["compiled kernels"] == f"1.0 kB, in {cache}"
 
 
 def test_a_home_that_is_not_there_yet_is_no_error(idx: Command, home: Path) -> None:
-    folders = json.loads(idx("doctor", "--json"))["folders"]
+    folders = idx.json("doctor")["folders"]
     assert folders["home"].startswith(f"{home}, does not exist yet, ")
     assert (folders["corpora"], folders["downloads"]) == ("none", "0 B")
     assert not home.exists()
 
 
-def test_a_driver_without_a_usable_gpu_is_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    for signs, expected in (("", "none that torch can use"), ("/", "none that torch can use with this driver: CUDA 13 needs 580 or later")):
-        monkeypatch.setattr("wikidx.base.machine.devices._SIGNS_OF_A_GPU", (signs or "/no/such/device",))
-        assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == expected
-
-
-def test_a_broken_torch_is_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_torch_cannot_use_and_a_broken_torch_are_reported(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
 
     def fail() -> int:
         raise RuntimeError("the driver is too old\nmore lines")
 
+    def found() -> str:
+        gpu: str = idx.json("doctor")["machine"]["GPU"]
+        return gpu
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for signs, expected in (("", "none that torch can use"), ("/", "none that torch can use with this driver: CUDA 13 needs 580 or later")):
+        monkeypatch.setattr("wikidx.base.machine.devices._SIGNS_OF_A_GPU", (signs or "/no/such/device",))
+        assert found() == expected
     monkeypatch.setattr(torch.cuda, "device_count", fail)
-    assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == "torch fails: the driver is too old"
+    assert found() == "torch fails: the driver is too old"
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert json.loads(idx("doctor", "--json"))["machine"]["GPU"] == "not looked for: torch is not installed"
+    assert found() == "not looked for: torch is not installed"

@@ -1,4 +1,4 @@
-"""``--retriever given``: runs that read the passages of their file of questions, and refusals."""
+"""``--retriever given``: runs that read the passages of their file of questions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_question_is_answered_from_its_first_k_passages(idx: Command, script: 
     assert "An opera by Georges Bizet." in call["prompt"][-1]["content"]
     assert "Verdi" not in call["prompt"][-1]["content"]
     assert (records["one"]["answer"], records["one"]["cost"]["searches"], records["one"]["cost"]["queries"]) == ("Bizet", 1, 1)
-    scored = json.loads(idx("eval", "answers", file.parent / "out", "--json"))
+    scored = idx.json("eval", "answers", file.parent / "out")
     assert (scored["retriever"], scored["corpus"]) == ("given", "")
     assert scored["groups"]["passages"]["hold an answer"]["squad_em"]["n"] == 2
     texts = json.loads(Viewer([file.parent / "out"]).trace("one"))["texts"]
@@ -97,60 +97,12 @@ def test_a_run_is_not_resumed_with_other_passages(idx: Command, script: Script, 
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "message"),
-    [
-        ("refeed", (), "'refeed' cannot run: it searches for 'which is it? yes', and --retriever given has passages for each question"),
-        ("retrorag", (), "'retrorag' cannot run: it searches for 'no', and"),
-        ("ra_isf", (), "'ra_isf' cannot run: it searches for 'Follow up: who?', and"),
-        ("iter_retgen", (), "'iter_retgen' cannot run: it searches for 'yes which is it?', and"),
-        ("ircot", ("max_sentences=1",), "'ircot' cannot run: it searches for 'it?', and"),
-        ("self_ask", (), "'self_ask' cannot run: it searches for 'who?', and"),
-        ("react", (), "'react' cannot run: the method looks titles up, which needs a corpus on this machine"),
-    ],
-)
-def test_methods_that_search_again_are_refused_before_the_first_request(
-    method: str, options: tuple[str, ...], message: str, idx: Command, file: Path, tmp_path: Path
-) -> None:
-    model = f"scripted:{tmp_path / 'none.jsonl'}"  # a script that cannot be opened: nothing is asked
-    refusal = idx(*line(file, method, model, *(part for option in options for part in ("--set", option))), status=2)
-    assert message in refusal
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("method", "option"),
     [("retrorag", "max_rounds=1"), ("retrorag", "ellery=false"), ("iter_retgen", "rounds=1"), ("ra_isf", "max_depth=0")],
 )
 def test_methods_that_ask_the_question_alone_are_not(method: str, option: str, idx: Command, script: Script, file: Path) -> None:
     idx(*line(file, method, script(*[{"match": "", "text": "no"}] * 40), "--set", option))
     assert all(record["error"] is None for record in dict(read_predictions(file.parent / "out")).values())
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--corpus", "sample"), "--corpus says where or how to search, but --retriever given searches nothing"),
-        (("--url", "http://127.0.0.1:1"), "--url says where"),
-        (("--reranker", "simlm"), "--reranker says where"),
-        (("--search", "depth=3"), "--search says where"),
-        (("--preset", "retrorag/default"), "--preset says where"),
-    ],
-)
-def test_options_of_searches_are_refused(more: tuple[str, ...], message: str, idx: Command, script: Script, file: Path) -> None:
-    assert message in idx(*line(file, "rag", script(), *more), status=2)
-
-
-def test_questions_without_passages_are_refused(idx: Command, script: Script, file: Path) -> None:
-    asked = line(file, "rag", script())
-    bare = {name: value for name, value in QUESTIONS[1].items() if name != "docs"}
-    write(file.parent, [QUESTIONS[0], bare])
-    message = "the question 'two' (Which metal is liquid?) has no passages in 'docs', 'ctxs' or 'output.retrieval_result'"
-    assert message in idx(*asked, status=2)
-    write(file.parent, [QUESTIONS[0], {**QUESTIONS[1], "question": QUESTIONS[0]["question"]}])
-    assert "the question 'two' (Who wrote Carmen?) is there twice, with different passages" in idx(*asked, status=2)
-    assert not (file.parent / "out").exists()
-    refusal = idx("ask", "rag", "Who?", "--retriever", "given", "--llm", script(), status=2)
-    assert "only 'idx run' and 'idx reproduce' have one" in refusal
 
 
 EXPERIMENT = """
@@ -175,32 +127,15 @@ method = "rag"
 
 
 def test_an_experiment_reads_them(idx: Command, script: Script, file: Path) -> None:
+    """Options of searches are for its other sets of questions."""
     (file.parent / "mine.toml").write_text(EXPERIMENT, encoding="utf-8")
     model = script({"match": "Georges", "text": "Bizet"}, {"match": "", "text": "iron"})
-    idx("reproduce", file.parent / "mine.toml", "--questions-from", file.parent, "--out", file.parent / "all", "--llm", model)
+    line = ("reproduce", file.parent / "mine.toml", "--questions-from", file.parent, "--out", file.parent / "all", "--llm", model)
+    idx(*line, "--corpus", "nowhere")
     report = json.loads((file.parent / "all" / "report.json").read_text())
     assert {result["row"]: result["ours"]["mean"] for result in report["results"]} == {"direct": 0.0, "RAG": 0.5}
     assert {run["method"]: run["retriever"] for run in report["runs"]} == {"direct": "", "rag": "given"}
-
-
-@pytest.mark.parametrize("option", ["--url", "--corpus", "--reranker", "--search"])
-def test_options_of_searches_are_for_the_other_question_sets_of_an_experiment(
-    option: str, idx: Command, script: Script, file: Path
-) -> None:
-    (file.parent / "mine.toml").write_text(EXPERIMENT, encoding="utf-8")
-    model, value = script({"match": "", "text": "iron"}), "depth=3" if option == "--search" else "http://127.0.0.1:1"
-    line = (
-        "reproduce",
-        file.parent / "mine.toml",
-        "--questions-from",
-        file.parent,
-        "--out",
-        file.parent / "all",
-        "--llm",
-        model,
-        option,
-        value,
-    )
-    idx(*line)
     assert json.loads((file.parent / "all" / "rag" / "mine" / RUN).read_text())["settings"]["search"]["retriever"] == "given"
-    assert f"{option} says where" in idx(*line, "--retriever", "given", status=2)
+    for option, value in (("--url", "http://127.0.0.1:1"), ("--corpus", "x"), ("--reranker", "x"), ("--search", "depth=3")):
+        idx(*line, option, value)
+        assert f"{option} says where" in idx(*line, option, value, "--retriever", "given", status=2)

@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.runtimes.command_line import Command, without_times
+from tests.faults.commands import idx as idx_process
+from tests.runtimes.command_line import IDX, Command, without_times
 from tests.runtimes.llms.endpoint import Endpoint, serving
-from tests.runtimes.test_cli import IDX
-from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import questions
 from wikidx.base.artifacts.building import staging_path
 from wikidx.corpora.resolving import resolve
-from wikidx.indexer import planning
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.planning import Build, describe_interruption
@@ -48,17 +46,17 @@ def interrupt(endpoint: Endpoint, *command: str) -> str:
     return said
 
 
-def test_ctrl_c_waits_for_no_model(tmp_path: Path) -> None:
+def test_ctrl_c_waits_for_no_model(idx: Command, tmp_path: Path) -> None:
     """The run can be resumed afterwards."""
     endpoint, out = Endpoint(ScriptedLLM(lambda call: "x")), tmp_path / "out"
     asked = ["direct", "--questions", str(questions(tmp_path, "one?", "two?")), "--in-flight", "1", "--out", str(out)]
     with serving(endpoint) as url:
         interrupt(endpoint, "run", *asked, "--llm", f"openai:tiny@{url}")
         endpoint.seconds = 0
-        assert "2 questions, 2 answered" in idx_process("run", *asked, "--llm", f"openai:tiny@{url}").out
+        assert "2 questions, 2 answered" in idx("run", *asked, "--llm", f"openai:tiny@{url}")
 
 
-def test_an_interrupted_experiment_says_how_it_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_experiment_says_how_it_goes_on(idx: Command, tmp_path: Path) -> None:
     asked = "".join(f'{{"id": "{n}", "question": "{n}?", "golden_answers": ["x"]}}\n' for n in (1, 2))
     (tmp_path / "asked.jsonl").write_text(asked, encoding="utf-8")
     table = f'title = "t"\n[questions.q]\nfile = "{tmp_path / "asked.jsonl"}"\n[[rows]]\nname = "direct"\nmethod = "direct"\n'
@@ -68,7 +66,7 @@ def test_an_interrupted_experiment_says_how_it_goes_on(tmp_path: Path) -> None:
         said = interrupt(endpoint, *command, "--in-flight", "1", "--llm", f"openai:tiny@{url}")
         assert said.splitlines()[-1] == "interrupted: the same command resumes, and then writes the report"
         endpoint.seconds = 0
-        rows = [line.split() for line in idx_process(*command, "--llm", f"openai:tiny@{url}").out.splitlines()]
+        rows = [line.split() for line in idx(*command, "--llm", f"openai:tiny@{url}").splitlines()]
     assert ["direct", "squad_em", "100.0", "[100.0,", "100.0]", "2", "of", "2"] in rows
 
 
@@ -148,13 +146,21 @@ def test_an_interrupted_build_says_what_is_finished_and_where_it_resumes(tmp_pat
     assert "built 'made': minilm (4,700 rows)" in idx_process(*command).out
 
 
-def test_an_interrupted_plan_says_that_nothing_was_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("stopped", "said"),
+    [
+        ("wikidx.indexer.planning._estimate_store", "stopped before anything was built: the same command begins again"),
+        ("wikidx.corpora.store.writer.StoreWriter.finish", "stopped: the same command resumes with passages"),
+    ],
+)
+def test_an_interrupted_build_is_told_and_goes_on(
+    stopped: str, said: str, idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "made.jsonl").write_text('{"id": 1, "text": "river"}\n')
-    monkeypatch.setattr(planning, "_estimate_store", lambda *size, is_followed: signal.raise_signal(signal.SIGINT))
-    last = Command(monkeypatch, capsys)("build", tmp_path / "made.jsonl", status=130)
-    assert last == "stopped before anything was built: the same command begins again"
+    with monkeypatch.context() as patch:
+        patch.setattr(stopped, lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        assert idx("build", tmp_path / "made.jsonl", status=130) == said
+    assert idx("build", tmp_path / "made.jsonl") == "built 'made': passages (1 row), bm25 (1 row)\n"
 
 
 def test_what_an_interruption_left_is_described(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import json
 import sqlite3
 from pathlib import Path
 
+from tests.faults.commands import idx as idx_process
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
-from tests.runtimes.test_cli import idx as idx_process
 
 
 def test_options_of_a_local_model_are_settings_of_the_run_unless_they_only_set_speed(idx: Command, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.commands import idx as idx_process
 from tests.runtimes.every_method import short_options
 from tests.runtimes.llms.tiny import save_tiny_llama
-from tests.runtimes.test_cli import idx as idx_process
 from tests.runtimes.test_run import killed_after
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.runtimes.command_line import Command
 
 Script = Callable[..., str]
@@ -27,7 +25,7 @@ def test_a_method_says_where_prompts_and_defaults_come_from(idx: Command) -> Non
     assert "max_sub_questions=5  [ours] maximum" in own
     assert "depth_test=exceeded  [paper, open] exceeded" in own
     assert "prompts [paper: the criteria of appendix E, worded anew]: closed_book.txt, " in idx("ask", "ra_isf", "--prompts", "paper")
-    described = json.loads(idx("ask", "retrorag", "--prompts", "metarag", "--json"))
+    described = idx.json("ask", "retrorag", "--prompts", "metarag")
     assert described["prompt_sets"] == ["metarag"]
     origins = {prompt["name"]: prompt["origin"].partition(":")[0] for prompt in described["prompts"]}
     assert (origins["reason.txt"], origins["query.txt"]) == ("authors' code", "ours")
@@ -62,33 +60,3 @@ def test_demonstrations_are_drawn_by_a_seed(idx: Command, script: Script, tmp_pa
     assert turns[1::2] == [f"gold {number}" for number in shown]
     idx(*command, *drawn)
     assert "prompts.drawn demonstrations was" in idx(*command, *drawn, "--shots-seed", 1, status=2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("direct", "--prompts", "nowhere"), "there is no folder nowhere with prompts for 'direct', and it has no prompt sets"),
-        (("direct", "--shots-from", "FILE", "--set", "shots=4"), "has 3 questions with answers, not 4: ask for fewer demonstrations"),
-        (("direct", "--shots-from", "FILE"), "demonstrations are drawn for 'direct', but the option 'shots' is 0"),
-        (("react", "--shots-from", "FILE", "--set", "shots=1"), "a question with its answer demonstrates no prompt"),
-        (("rag", "--preset", "retrorag/defalt"), "unknown preset of 'retrorag' 'defalt': did you mean 'default'"),
-        (("rag", "--preset", "retrorg/default"), "unknown method 'retrorg': did you mean 'retrorag'"),
-    ],
-)
-def test_mistakes_are_one_line_before_anything_is_asked(
-    idx: Command, script: Script, tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    file = question_file(tmp_path)
-    given = [file if argument == "FILE" else argument for argument in arguments]
-    line = idx("ask", given[0], "Who?", *given[1:], "--llm", script(), status=2)
-    assert message in line
-
-
-def test_a_method_may_search_as_another_s_paper(idx: Command, script: Script) -> None:
-    line = idx("ask", "rag", "Who?", "--preset", "retrorag/default", "--llm", script(), status=2)
-    assert "wiki2018" in line  # which is not built
-
-
-def test_training_data_keeps_its_prompts(idx: Command, script: Script) -> None:
-    line = idx("train-data", "ra_isf", "--questions", "sample", "--leaks", "keep", "--prompts", "paper", "--llm", script(), status=2)
-    assert "training data is made with the method's own prompts: leave out --prompts and --shots-from" in line

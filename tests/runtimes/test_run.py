@@ -1,4 +1,4 @@
-"""``idx run``: its files, kills and resuming, failures, refusals."""
+"""``idx run``: its files, kills and resuming, failures, other settings. Refusals are in ``test_command_errors``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.runtimes.command_line import Command, without_times
+from tests.faults.commands import idx as idx_process
+from tests.runtimes.command_line import IDX, Command, without_times
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving
 from tests.runtimes.llms.tiny import save_tiny_llama
-from tests.runtimes.test_cli import IDX, error
-from tests.runtimes.test_cli import idx as idx_process
 from wikidx.corpora.known import sample
 from wikidx.runtimes.execution.resumable import REPLIES
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, open_run, read_predictions
 from wikidx.runtimes.llms.base import Call
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.templates import prompt_hashes
+
+pytestmark = pytest.mark.usefixtures("sample_home")
 
 Script = Callable[..., str]
 
@@ -56,21 +57,15 @@ def questions(folder: Path, *texts: str) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("sample_home")
 def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tmp_path: Path) -> None:
     out, model = tmp_path / "out", script({"match": "", "text": "Mercury"})
     asked = ("run", "rag", *SAMPLE, "--llm", model, "--set", "k=2", "--seed", "3", "--out", out)
-    output = idx(*asked)
-    assert output == f"{out}: 107 questions, 107 answered, 0 failed\n"
+    assert idx(*asked) == f"{out}: 107 questions, 107 answered, 0 failed\n"
     records = dict(read_predictions(out))
     for one in sample.questions():
         record = records[one.id]
-        assert (record["question"], record["golden_answers"], record["answer"], record["error"]) == (
-            one.question,
-            list(one.answers),
-            "Mercury",
-            None,
-        )
+        assert (record["question"], record["golden_answers"]) == (one.question, list(one.answers))
+        assert (record["answer"], record["error"]) == ("Mercury", None)
         assert [step["request"] for step in record["steps"]] == ["retrieve", "generate"]
     settings = run_record(out)["settings"]
     assert settings["options"]["k"] == {"value": 2, "default": 5, "origin": "ours"}
@@ -86,7 +81,7 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
     assert session["command"][:3] == ["idx", "run", "rag"]
     assert session["source"] == {"file": "sample", "format": None}
     before = (out / PREDICTIONS).read_bytes()
-    again = json.loads(idx(*asked, "--json"))
+    again = idx.json(*asked)
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (107, [], 0)
     assert (out / PREDICTIONS).read_bytes() == before
     assert [session["predictions_before"] for session in run_record(out)["sessions"]] == [0, 107]
@@ -115,7 +110,6 @@ def killed_after(n_lines: int, out: Path, *arguments: object) -> Iterator[None]:
 
 
 @pytest.mark.slow  # some twenty seconds
-@pytest.mark.usefixtures("sample_home")
 def test_a_run_that_is_killed_goes_on_and_comes_to_the_same(idx: Command, tmp_path: Path) -> None:
     """The tiny Llama draws at random, so that seeds must come out the same whatever was asked before the kill."""
     model = ("--llm", f"hf:{save_tiny_llama(tmp_path / 'llama', context=8192)}", "--device", "cpu")
@@ -147,8 +141,7 @@ def rounded(value: Any) -> Any:  # noqa: ANN401 - JSON
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_no_question_is_paid_for_twice(tmp_path: Path) -> None:
+def test_no_question_is_paid_for_twice(idx: Command, tmp_path: Path) -> None:
     """A kill costs at most what was under way; replies of endpoints that had come are kept beside the run."""
     endpoint = Endpoint(ScriptedLLM(lambda call: "x"))
     endpoint.seconds = 0.05
@@ -159,49 +152,32 @@ def test_no_question_is_paid_for_twice(tmp_path: Path) -> None:
         n_asked = len(endpoint.bodies)
         n_done = len(lines(tmp_path / "out"))
         assert n_asked <= n_done + 8
-        assert idx_process("run", *asked, "--out", tmp_path / "out").out.endswith("30 questions, 30 answered, 0 failed\n")
+        assert idx("run", *asked, "--out", tmp_path / "out").endswith("30 questions, 30 answered, 0 failed\n")
         assert len(endpoint.bodies) <= 30 + 4  # the calls that were on their way when it was killed
     assert (tmp_path / "out" / REPLIES).is_file()
 
 
-def test_noise_comes_from_the_other_questions_of_the_file(idx: Command, sample_home: Path, script: Script, tmp_path: Path) -> None:
+def test_noise_comes_from_the_other_questions_of_the_file(idx: Command, script: Script, tmp_path: Path) -> None:
     """Half of the passages that are read are those of one of the others; named questions go before the file's."""
-    asked = (
-        "run",
-        "self_reasoning",
-        *SAMPLE,
-        "--limit",
-        "4",
-        "--llm",
-        script({"match": "", "text": "x"}),
-        "--set",
-        "k=2",
-        "--set",
-        "noise=0.5",
-    )
-    idx(*asked, "--out", tmp_path / "out")
+    model = script({"match": "", "text": "x"})
+    asked = ("run", "self_reasoning", *SAMPLE, "--limit", "4", "--llm", model, "--set", "k=2", "--set", "noise=0.5")
     texts = [one.question for one in sample.questions()]
-    for record in lines(tmp_path / "out"):
-        own, other = [step["queries"][0] for step in record["steps"] if step.get("request") == "retrieve"]
-        assert own == record["question"] != other
-        assert other in texts
-    named = ("--set", 'noise_questions=["Who painted it?"]')
-    idx(*asked, *named, "--out", tmp_path / "named")
-    assert {
-        step["queries"][0] for record in lines(tmp_path / "named") for step in record["steps"] if step.get("request") == "retrieve"
-    } == {
-        "Who painted it?",
-        *texts[:4],
-    }
+    for out, more, others in (("out", (), texts), ("named", ("--set", 'noise_questions=["Who painted it?"]'), ["Who painted it?"])):
+        idx(*asked, *more, "--out", tmp_path / out)
+        for record in lines(tmp_path / out):
+            own, other = [step["queries"][0] for step in record["steps"] if step.get("request") == "retrieve"]
+            assert own == record["question"] != other
+            assert other in others
 
 
-def test_what_models_could_not_do_is_counted_at_the_end(tmp_path: Path) -> None:
+def test_what_models_could_not_do_is_counted_at_the_end(idx: Command, tmp_path: Path) -> None:
     endpoint = Endpoint(ScriptedLLM(lambda call: "x"))
     endpoint.refuses.add("temperature")
     with serving(endpoint) as url:
         asked = ("run", "direct", "--questions", questions(tmp_path, "one?", "two?"), "--llm", f"openai:tiny@{url}")
-        assert "note: 2 questions: the endpoint sets the temperature\n" in idx_process(*asked, "--out", tmp_path / "a").err
-        report = json.loads(idx_process(*asked, "--out", tmp_path / "b", "--json").out)
+        idx(*asked, "--out", tmp_path / "told")
+        assert "note: 2 questions: the endpoint sets the temperature\n" in idx.err
+        report = idx.json(*asked, "--out", tmp_path / "out")
     assert report["degraded"] == [{"questions": 2, "rule": "the endpoint sets the temperature"}]
 
 
@@ -211,63 +187,86 @@ def unsure_of_yes_and_no(path: str, body: dict[str, Any]) -> Answer:
     return chat("The", logprobs={"content": [{**tops[0], "top_logprobs": tops}]} if "logprobs" in body else None)
 
 
-@pytest.mark.usefixtures("sample_home")
 def test_yes_and_no_of_little_mass_are_told_by_the_run_and_by_its_evaluation(idx: Command, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("run", "ra_isf", *SAMPLE, "--limit", "2", "--set", "verdicts=probability", "--set", "max_depth=0", "--no-steps")
     with fake_serving(FakeServer(unsure_of_yes_and_no)) as url:
-        report = json.loads(idx(*asked, "--llm", f"openai:fake@{url}", "--out", out, "--json"))
-        said = idx_process(*asked, "--llm", f"openai:fake@{url}", "--out", tmp_path / "again").err
+        idx(*asked, "--llm", f"openai:fake@{url}", "--out", tmp_path / "told")
+        told = idx.err
+        report = idx.json(*asked, "--llm", f"openai:fake@{url}", "--out", out)
     n_asked = report["yes_no"]["asked"]
     assert n_asked >= 2
     assert report["yes_no"]["mass"] == pytest.approx(0.2)
-    assert f"{n_asked} yes/no questions: yes and no together have a probability of 0.20 on average; their scores mean little\n" in said
-    assert json.loads(idx("eval", "answers", out, "--json"))["yes_no"] == {"asked": n_asked, "mass": pytest.approx(0.2)}
+    assert f"{n_asked} yes/no questions: yes and no together have a probability of 0.20 on average; their scores mean little\n" in told
+    assert idx.json("eval", "answers", out)["yes_no"] == {"asked": n_asked, "mass": pytest.approx(0.2)}
     assert "below 0.5 on average: the scores mean little" in idx("eval", "answers", out)
 
 
-def test_the_model_that_answered_is_recorded_and_told_if_it_has_another_name(tmp_path: Path) -> None:
+def test_the_model_that_answered_is_recorded_and_told_if_it_has_another_name(idx: Command, tmp_path: Path) -> None:
     """Fake servers that call their model 'fake', whatever name is asked for."""
     asked = ("run", "direct", "--questions", questions(tmp_path, "one?"))
     with fake_serving(FakeServer(lambda path, body: chat("Mercury"))) as url:
-        said = idx_process(*asked, "--llm", f"openai:gpt@{url}", "--out", tmp_path / "a").err
-        same = idx_process(*asked, "--llm", f"openai:fake-135m@{url}", "--out", tmp_path / "b").err
-    assert "note: the endpoint calls the model that answered 'fake', not 'gpt'\n" in said
-    assert "calls the model" not in same
-    assert run_record(tmp_path / "a")["sessions"][-1]["models"] == ["fake"]
-    assert lines(tmp_path / "a")[0]["models"] == ["fake"]
+        for name, is_told in (("gpt", True), ("fake-135m", False)):
+            idx(*asked, "--llm", f"openai:{name}@{url}", "--out", tmp_path / name)
+            assert (f"note: the endpoint calls the model that answered 'fake', not '{name}'\n" in idx.err) == is_told
+    assert run_record(tmp_path / "gpt")["sessions"][-1]["models"] == ["fake"]
+    assert lines(tmp_path / "gpt")[0]["models"] == ["fake"]
 
 
-@pytest.mark.usefixtures("sample_home")
 def test_more_questions_of_the_same_file_may_follow(idx: Command, script: Script, tmp_path: Path) -> None:
-    asked = ("run", "rag", *SAMPLE, "--llm", script({"match": "", "text": "x"}), "--out", tmp_path / "out")
-    assert "3 questions, 3 answered" in idx(*asked, "--limit", "3")
-    assert len(lines(tmp_path / "out")) == 3
-    assert "5 questions, 5 answered" in idx(*asked, "--limit", "5", "--in-flight", "1")
+    asked = ("run", "rag", *SAMPLE, "--llm", script({"match": "", "text": "x"}), "--out", tmp_path / "out", "--no-steps")
+    for limit, more in (("3", ()), ("5", ("--in-flight", "1"))):
+        assert f"{limit} questions, {limit} answered" in idx(*asked, "--limit", limit, *more)
     assert [record["id"] for record in lines(tmp_path / "out")] == [one.id for one in sample.questions()[:5]]
+    assert all("steps" not in record and record["cost"]["calls"] == 1 for record in lines(tmp_path / "out"))
 
 
-@pytest.mark.usefixtures("sample_home")
+def test_predictions_are_in_the_order_of_the_questions(idx: Command, script: Script, tmp_path: Path) -> None:
+    """The first question takes more steps than the others. With a limit, or after an interruption, the file is the same in the end."""
+    file = questions(tmp_path, "long?", "one?", "two?")
+    parts = {"role": "decompose", "match": "long?", "text": "1. Who?\n2. When?"}
+    model = script(parts, {"role": "decompose", "match": "", "text": "no parts"}, {"match": "", "text": "Ada"})
+    asked = ("run", "least_to_most", "--questions", file, "--llm", model, "--set", "shots=0")
+    for out, limits in (("whole", [()]), ("limited", [("--limit", "2"), ()])):
+        for limit in limits:
+            idx(*asked, *limit, "--out", tmp_path / out)
+        assert [line["id"] for line in lines(tmp_path / out)] == ["q0", "q1", "q2"]
+    assert [without_times(line) for line in lines(tmp_path / "whole")] == [without_times(line) for line in lines(tmp_path / "limited")]
+
+
+def test_questions_are_answered_in_the_form_that_they_take(idx: Command, script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "claims.jsonl"
+    claims = [{"id": 1, "claim": "It is.", "label": "SUPPORTS"}, {"id": 2, "claim": "It is not.", "label": "NOT ENOUGH INFO"}]
+    file.write_text("".join(json.dumps(claim) + "\n" for claim in claims), encoding="utf-8")
+    asked = ("--questions", file, "--llm", script({"match": "", "text": "True."}), "--out", tmp_path / "out")
+    idx("run", "direct", *asked)
+    assert "the questions take the form fever: a verdict on a claim (FEVER)\n" in idx.err
+    assert {name: record["answer"] for name, record in outcome(tmp_path / "out").items()} == {"1": "SUPPORTS", "2": "SUPPORTS"}
+    assert run_record(tmp_path / "out")["settings"]["options"]["form"]["value"] == "fever"
+    idx("run", "direct", *asked[:-1], tmp_path / "short", "--set", "form=short")
+    assert outcome(tmp_path / "short")["1"]["answer"] == "True."
+    assert "form is 'fever': it should be 'short' or 'yes_no'" in idx("run", "self_ask", *asked, status=2)
+
+
 def test_a_failed_question_is_recorded_and_the_run_goes_on(idx: Command, tmp_path: Path) -> None:
     file, out = questions(tmp_path, "one?", "two?", "three?", "four?"), tmp_path / "out"
     answers = tmp_path / "answers.jsonl"
     answers.write_text('{"match": "one?", "text": "1"}\n{"match": "four?", "text": "4"}\n')
     asked = ("run", "direct", "--questions", file, "--llm", f"scripted:{answers}", "--out", out)
-    ran = idx_process(*asked, status=1)
-    summary, reason = ran.out.splitlines()
+    idx(*asked, status=1)
+    summary, reason = idx.out.splitlines()
     assert summary == f"{out}: 4 questions, 2 answered, 2 failed"
     assert re.match(r"    2 × LLMError: the script has 0 answers, and there is one more call, of role 'answer': '.*two\?", reason)
-    assert "add --retry-failed" in ran.err
+    assert "add --retry-failed" in idx.err
     assert {record["id"]: record["answer"] for record in lines(out)} == {"q0": "1", "q1": "", "q2": "", "q3": "4"}
     failed = [record["error"] for record in lines(out) if record["error"]]
     assert [error.partition(":")[0] for error in failed] == ["LLMError", "LLMError"]
-    report = json.loads(idx_process(*asked, "--json", status=1).out)
+    report = idx.json(*asked, status=1)
     assert (report["questions"], report["answered"], [one["questions"] for one in report["failed"]]) == (4, 2, [2])
     assert report["failed"][0]["error"] == failed[0]
     assert len(lines(out)) == 4  # they are asked again only on request
 
 
-@pytest.mark.usefixtures("sample_home")
 def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_path: Path) -> None:
     answered: list[str] = []
 
@@ -279,76 +278,63 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
     endpoint.faults.extend(["500"] * 4)
     with serving(endpoint) as url:
         asked = ("run", "rag", *SAMPLE, "--limit", "12", "--llm", f"openai:tiny@{url}", "--retries", "0", "--out", out)
-        ran = idx_process(*asked, status=1)
-        assert ": 12 questions, 8 answered, 4 failed\n    4 × " in ran.out
-        again = json.loads(idx(*asked, "--retry-failed", "--json"))
+        idx(*asked, status=1)
+        assert ": 12 questions, 8 answered, 4 failed\n    4 × " in idx.out
+        again = idx.json(*asked, "--retry-failed")
     assert (again["answered"], again["failed"], again["cost"]["calls"]) == (12, [], 4)
     assert len(answered) == 12
     assert len(lines(out)) == 16
-    assert all(record["error"] is None for record in dict(read_predictions(out)).values())
+    assert all(record["error"] is None for record in outcome(out).values())
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_an_endpoint_that_is_down_fails_every_question_once(tmp_path: Path) -> None:
-    asked = ("run", "rag", *SAMPLE, "--limit", "5", "--llm", "openai:tiny@http://127.0.0.1:9/v1", "--retries", "0")
-    output = idx_process(*asked, "--out", tmp_path / "out", status=1).out
-    assert ": 5 questions, 0 answered, 5 failed\n" in output
-    assert "nobody listens" in output
-
-
-OTHER: Sequence[tuple[Sequence[str], str]] = [
-    (["--set", "k=3"], "options.k.value was 2 and is 3"),
-    (["--seed", "1"], "seed was 0 and is 1"),
-    (["--search", "depth=50"], "search.options.depth was 100 and is 50"),
-    (["--no-steps"], "steps was true and is false"),
-    (["--context", "100"], "context was not set and is 100"),
-    (["--llm", "OTHER"], "models.answer.sha256 was"),
-    (["--questions", "OTHER"], "questions.sha256 was"),
-]
-
-
-@pytest.mark.usefixtures("sample_home")
-@pytest.mark.parametrize(("changed", "message"), OTHER, ids=[message.partition(" was")[0] for _, message in OTHER])
-def test_other_settings_are_refused(idx: Command, script: Script, tmp_path: Path, changed: Sequence[str], message: str) -> None:
+def test_other_settings_are_refused(idx: Command, script: Script, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = {"--set": "k=2", "--seed": "0", "--questions": str(questions(tmp_path, "one?")), "--llm": script({"match": "", "text": "x"})}
-    idx("run", "rag", "--corpus", "sample", *(part for option in options.items() for part in option), "--out", out)
+    for name, text in (("one", "one?"), ("two", "two?")):
+        (tmp_path / name).mkdir()
+        questions(tmp_path / name, text)
+    options = {
+        "--corpus": "sample",
+        "--set": "k=2",
+        "--seed": "0",
+        "--search": "depth=100",
+        "--questions": str(tmp_path / "one" / "questions.jsonl"),
+        "--llm": script({"match": "", "text": "x"}),
+    }
+
+    def command(method: str = "rag", *more: str, **changed: str) -> list[object]:
+        given = options | {f"--{name}": value for name, value in changed.items()}
+        return ["run", method, *(part for option in given.items() for part in option), *more, "--out", out]
+
+    idx(*command())
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    (tmp_path / "more").mkdir()
-    other = {"--llm": script({"match": "", "text": "y"}), "--questions": str(questions(tmp_path / "more", "two?"))}
-    given = [other[changed[0]] if part == "OTHER" else part for part in changed]
-    options.pop(given[0], None)
-    output = idx(
-        "run", "rag", "--corpus", "sample", *(part for option in options.items() for part in option), *given, "--out", out, status=2
-    )
-    assert f"{out} holds a run with other settings: " in output
-    assert message in output
-    assert "take another folder for --out" in output
+    for other, message in (
+        (command(set="k=3"), "options.k.value was 2 and is 3"),
+        (command(seed="1"), "seed was 0 and is 1"),
+        (command(search="depth=50"), "search.options.depth was 100 and is 50"),
+        (command("rag", "--no-steps"), "steps was true and is false"),
+        (command(context="100"), "context was not set and is 100"),
+        (command(llm=script({"match": "", "text": "y"})), "models.answer.sha256 was"),
+        (command(questions=str(tmp_path / "two" / "questions.jsonl")), "questions.sha256 was"),
+        (command("self_reasoning"), 'method was "rag" and is "self_reasoning"'),
+    ):
+        said = idx(*other, status=2)
+        assert f"{out} holds a run with other settings: " in said
+        assert message in said
+        assert "take another folder for --out" in said
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    with open_run(out, run_record(out)["settings"], {}):
+        assert "another process is at work on the run" in idx(*command(), status=2)
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_another_method_in_the_folder_is_refused(idx: Command, script: Script, tmp_path: Path) -> None:
-    asked = ("--questions", questions(tmp_path, "one?"), "--llm", script({"match": "", "text": "x"}), "--out", tmp_path / "out")
-    idx("run", "direct", *asked)
-    assert 'method was "direct" and is "cot"' in idx("run", "cot", *asked, status=2)
-
-
-@pytest.mark.usefixtures("sample_home")
-def test_no_secret_is_written_down(script: Script, tmp_path: Path) -> None:
+def test_no_secret_is_written_down(idx: Command, tmp_path: Path) -> None:
     asked = ("run", "direct", "--questions", questions(tmp_path, "one?"), "--api-key", "geheim", "--retries", "0")
-    idx_process(*asked, "--llm", "openai:x@http://user:geheim@127.0.0.1:9/v1", "--out", tmp_path / "out", status=1)
+    idx(*asked, "--llm", "openai:x@http://user:geheim@127.0.0.1:9/v1", "--out", tmp_path / "out", status=1)
+    assert ": 1 questions, 0 answered, 1 failed\n" in idx.out.replace("1 question,", "1 questions,")
+    assert "nobody listens" in idx.out
     (session,) = run_record(tmp_path / "out")["sessions"]
     assert session["command"][5:7] == ["--api-key", "…"]
     assert "openai:x@http://127.0.0.1:9/v1" in session["command"]
     assert b"geheim" not in (tmp_path / "out" / RUN).read_bytes()
-
-
-def test_a_run_that_another_process_works_on_is_left_alone(script: Script, tmp_path: Path) -> None:
-    asked = ("run", "direct", "--questions", questions(tmp_path, "one?"), "--llm", script({"text": "x"}), "--out", tmp_path / "out")
-    idx_process(*asked)
-    with open_run(tmp_path / "out", run_record(tmp_path / "out")["settings"], {}):
-        assert "another process is at work on the run" in error(*asked)
 
 
 def test_a_dry_run_shows_the_first_question_and_writes_nothing(idx: Command, tmp_path: Path) -> None:
@@ -357,40 +343,6 @@ def test_a_dry_run_shows_the_first_question_and_writes_nothing(idx: Command, tmp
     assert output.startswith("one?\n├── depth 1: retrieve 5: one?\n")
     assert "[user]" in output
     assert "two?" not in output
-    shown = json.loads(idx(*asked, "--json"))
+    shown = idx.json(*asked)
     assert (shown["questions"], shown["first"]["id"], shown["settings"]["models"]) == (2, "q0", {"answer": {"backend": "stand-in"}})
-    assert not (tmp_path / "out").exists()
-
-
-def test_without_steps(idx: Command, script: Script, tmp_path: Path) -> None:
-    asked = ("run", "direct", "--questions", questions(tmp_path, "one?"), "--llm", script({"text": "x"}), "--out", tmp_path / "out")
-    idx(*asked, "--no-steps")
-    (record,) = lines(tmp_path / "out")
-    assert "steps" not in record
-    assert record["cost"]["calls"] == 1
-
-
-MISTAKES: Sequence[tuple[Sequence[str], str]] = [
-    (["--questions", "FOLDER/none.jsonl"], "there is no file"),
-    (["--questions", "FOLDER"], "is a directory: name one file"),
-    (["--questions", "FOLDER/bad.jsonl"], "bad.jsonl, line 2: no field 'question' or 'query' or 'input' or 'prompt' or"),
-    (["--out", "FOLDER/bad.jsonl"], "Not a directory: "),
-    (["--out", "FOLDER/bad.jsonl/out"], "Not a directory: "),
-    (["--set", "max_tokens=0"], "is 0: it should be greater than or equal to 1"),
-    (["--llm", "hf:/no/such/folder"], "every role is given to two models"),
-    (["--preset", "NQ"], "unknown preset of 'direct' 'NQ': known: none"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
-def test_mistakes_are_one_line(idx: Command, script: Script, tmp_path: Path, arguments: Sequence[str], message: str) -> None:
-    (tmp_path / "bad.jsonl").write_text('{"question": "a"}\n{"id": 1}\n')
-    options = {"--questions": str(questions(tmp_path, "one?")), "--out": str(tmp_path / "out")}
-    given = [argument.replace("FOLDER", str(tmp_path)) for argument in arguments]
-    options.pop(given[0], None)
-    output = idx(
-        "run", "direct", *(part for option in options.items() for part in option), "--llm", script({"text": "x"}), *given, status=2
-    )
-    assert output.startswith("error: ")
-    assert message in output
     assert not (tmp_path / "out").exists()
