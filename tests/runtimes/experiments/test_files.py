@@ -55,7 +55,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_each_figure_of_a_papers_table_has_one_row(name: str) -> None:
+def test_each_figure_of_a_papers_table_has_one_row_and_one_of_our_metrics(name: str) -> None:
     experiment = read_experiment(name)
     if not experiment.table:
         assert not any(experiment.figures(row) for row in experiment.rows)
@@ -64,13 +64,8 @@ def test_each_figure_of_a_papers_table_has_one_row(name: str) -> None:
     of_rows = [figure for row in experiment.rows for figure in experiment.figures(row)]
     assert sorted(of_rows) == sorted(printed)
     assert {each.dataset for each in printed} - {"AVG"} == set(experiment.questions)
-
-
-@pytest.mark.parametrize("name", experiment_names())
-def test_each_figure_has_one_of_our_metrics(name: str) -> None:
-    experiment = read_experiment(name)
-    figures = [figure for row in experiment.rows for figure in experiment.figures(row) if figure.dataset != "AVG"]
-    assert all(set(figure.own_metrics) & set(experiment.questions[figure.dataset].metrics) for figure in figures)
+    of_sets = [figure for figure in of_rows if figure.dataset != "AVG"]
+    assert all(set(figure.own_metrics) & set(experiment.questions[figure.dataset].metrics) for figure in of_sets)
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -124,7 +119,6 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
     [
         ("[[rows]]", "[[rows", "is not TOML"),
         ('title = "two methods"', "", "title is missing"),
-        ('title = "two methods"', 'title = "a"\ncorpsu = "x"', "unknown field 'corpsu': did you mean 'corpus'"),
         ('method = "rag"', 'metod = "rag"', "rows, number 1: unknown field 'metod': did you mean 'method'"),
         ('method = "rag"', 'method = "rak"', "row 'RAG': unknown method 'rak': did you mean 'rag'"),
         ("shots = 1 }", "shot = 1 }", "row 'RAG': unknown option 'shot': did you mean 'shots'"),
@@ -147,7 +141,6 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
         ("options = { k = 2, shots = 0 }", "options = { shotz = 0 }", "unknown option 'shotz': did you mean 'shots'"),
         ('form = "long"', "options = { nope = 1 }", "unknown option of questions.claims 'nope'"),
         ('method = "rag"', 'method = "rag"\nllm = ["knw=scripted:x"]', "row 'RAG': unknown role 'knw'"),
-        ("[0, 2], max_sub_questions = [1, 3]", "[]", "row 'Depth': the options of 'sweep' change together"),
         ('title = "two methods"', 'title = "a"\nseeds = [1, 1]', r"seeds is \[1, 1\]"),
         ('title = "two methods"', 'title = "a"\npaper = "ReFed"', "unknown paper 'ReFed': did you mean 'ReFeed'"),
         ('title = "two methods"', 'title = "a"\npaper = "ReFeed"\ntable = "T9"', "unknown table 'T9'"),

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.templates import packaged_prompts
 
 Script = Callable[..., str]
+Reproduce = Callable[..., str]
 
+pytestmark = pytest.mark.usefixtures("sample_home")
 FILE = """
 title = "direct and RAG"
 paper = "ReFeed"
@@ -56,33 +59,40 @@ QUESTIONS = {"a": ("who?", ["Mercury"]), "b": ("which metal?", ["mercury", "Hg"]
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> tuple[object, ...]:
-    """Write an experiment and its questions, and return the arguments of the command."""
+def reproduce(idx: Command, script: Script, tmp_path: Path) -> Reproduce:
+    """Write an experiment and its questions, and return the command, with a model that always says the same."""
     (tmp_path / "mine.toml").write_text(FILE, encoding="utf-8")
     lines = [json.dumps({"id": name, "question": text, "golden_answers": golds}) for name, (text, golds) in QUESTIONS.items()]
     (tmp_path / "nq-small.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return (tmp_path / "mine.toml", "--questions-from", tmp_path, "--out", tmp_path / "out")
+    mercury = script({"match": "", "text": "Mercury"})
+
+    def run(*more: object, llm: str | None = mercury, status: int = 0) -> str:
+        files = (tmp_path / "mine.toml", "--questions-from", tmp_path, "--out", tmp_path / "out")
+        return idx("reproduce", *files, *(("--llm", llm) if llm else ()), *more, status=status)
+
+    return run
 
 
-def answers(folder: Path) -> dict[str, str]:
-    return {name: record["answer"] for name, record in dict(read_predictions(folder)).items()}
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the results in a report by "row, metric"."""
+    return {f"{each['row']}, {each['metric']}": each for each in json.loads((folder / "out/report.json").read_text())["results"]}
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]) -> None:
+CLOSED_BOOK, RAG = "backbone closed-book, dpr_em", "Retrieve-then-Read, dpr_em"
+
+
+def test_runs_stand_beside_the_papers_figures(reproduce: Reproduce, script: Script, tmp_path: Path) -> None:
     model = script({"match": "who?", "text": "Mercury"}, {"match": "which metal?", "text": "hg"}, {"match": "", "text": "no idea"})
-    output = idx("reproduce", *experiment, "--llm", model)
-    out = tmp_path / "out"
+    output, out = reproduce(llm=model), tmp_path / "out"
     folders = ["backbone-closed-book/nq", "retrieve-then-read/nq/seed-0", "retrieve-then-read/nq/seed-1"]
     assert sorted(str(file.parent.relative_to(out)) for file in out.rglob(PREDICTIONS)) == folders
-    assert all(answers(out / folder) == {"a": "Mercury", "b": "hg", "c": "no idea", "d": "no idea"} for folder in folders)
-    run = json.loads((out / folders[1] / "run.json").read_text())["settings"]
-    assert (run["seed"], run["search"]["corpus"], run["options"]["k"]["value"]) == (0, "sample", 2)
-    assert json.loads((out / folders[0] / "run.json").read_text())["settings"]["search"] is None
+    for folder in folders:
+        answers = {name: record["answer"] for name, record in dict(read_predictions(out / folder)).items()}
+        assert answers == {"a": "Mercury", "b": "hg", "c": "no idea", "d": "no idea"}
+    without, run = (json.loads((out / folder / "run.json").read_text())["settings"] for folder in folders[:2])
+    assert (run["seed"], run["search"]["corpus"], run["options"]["k"]["value"], without["search"]) == (0, "sample", 2, None)
 
-    report = json.loads((out / "report.json").read_text())
-    results = {result["row"]: result for result in report["results"] if result["metric"] == "dpr_em"}
-    closed_book, rag, genread = (results[name] for name in ("backbone closed-book", "Retrieve-then-Read", "GenRead"))
+    closed_book, rag, genread = (rows(tmp_path)[name] for name in (CLOSED_BOOK, RAG, "GenRead, dpr_em"))
     interval = Bootstrap().interval(np.array([1.0, 1.0, 0.0, 0.0]))
     assert closed_book["ours"] == {"mean": 0.5, "low": interval.low, "high": interval.high, "n": 4}
     assert closed_book["paper"]["value"] == pytest.approx(0.299)
@@ -90,9 +100,8 @@ def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_
     assert closed_book["difference"] == pytest.approx(difference)
     assert closed_book["comparable"] is False  # four questions, not 3,610
     assert (rag["ours"], rag["difference"]["mean"]) == ({"mean": 0.5, "deviation": 0.0, "n": 2}, pytest.approx(0.5 - 0.317))
-    assert "LLM: text-davinci-003 / scripted:" in rag["remark"]
-    assert "questions: 3,610 test questions / 4 questions" in rag["remark"]
-    assert "corpus: Wikipedia / sample" in rag["remark"]
+    remarks = ("LLM: text-davinci-003 / scripted:", "questions: 3,610 test questions / 4 questions", "corpus: Wikipedia / sample")
+    assert [remark for remark in remarks if remark not in rag["remark"]] == []
     assert "retriever: " not in rag["remark"]  # BM25 in both
     assert "passages in sample: 784; questions of nq-small.jsonl; prompts: the paper's / ours" in rag["remark"]
     assert (genread["ours"], genread["difference"], genread["remark"]) == (None, None, "left out")
@@ -104,10 +113,7 @@ def test_runs_stand_beside_the_papers_figures(idx: Command, script: Script, tmp_
     assert "+70.1]" in output
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_a_repeated_command_asks_for_what_is_missing_alone(
-    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_command_asks_for_what_is_missing_alone(reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, run = list[Call](), ScriptedLLM.run
 
     def count(self: ScriptedLLM, batch: Sequence[Call], deliver: Deliver | None = None) -> list[Reply | LLMError]:
@@ -122,11 +128,10 @@ def test_a_repeated_command_asks_for_what_is_missing_alone(
         return open_services(plan, cache=cache)
 
     monkeypatch.setattr(opening, "open_services", open_counted)
-    line = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"}))
 
     def n_asked(*more: object) -> int:
         calls.clear()
-        idx(*line, *more)
+        reproduce(*more)
         return len(calls)
 
     assert n_asked("--limit", 1) == 3
@@ -137,11 +142,11 @@ def test_a_repeated_command_asks_for_what_is_missing_alone(
     predictions.write_bytes(predictions.read_bytes()[:-5])  # an interruption
     assert n_asked("--limit", 1) == 1
     assert n_asked() == 9
-    assert n_asked() == 0
 
 
-def test_an_estimate_needs_neither_model_nor_corpus(idx: Command, experiment: tuple[object, ...], home: Path) -> None:
-    estimate = json.loads(idx("reproduce", *experiment, "--dry-run", "--json"))
+def test_an_estimate_needs_neither_model_nor_corpus(reproduce: Reproduce, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(home))
+    estimate = json.loads(reproduce("--dry-run", "--json", llm=None))
     runs = {run["run"]: run for run in estimate["runs"]}
     assert [(run["questions"], run["calls"], run["searches"]) for run in runs.values()] == [(4, 4, 0), (4, 4, 4), (4, 4, 4), (12, 12, 8)]
     assert runs["all"]["completion_tokens"] == 12 * 256
@@ -150,124 +155,91 @@ def test_an_estimate_needs_neither_model_nor_corpus(idx: Command, experiment: tu
     assert estimate["seconds"] == pytest.approx((runs["all"]["prompt_tokens"] + runs["all"]["completion_tokens"]) / 1000)
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_failed_questions_are_told_and_retried(idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]) -> None:
-    line = ("reproduce", *experiment, "--row", "backbone closed-book", "--limit", 2)
+def test_failed_questions_are_told_and_retried(reproduce: Reproduce, script: Script) -> None:
     failing = script({"match": "who?", "text": "Mercury"})
-    assert idx(*line, "--llm", failing, status=1) == "1 question failed: add --retry-failed to repeat failed questions"
+    line = ("--row", "backbone closed-book", "--limit", 2)
+    assert reproduce(*line, llm=failing, status=1) == "1 question failed: add --retry-failed to repeat failed questions"
     Path(failing.removeprefix("scripted:")).write_text('{"match": "", "text": "Hg"}\n')
-    message = idx(*line, "--llm", failing, "--retry-failed", status=2)
-    assert "holds a run with other settings" in message
+    assert "holds a run with other settings" in reproduce(*line, "--retry-failed", llm=failing, status=2)
 
 
-def rows(out: Path) -> dict[str, dict[str, object]]:
-    """Return the results in a report by "row, metric"."""
-    return {f"{each['row']}, {each['metric']}": each for each in json.loads((out / "report.json").read_text())["results"]}
-
-
-CLOSED_BOOK, RAG = "backbone closed-book, dpr_em", "Retrieve-then-Read, dpr_em"
-
-
-@pytest.mark.usefixtures("sample_home")
-def test_a_selection_limits_what_is_run_and_the_report_holds_all_runs(
-    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
-) -> None:
-    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
-    assert "different numbers" not in idx(*line, "--row", "backbone closed-book")
-    assert [rows(out)[name]["remark"] for name in (RAG, "GenRead, dpr_em")] == ["not run", "left out"]
-    whole = rows(out)[CLOSED_BOOK]
-    output = idx(*line, "--row", "Retrieve-then-Read", "--limit", 2)
-    assert rows(out)[CLOSED_BOOK] == whole
-    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "2 of 2"]
+def test_a_selection_limits_what_is_run_and_the_report_holds_all_runs(reproduce: Reproduce, tmp_path: Path) -> None:
+    assert "different numbers" not in reproduce("--row", "backbone closed-book")
+    assert [rows(tmp_path)[name]["remark"] for name in (RAG, "GenRead, dpr_em")] == ["not run", "left out"]
+    whole = rows(tmp_path)[CLOSED_BOOK]
+    output = reproduce("--row", "Retrieve-then-Read", "--limit", 2)
+    assert rows(tmp_path)[CLOSED_BOOK] == whole
+    assert [rows(tmp_path)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "2 of 2"]
     assert "asked different numbers of questions: repeat the command with the highest --limit" in output
-    assert "asked different numbers" not in idx(*line, "--limit", 4)
-    assert "asked different numbers" not in idx(*line, "--limit", 1)
-    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4"]
+    assert "asked different numbers" not in reproduce("--limit", 4)
+    assert "asked different numbers" not in reproduce("--limit", 1)
+    assert [rows(tmp_path)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4"]
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_a_run_that_cannot_be_read_is_told_with_advice(
-    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
-) -> None:
-    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
-    idx(*line)
-    folder = out / "backbone-closed-book" / "nq"
-    (folder / "run.json").write_text("{")
+def test_runs_that_cannot_be_read_or_whose_row_has_changed_are_left_out_with_advice(reproduce: Reproduce, tmp_path: Path) -> None:
+    reproduce()
+    (tmp_path / "out/backbone-closed-book/nq/run.json").write_text("{")
     advice = "remove its folder to make the run anew"
-    assert advice in idx(*line, status=2)
-    idx(*line, "--row", "Retrieve-then-Read")
-    assert rows(out)[CLOSED_BOOK]["ours"] is None
-    assert advice in str(rows(out)[CLOSED_BOOK]["remark"])
-    shutil.rmtree(folder)
-    shutil.rmtree(out / "retrieve-then-read" / "nq" / "seed-1")
-    idx(*line, "--row", "backbone closed-book")
-    assert [rows(out)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4, 1 of 2 seeds"]
+    assert advice in reproduce(status=2)
+    reproduce("--row", "Retrieve-then-Read")
+    assert rows(tmp_path)[CLOSED_BOOK]["ours"] is None
+    assert advice in rows(tmp_path)[CLOSED_BOOK]["remark"]
+    shutil.rmtree(tmp_path / "out/backbone-closed-book")
+    shutil.rmtree(tmp_path / "out/retrieve-then-read/nq/seed-1")
+    reproduce("--row", "backbone closed-book")
+    assert [rows(tmp_path)[name]["answered"] for name in (CLOSED_BOOK, RAG)] == ["4 of 4", "4 of 4, 1 of 2 seeds"]
 
-
-@pytest.mark.usefixtures("sample_home")
-def test_a_run_of_a_row_that_has_changed_since_is_left_out(
-    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
-) -> None:
-    line, out = ("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"})), tmp_path / "out"
-    idx(*line)
     (tmp_path / "mine.toml").write_text(FILE.replace("k = 2", "k = 3"), encoding="utf-8")
-    idx(*line, "--row", "backbone closed-book")
-    assert rows(out)[CLOSED_BOOK]["answered"] == "4 of 4"  # has no k
-    assert rows(out)[RAG]["ours"] is None
-    assert "was made before the row changed, k was 2 and is 3: remove it to run the row anew" in str(rows(out)[RAG]["remark"])
-
+    reproduce("--row", "backbone closed-book")
+    assert rows(tmp_path)[CLOSED_BOOK]["answered"] == "4 of 4"  # has no k
+    assert rows(tmp_path)[RAG]["ours"] is None
+    assert "was made before the row changed, k was 2 and is 3: remove it to run the row anew" in rows(tmp_path)[RAG]["remark"]
     (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "answer.txt").write_text(packaged_prompts("rag")["answer.txt"].replace("Passages:", "Texts:"))
+    (tmp_path / "prompts/answer.txt").write_text(packaged_prompts("rag")["answer.txt"].replace("Passages:", "Texts:"))
     (tmp_path / "mine.toml").write_text(FILE.replace('"rag"', f'"rag"\nprompts = "{tmp_path / "prompts"}"'), encoding="utf-8")
-    idx(*line, "--row", "backbone closed-book")
-    assert "was made before the row changed, it has other prompts: remove it" in str(rows(out)[RAG]["remark"])
-    shutil.rmtree(out / "retrieve-then-read")
-    idx(*line)
-    assert rows(out)[RAG]["answered"] == "4 of 4"
+    reproduce("--row", "backbone closed-book")
+    assert "was made before the row changed, it has other prompts: remove it" in rows(tmp_path)[RAG]["remark"]
+    shutil.rmtree(tmp_path / "out/retrieve-then-read")
+    reproduce()
+    assert rows(tmp_path)[RAG]["answered"] == "4 of 4"
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_each_missing_value_has_a_reason_and_costs_have_a_table_of_their_own(
-    idx: Command, script: Script, tmp_path: Path, experiment: tuple[object, ...]
-) -> None:
+def test_each_missing_value_has_a_reason_and_costs_have_a_table_of_their_own(reproduce: Reproduce, tmp_path: Path) -> None:
     metrics = '["dpr_em", "retrorag_judge", "alce_str_em", "sub_questions", "searches"]'
     (tmp_path / "mine.toml").write_text(FILE.replace('["dpr_em"]', metrics).replace('table = "T1-zero-shot"', ""))
-    output = idx("reproduce", *experiment, "--llm", script({"match": "", "text": "Mercury"}))
-    reasons = [
-        rows(tmp_path / "out")[f"Retrieve-then-Read, {name}"]["remark"] for name in ("retrorag_judge", "alce_str_em", "sub_questions")
-    ]
-    assert reasons == [
-        "retrorag_judge needs --judge",
-        "no question has the gold answers that alce_str_em needs",
-        "the predictions do not record 'sub_questions'",
-    ]
+    output = reproduce()
+    reasons = {
+        "retrorag_judge": "retrorag_judge needs --judge",
+        "alce_str_em": "no question has the gold answers that alce_str_em needs",
+        "sub_questions": "the predictions do not record 'sub_questions'",
+    }
+    assert {name: rows(tmp_path)[f"Retrieve-then-Read, {name}"]["remark"] for name in reasons} == reasons
     shares, costs = output.split("\nNQ, per question; service and latency_s in seconds\n")
     assert "50.0 ± 0.0" in shares
     assert ["1 ± 0"] == re.findall(r"searches +(\d.*?)  ", costs.partition("Retrieve")[2])
 
 
-@pytest.mark.usefixtures("sample_home")
-@pytest.mark.parametrize("option", ["--judge", "--citations"])
-def test_a_model_of_no_metric_is_refused(idx: Command, script: Script, experiment: tuple[object, ...], option: str) -> None:
-    model = script({"match": "", "text": "Mercury"})
-    message = idx("reproduce", *experiment, "--llm", model, option, model, status=2)
-    assert f"{option} {model}: no question set of this experiment has a metric that needs it: leave it out" in message
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--judge", "scripted:x"), "--judge scripted:x: no question set of this experiment has a metric that needs it: leave it out"),
+        (("--citations", "scripted:x"), "--citations scripted:x: no question set of this experiment has a metric that needs it: leave it"),
+        (("--llm", "reader=scripted:x"), "unknown role 'reader'"),
+    ],
+)
+def test_a_model_of_no_metric_and_of_no_method_is_refused(reproduce: Reproduce, option: tuple[str, str], message: str) -> None:
+    assert message in reproduce(*option, status=2)
 
 
-@pytest.mark.usefixtures("sample_home")
 def test_a_table_runs_on_the_sample(idx: Command, script: Script, tmp_path: Path) -> None:
-    idx("reproduce", "ra_isf/table1", "--sample", "--limit", 1, "--llm", script({"match": "", "text": "no"}), "--out", tmp_path / "out")
-    results = json.loads((tmp_path / "out" / "report.json").read_text())["results"]
+    options = ("--sample", "--limit", 1, "--llm", script({"match": "", "text": "no"}), "--out")
+    idx("reproduce", "ra_isf/table1", *options, tmp_path / "out")
+    results = rows(tmp_path).values()
     made = {result["row"] for result in results if result["ours"] is not None}
     assert made == {"Direct", "Least-to-most", "IRCoT", "RAG", "Iter-RetGen_3", "RA-ISF"}
     shown = {(result["metric"], result["paper"] and result["paper"]["dataset"], result["difference"]) for result in results}
     assert shown == {("squad_em", "NQ", None), ("squad_em", None, None)}
-
-
-@pytest.mark.usefixtures("sample_home")
-def test_what_all_rows_have_in_common_is_said_once(idx: Command, script: Script, tmp_path: Path) -> None:
-    options = ("--sample", "--limit", 1, "--llm", script({"match": "", "text": "no"}), "--out", tmp_path / "out")
-    printed = idx("reproduce", "refeed/table1", *options, "--row", "Closed-book", "--row", "Retrieve-then-Read")
+    printed = idx("reproduce", "refeed/table1", *options, tmp_path / "two", "--row", "Closed-book", "--row", "Retrieve-then-Read")
     table = printed.partition("sample, in %\n")[2].splitlines()
     assert table[0].split("  ")[0] == "row"
     assert [line for line in table if "text-davinci-003" in line] == ["of all rows: the paper's LLM: text-davinci-003"]
@@ -293,16 +265,8 @@ def test_a_file_is_found_by_the_name_of_its_set(tmp_path: Path) -> None:
     assert locate("data/nq-test-small.csv", tmp_path) == str(tmp_path / "nq-test-small.jsonl")
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_a_role_of_no_method_is_refused(idx: Command, script: Script, experiment: tuple[object, ...]) -> None:
-    model = script({"match": "", "text": "Mercury"})
-    assert "unknown role 'reader'" in idx("reproduce", *experiment, "--llm", model, "--llm", f"reader={model}", status=2)
-
-
 def test_models_and_their_options_go_to_the_methods_with_their_roles() -> None:
     models = ["openai:a@http://h/v1", "know=hf:/k", "judge=hf:/j"]
     assert models_of(["answer", "know"], models) == models[:2]
-    assert model_options_of(["know"], ["dtype=bfloat16", "know.dtype=float32", "judge.dtype=float32"]) == [
-        "dtype=bfloat16",
-        "know.dtype=float32",
-    ]
+    options = ["dtype=bfloat16", "know.dtype=float32", "judge.dtype=float32"]
+    assert model_options_of(["know"], options) == options[:2]

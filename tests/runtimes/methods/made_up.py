@@ -60,11 +60,13 @@ class MadeUpLLM(ScriptedLLM):
             raise LLMError(f"made to fail: {rng.random()}")
         if not isinstance(call, Generate):
             return rng.random()
-        return [self._text(call.schema, rng) for _ in range(call.n)]
+        return [self._text(call, rng) for _ in range(call.n)]
 
-    def _text(self, schema: object, rng: random.Random) -> Gen:
+    def _text(self, call: Generate, rng: random.Random) -> Gen:
         joined = rng.choice(["\n", " ", "\n\n"]).join(rng.choices(REPLIES, k=rng.choice([1, 1, 1, 2, 3])))
-        return Gen(text=rng.choice(schema.texts) if isinstance(schema, Choice) else joined, finish=rng.choice(["stop", "stop", "length"]))
+        text = rng.choice(call.schema.texts) if isinstance(call.schema, Choice) else joined
+        logprobs = tuple(-rng.random() for _ in range(3)) if call.logprobs and rng.random() < 0.9 else None
+        return Gen(text=text, finish=rng.choice(["stop", "stop", "length"]), logprobs=logprobs)
 
 
 class MadeUpSearcher(Searcher):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.runtimes.methods.driving import Driven, drive
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Gen, Generate, Message, prompt_text
+from wikidx.runtimes.llms.base import Gen, Generate, prompt_text
 from wikidx.runtimes.methods.requests import Request, Retrieve
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 
@@ -16,11 +16,6 @@ BYRON = Passage("b", "Lord Byron", "George Gordon Byron was an English poet. His
 ADA = Passage("a", "Ada Lovelace", "Ada Lovelace wrote the first program. She lived in London.")
 OTHER = Passage("o", "London", "London is a city on the Thames.")
 FOUND = [BYRON, ADA, OTHER]
-FIELDS = ["relevant", "relevant_reason", "cite_list", "analysis", "answer"]
-
-
-def options(**values: Any) -> SelfReasoningOptions:  # noqa: ANN401 - any option
-    return SelfReasoningOptions(**{"k": 3, "shots": 0, **values})
 
 
 def trajectory(**changes: Any) -> str:  # noqa: ANN401 - any field
@@ -47,15 +42,4 @@ def one_pass(written: str | Gen, **values: Any) -> Driven:  # noqa: ANN401 - any
             return FOUND
         return "" if isinstance(request, Generate) and "Your reply lacks" in prompt_text(request.prompt) else written
 
-    return drive(self_reasoning(Q, options(**values)), canned)
-
-
-def call_of(driven: Driven, place: int = -1) -> Generate:
-    call = driven.requests[place]
-    assert isinstance(call, Generate)
-    return call
-
-
-def system_of(call: Generate) -> str:
-    (message,) = [turn for turn in call.prompt if isinstance(turn, Message) and turn.role == "system"]
-    return message.content
+    return drive(self_reasoning(Q, SelfReasoningOptions(**{"k": 3, "shots": 0, **values})), canned)

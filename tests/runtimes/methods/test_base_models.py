@@ -119,23 +119,3 @@ def test_a_base_model_at_an_endpoint_is_cut_at_its_answer(fake_base_model: Calla
         model.close()
     assert driven.answer.text == "Mercury"
     assert endpoint.bodies[-1]["stop"] == ["\nQuestion:"]
-
-
-@pytest.mark.parametrize(
-    ("method", "results", "settings"),
-    [
-        ("direct", [RUNS_ON], {}),
-        ("rag", [PASSAGES, "[1] Mercury\n\nQuestion: Who?"], {}),
-        ("genread", ["A text.", RUNS_ON], {}),
-        ("least_to_most", ["(none)", RUNS_ON], {}),
-        ("cot", [REASONS_ON], {}),
-        ("iter_retgen", [PASSAGES, REASONS_ON], {"rounds": 1}),
-        ("ircot", [PASSAGES, "", REASONS_ON], {}),
-        ("ra_isf", ["yes", RUNS_ON], {}),
-        ("refeed", [RUNS_ON, PASSAGES, RUNS_ON], {"diverse": False, "ensemble": False}),
-    ],
-)
-def test_an_invented_question_is_no_part_of_an_answer(method: str, results: list[Any], settings: dict[str, Any]) -> None:
-    """A server may hold a base model to a chat template that is not its own: no stop text is added then."""
-    driven = drive(find_method(method).run(Q, find_method(method).options(**settings)), results)
-    assert driven.answer.text == "Mercury"

@@ -1,7 +1,7 @@
 """Golden transcripts: options and made-up replies -> the whole trace, as its checksum, with a line for each question for the reader.
 
-``golden.json`` was recorded when methods were generators, before they became coroutines. After a change that is meant,
-``python -m tests.runtimes.methods.test_golden`` writes it anew; the difference shows which methods, seeds and questions it concerns.
+After a change that is meant, ``python -m tests.runtimes.methods.test_golden`` writes ``golden.json`` anew; the difference shows which
+methods, seeds and questions it concerns. Transcripts with replies that lead somewhere are in ``transcripts.py``.
 """
 
 from __future__ import annotations

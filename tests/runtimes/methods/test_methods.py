@@ -10,6 +10,7 @@ from wikidx.base.errors import UnknownNameError
 from wikidx.corpora import CORPORA
 from wikidx.indexer.naming import parse_index_name
 from wikidx.retrievers.options import SearchOptions
+from wikidx.retrievers.rerankers import RERANKERS
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.prompt_sets import list_prompts, prompt_sets, read_prompt_set, with_prompts
@@ -51,6 +52,48 @@ def test_every_prompt_file_says_where_it_comes_from(name: str) -> None:
         replaced = {prompt for prompt in list_prompts(with_prompts(method, read_prompt_set(name, prompt_set)))} - set(own)
         assert replaced
         assert {prompt.origin.partition(":")[0] for prompt in replaced} <= set(ORIGINS)
+
+
+PAPERS = {
+    "ra_isf": {
+        **{"know": True, "decompose": True, "k": 5, "max_depth": 3, "remove_question": True, "verdicts": "words"},
+        **{"synthesis": "answers", "refer_back": False},
+    },
+    "refeed": {
+        **{"diverse": True, "ensemble": True, "form": "short", "output": "answer", "shots": 0},
+        **{"merge": "max", "dedup": "row", "search_question": False},
+    },
+    "retrorag": {
+        **{"k": 5, "n_source": 5, "n_inferred": 5, "max_rounds": 5, "threshold": 0.7, "gate": 0.5},
+        **{"temperature": 0.01, "monitor_temperature": 1.0, "answer_evaluation": True, "ellery": True, "source_evidence": True},
+        **{"inferential_evidence": True, "update_evidence": True, "evaluate_evidence": True, "repeated_query": "search"},
+    },
+    "self_reasoning": {
+        **{"k": 5, "form": "short", "max_tokens": 2048, "irrelevant": "rule"},
+        **{"rap": True, "eap": True, "tap": True, "reader": False},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "presets"),
+    [
+        ("ra_isf", {"default": ("wiki2018", "contriever")}),
+        ("refeed", {"default": ("wiki2018", "bm25")}),
+        ("retrorag", {"default": ("wiki2018", "bm25")}),
+        ("self_reasoning", {"NQ": ("wiki2018", "dpr"), "PopQA": ("wiki2020", "contriever"), "ASQA": ("wiki2018", "gtr-xxl")}),
+    ],
+)
+def test_defaults_and_presets_are_the_paper_s(name: str, presets: dict[str, tuple[str, str]]) -> None:
+    method = find_method(name)
+    assert {option.name: option.value for option in list_options(method.options()) if option.origin == "paper"} == PAPERS[name]
+    assert {key: (preset.corpus, preset.retriever) for key, preset in method.presets.items()} == presets
+
+
+def test_retrorag_searches_as_the_paper_did() -> None:
+    search = SearchOptions(**find_method("retrorag").presets["default"].search)
+    assert (search.depth, search.rerank, search.rerank_depth) == (100, "cross-encoder", 100)
+    assert "simlm" in RERANKERS
 
 
 def test_an_unknown_method_has_near_names() -> None:

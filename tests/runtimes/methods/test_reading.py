@@ -74,6 +74,21 @@ def test_question_and_seed_determine_what_is_drawn() -> None:
     assert len({drawn(f"Who {number}?", 1) for number in range(8)}) > 3
 
 
+@pytest.mark.parametrize(("noise", "n_replaced"), [(0.2, 1), (0.625, 3), (1.0, 4), (0.1, 0)])
+def test_a_share_of_the_passages_is_replaced_with_halves_rounded_up(noise: float, n_replaced: int) -> None:
+    drawn = [read(run("rag", noise=noise, noise_questions=("Else?",), seed=seed)) for seed in range(20)]
+    assert [sum(title.startswith("X") for title in titles) for titles in drawn] == [n_replaced] * 20
+    replaced = {place for titles in drawn for place, title in enumerate(titles) if title.startswith("X")}
+    assert replaced == (set(range(4)) if n_replaced else set())
+
+
+def test_noise_that_the_question_finds_itself_is_none() -> None:
+    rag = find_method("rag")
+    new = Passage("new", "T", "x")
+    driven = drive(rag.run("Who?", rag.options(k=4, noise=0.5, noise_questions=("Else?",))), [OWN, [*OWN[:3], new], "no"])
+    assert driven.answer.detail["noise"] == ["new"]
+
+
 def test_noise_from_nowhere_is_refused() -> None:
     with pytest.raises(InputError, match="noise is 0.5, but nothing says where it comes from"):
         find_method("rag").options(noise=0.5)

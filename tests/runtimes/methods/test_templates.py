@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -132,6 +134,33 @@ def test_every_prompt_can_be_filled_with_all_its_demonstrations(method: str, nam
         assert set(shot) == {*made.user_fields, "output"}
     for field in made.fields:
         assert any(f"<{field}>" in message.content for message in filled)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "pattern"),
+    [
+        ("ra_isf", "know", "yes|no"),
+        ("ra_isf", "relevance", "yes|no"),
+        ("ra_isf", "decompose", r"1\. .*\?\n2\. .*\?"),
+        ("react", "solve", r"Thought 1: .*\nAction 1: Search\[.*: Finish\[[^\n]+\]"),
+        ("self_ask", "ask", r"Are follow up questions needed here: .*\nSo the final answer is: [^\n]+"),
+        ("self_ask", "context", r"Are follow up questions needed here: .*\nSo the final answer is: [^\n]+"),
+        ("refeed", "initial_cot", r".*\nAnswer: [^\n]+"),
+        ("refeed", "refine_cot", r".*\nAnswer: [^\n]+"),
+        ("retrorag", "reason", r'\{"reason": ".*", "answer": ".*"\}'),
+    ],
+)
+def test_demonstrations_are_what_methods_read(method: str, name: str, pattern: str) -> None:
+    shots = load_template(method, name).shots
+    assert len(shots) >= 4
+    assert [shot["output"] for shot in shots if not re.fullmatch(pattern, shot["output"], re.DOTALL)] == []
+
+
+def test_some_demonstrations_keep_an_earlier_answer_and_some_correct_it() -> None:
+    def kept(shot: Mapping[str, str]) -> bool:
+        return any(line.partition(". ")[2] == shot["output"] for line in shot["answers"].splitlines())
+
+    assert {kept(shot) for shot in load_template("refeed", "refine_answer").shots} == {True, False}
 
 
 def test_hashes_name_every_file() -> None:

@@ -18,19 +18,17 @@ def make_set(name: str, *texts: str) -> QuestionSet:
     return make_question_set(name, [Question(f"{number}", text) for number, text in enumerate(texts)])
 
 
-def test_equal_letters_in_equal_order() -> None:
-    (leak,) = find_leaks([make_set("train", "Who wrote Hamlet?", "Who painted it?")], [make_set("test", "who wrote “hamlet”")], 0.8)
-    assert leak == ("train", "0", "Who wrote Hamlet?", "test", "0", "who wrote “hamlet”", "equal", 1.0)
-
-
-def test_tokenisation_makes_no_difference() -> None:
-    (leak,) = find_leaks([make_set("train", "why wo n 't a 7-day visa do")], [make_set("test", "Why won't a 7 day visa do?")], 1)
-    assert (leak.kind, leak.overlap) == ("equal", 1.0)
-
-
-def test_the_same_words_in_another_order_are_near() -> None:
-    (leak,) = find_leaks([make_set("train", "is a whale a fish")], [make_set("test", "is a fish a whale")], 1)
-    assert (leak.kind, leak.overlap) == ("near", 1.0)
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ("Who wrote Hamlet?", "who wrote “hamlet”", "equal"),
+        ("why wo n 't a 7-day visa do", "Why won't a 7 day visa do?", "equal"),  # as tokenised
+        ("is a whale a fish", "is a fish a whale", "near"),
+    ],
+)
+def test_equal_letters_in_equal_order_are_equal_and_the_same_words_in_another_near(one: str, other: str, kind: str) -> None:
+    (leak,) = find_leaks([make_set("train", "Who painted it?", one)], [make_set("test", other)], 1)
+    assert leak == ("train", "1", one, "test", "0", other, kind, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -98,15 +96,12 @@ def test_leaks_are_dropped_or_kept_and_reported() -> None:
     assert dropped.leaks[1].overlap == 0.8
 
 
-def test_no_leak_is_no_matter() -> None:
+def test_without_leaks_and_without_evaluation_questions() -> None:
     found = check_leaks(SETS, [make_set("other", "how long is the nile")], "refuse", 0.8)
     assert (found.sets, found.leaks) == (SETS, [])
-
-
-@pytest.mark.parametrize("mode", ["refuse", "drop"])
-def test_without_evaluation_questions_leaks_must_be_kept(mode: str) -> None:
-    with pytest.raises(InputError, match="name the evaluation questions with --against FILE"):
-        check_leaks(SETS, [], mode, 0.8)
+    for mode in ("refuse", "drop"):
+        with pytest.raises(InputError, match="name the evaluation questions with --against FILE"):
+            check_leaks(SETS, [], mode, 0.8)
     assert check_leaks(SETS, [], "keep", 0.8).to_json()["against"] == {}
 
 
