@@ -13,38 +13,7 @@ from wikidx.runtimes.experiments.jobs import Job, estimate
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
 from wikidx.runtimes.questions import Question, Selection
 
-WHOLE = """
-title = "two methods"
-options = { k = 2, shots = 0 }
-
-[questions.mine]
-file = "questions.jsonl"
-metrics = ["squad_em"]
-
-[questions.claims]
-file = "claims.jsonl"
-form = "long"
-
-[[rows]]
-name = "RAG"
-method = "rag"
-options = { shots = 1 }
-
-[[rows]]
-name = "Depth"
-method = "ra_isf"
-on = ["mine"]
-sweep = { max_depth = [0, 2], max_sub_questions = [1, 3] }
-
-[[rows]]
-name = "Chain"
-method = "ircot"
-on = ["claims"]
-
-[[rows]]
-name = "Other"
-missing = "not ours"
-"""
+WHOLE = Path(__file__).with_name("every_key.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -29,32 +29,7 @@ Script = Callable[..., str]
 Reproduce = Callable[..., str]
 
 pytestmark = pytest.mark.usefixtures("sample_home")
-FILE = """
-title = "direct and RAG"
-paper = "ReFeed"
-table = "T1-zero-shot"
-corpus = "sample"
-retriever = "bm25"
-options = { k = 2 }
-seeds = [0, 1]
-
-[questions.NQ]
-file = "nq-small"
-metrics = ["dpr_em"]
-
-[[rows]]
-name = "backbone closed-book"
-method = "direct"
-seeds = [0]
-
-[[rows]]
-name = "Retrieve-then-Read"
-method = "rag"
-
-[[rows]]
-name = "GenRead"
-missing = "left out"
-"""
+FILE = Path(__file__).with_name("two_methods.toml").read_text(encoding="utf-8")
 QUESTIONS = {"a": ("who?", ["Mercury"]), "b": ("which metal?", ["mercury", "Hg"]), "c": ("where?", ["Rome"]), "d": ("when?", ["1867"])}
 
 

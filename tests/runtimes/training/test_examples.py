@@ -18,8 +18,10 @@ def example(name: str = "nq/1") -> Example:
     return Example(name, (*PROMPT, Message("assistant", '{"a": 1}')), {"set": "nq", "n": 1, "documents": ["1", "2"]})
 
 
-def test_a_line() -> None:
-    assert example().to_json() == {
+def test_a_file_is_one_object_a_line() -> None:
+    content = json_lines(one.to_json() for one in (example(), example("nq/2")))
+    first, second = map(json.loads, content.decode().splitlines())
+    assert first == {
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Who? “Ähre”\n"},
@@ -28,12 +30,9 @@ def test_a_line() -> None:
         "id": "nq/1",
         "provenance": {"set": "nq", "n": 1, "documents": ["1", "2"]},
     }
-
-
-def test_a_file_is_one_object_a_line() -> None:
-    content = json_lines(one.to_json() for one in (example(), example("nq/2")))
-    assert [json.loads(line)["id"] for line in content.decode().split("\n")[:-1]] == ["nq/1", "nq/2"]
+    assert second["id"] == "nq/2"
     assert "“Ähre”".encode() in content
+    assert content.endswith(b"\n")
     assert json_lines([]) == b""
 
 
