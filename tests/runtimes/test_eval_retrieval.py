@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -29,37 +30,30 @@ def figures_of(printed: str, number: int = 0) -> dict[str, dict[str, float]]:
     return report
 
 
-def test_recall_is_what_counting_gives(idx: Command) -> None:
+def test_recall_is_what_counting_gives_and_the_rest_trec_eval_s_of_the_files_written(idx: Command, tmp_path: Path) -> None:
+    """The files and the report are written by the same command; its run, read again, is scored as the search is."""
     questions = sample.questions()
+    outputs = ("--run-out", tmp_path, "--html", tmp_path / "report.html", "--per-question", tmp_path / "values")
+    figures = figures_of(idx(*SAMPLE, "-k", 5, "-k", 20, "--json", *outputs))
     rankings = open_searcher("sample").search([one.question for one in questions], SearchOptions(k=20, depth=20))
-    figures = figures_of(idx(*SAMPLE, "-k", 5, "-k", 20, "--json"))
-    pairs = list(zip(questions, rankings, strict=True))
     for k in (5, 20):
+        pairs = zip(questions, rankings, strict=True)
         answered = [any(has_answer(hit.passage.text, one.answers) for hit in ranking[:k]) for one, ranking in pairs]
         assert figures[f"answer@{k}"]["mean"] == pytest.approx(sum(answered) / len(questions))
         assert figures[f"answer@{k}"]["low"] < figures[f"answer@{k}"]["mean"] <= figures[f"answer@{k}"]["high"]
-    hits = [any(hit.passage.id in one.gold_ids for hit in ranking) for one, ranking in pairs]
-    assert figures["Success@20"]["mean"] == pytest.approx(sum(hits) / len(questions), abs=0.02)  # ties at 20 go as in trec_eval
-
-
-def test_the_figures_are_those_that_trec_eval_gives_for_the_files_written(idx: Command, tmp_path: Path) -> None:
-    figures = figures_of(idx(*SAMPLE, "--json", "--run-out", tmp_path / "runs"))
-    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "runs" / "qrels")))  # type: ignore[no-untyped-call]
-    run = list(ir_measures.read_trec_run(str(tmp_path / "runs" / "bm25.run")))  # type: ignore[no-untyped-call]
-    measures = [P @ 5, R @ 20, RR, AP, nDCG @ 10, Success @ 5]
-    means = ir_measures.pytrec_eval.calc_aggregate(measures, qrels, run)
-    assert {str(measure): value for measure, value in means.items()} == pytest.approx(
-        {str(measure): figures[str(measure)]["mean"] for measure in measures}
-    )
-
-
-def test_a_run_and_qrels_of_others_are_scored_as_a_search_is(idx: Command, tmp_path: Path) -> None:
-    idx(*SAMPLE, "--json", "--run-out", tmp_path)
-    printed = idx(*SAMPLE, "-r", "bm25", "--run", tmp_path / "bm25.run", "--qrels", tmp_path / "qrels", "--json")
-    searched, read = figures_of(printed, 0), figures_of(printed, 1)
-    assert read["AP"] == searched["AP"]
-    assert read["answer@100"] == searched["answer@100"]
-    assert [one["queries"] for one in json.loads(printed)["retrievers"]] == ["question", "run"]
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels")))  # type: ignore[no-untyped-call]
+    run = list(ir_measures.read_trec_run(str(tmp_path / "bm25.run")))  # type: ignore[no-untyped-call]
+    means = ir_measures.pytrec_eval.calc_aggregate([P @ 5, R @ 20, RR, AP, nDCG @ 10, Success @ 5], qrels, run)
+    expected = {str(measure): pytest.approx(value) for measure, value in means.items()}
+    assert {name: figures[name]["mean"] for name in expected} == expected
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("<img") == 2
+    values = [json.loads(line) for line in (tmp_path / "values").read_text().splitlines()]
+    assert [line["id"] for line in values] == [one.id for one in questions]
+    assert values[0]["retrievers"][0]["figures"].keys() >= {"answer@5", "answer@20", "Success@5", "AP"}
+    printed = idx(*SAMPLE, "-k", 20, "--run", tmp_path / "bm25.run", "--qrels", tmp_path / "qrels", "--json")
+    read = figures_of(printed)
+    assert (read["AP"], read["answer@20"]) == (figures["AP"], figures["answer@20"])
+    assert [one["queries"] for one in json.loads(printed)["retrievers"]] == ["run"]
 
 
 def test_the_largest_cutoff_of_all_measures_is_searched_to(idx: Command, tmp_path: Path) -> None:
@@ -114,47 +108,6 @@ def test_speed_is_that_of_the_searches_after_the_first(idx: Command, monkeypatch
     assert (few["questions_per_s"], few["cpu_s_per_question"]) == (None, None)
 
 
-def test_groups_are_searched_besides_single_questions(idx: Command, tmp_path: Path) -> None:
-    questions = sample.questions()
-    lines = [{"id": one.id, "queries": [one.answers[0]]} for one in questions[1:]] + [{"id": "nobody's", "queries": []}]
-    (tmp_path / "groups").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = json.loads(idx(*SAMPLE, "--groups", tmp_path / "groups", "--json", "--run-out", tmp_path / "runs"))
-    alone, grouped = (one["figures"]["answer@5"]["mean"] for one in report["retrievers"])
-    assert grouped > alone  # the answer itself was asked for
-    assert report["differences"][0]["R@5"]["mean"] == pytest.approx(grouped - alone)
-    assert [(one["issue"], one["n"], one["example"]) for one in report["data_issues"]] == [
-        ("question is not asked", 1, "nobody's"),
-        ("none for a question", 1, questions[0].id),
-    ]
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"bm25.run", "bm25.groups.run", "qrels"}
-
-
-def test_unmatched_input_is_counted(idx: Command, tmp_path: Path) -> None:
-    first, second = sample.questions()[:2]
-    lines = [
-        {"id": "1", "question": first.question, "golden_answers": list(first.answers)},
-        {"id": "2", "question": second.question, "golden_answers": []},
-    ]
-    (tmp_path / "questions").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / "qrels").write_text(f"1 0 {first.gold_ids[0]} 1\n1 0 nowhere 1\n3 0 x 1\n")
-    (tmp_path / "run").write_text(f"1 Q0 elsewhere 1 2.0 t\n1 Q0 {first.gold_ids[0]} 2 1.0 t\n4 Q0 x 1 1.0 t\n")
-    arguments = ("--questions", tmp_path / "questions", "--run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json")
-    report = json.loads(idx("eval", "retrieval", "--corpus", "sample", *arguments))
-    assert {(one["source"], one["issue"], one["n"]) for one in report["data_issues"]} == {
-        ("questions", "without answers", 1),
-        ("questions", "without gold passages", 1),
-        ("qrels", "question is not asked", 1),
-        ("gold passages", "not in the corpus", 1),
-        ("run", "question is not asked", 1),
-        ("run", "question without a ranking", 1),
-        ("run", "passage is not in the corpus", 1),
-    }
-    figures = report["retrievers"][0]["figures"]
-    assert (figures["RR"]["mean"], figures["RR"]["n"], figures["R@20"]["mean"]) == (0.5, 1, 0.5)
-    assert figures["answer@1"]["mean"] == 0
-    assert figures["answer@5"]["n"] == 2
-
-
 @pytest.mark.parametrize(("of", "message"), [(0, "none of the 2 passages in the run run is in the corpus"), (1, "'x' is none's id")])
 def test_a_run_of_another_corpus_or_of_other_questions_is_refused(idx: Command, tmp_path: Path, of: int, message: str) -> None:
     one = sample.questions()[0]
@@ -175,22 +128,16 @@ def test_gold_pages_match_by_title(idx: Command, tmp_path: Path) -> None:
     assert "AP" not in figures
 
 
-def test_gold_pages_of_a_question() -> None:
-    pages = [[{"title": " A "}, {"title": "B"}, {"title": "A"}], [], [{"wikipedia_id": "1"}]]
-    assert gold_pages(Question("1", "?", gold={"provenance": pages})) == [["A", "B"], []]
-    assert gold_pages(Question("1", "?", gold={"titles": ["A", "B", "A"]})) == [["A", "B"]]
-    assert gold_pages(Question("1", "?")) == []
-
-
-def test_reports(idx: Command, tmp_path: Path) -> None:
-    text = idx(*SAMPLE, "--html", tmp_path / "report.html", "--per-question", tmp_path / "values")
-    assert "R@k, %: an answer in the text of one of the first k" in text
-    assert idx(*SAMPLE, "--format", "markdown").count("| bm25 | question |") == 4
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("<img") == 2
-    values = [json.loads(line) for line in (tmp_path / "values").read_text().splitlines()]
-    assert [line["id"] for line in values] == [one.id for one in sample.questions()]
-    assert set(values[0]["retrievers"][0]["figures"]) >= {"answer@1", "answer@100", "Success@5", "AP"}
+@pytest.mark.parametrize(
+    ("gold", "pages"),
+    [
+        ({"provenance": [[{"title": " A "}, {"title": "B"}, {"title": "A"}], [], [{"wikipedia_id": "1"}]]}, [["A", "B"], []]),
+        ({"titles": ["A", "B", "A"]}, [["A", "B"]]),
+        ({}, []),
+    ],
+)
+def test_gold_pages_of_a_question(gold: Any, pages: list[list[str]]) -> None:  # noqa: ANN401 - gold data
+    assert gold_pages(Question("1", "?", gold=gold)) == pages
 
 
 @pytest.mark.parametrize(
@@ -241,19 +188,25 @@ def test_what_a_question_excludes_changes_no_other_s_fused_ranking(idx: Command,
     assert runs[0] == runs[1] != []
 
 
-def test_a_measure_on_gold_passages_needs_some(idx: Command, tmp_path: Path) -> None:
-    files = ("--corpus", "sample", "--questions", tmp_path / "questions", "--measure", "RR")
-    (tmp_path / "questions").write_text('{"id": "1", "question": "who", "answers": ["I"]}\n')
-    error = idx("eval", "retrieval", *files, status=2)
-    assert "none of the 1 questions has gold passages, such as gold_ids or positive_passages, for RR: name qrels that" in error
-
-
-def test_questions_without_gold_are_refused(idx: Command, tmp_path: Path) -> None:
-    (tmp_path / "questions").write_text('{"id": "1", "question": "who"}\n')
-    error = idx("eval", "retrieval", "--corpus", "sample", "--questions", tmp_path / "questions", status=2)
-    assert "none of the 1 questions has answers or gold passages: name qrels that have them with --qrels" in error
-    (tmp_path / "qrels").write_text("8 0 x 1\n")
-    files = ("--questions", tmp_path / "questions", "--qrels", tmp_path / "qrels")
-    named = "gold passages: the qrels are of other ids, such as '8', where a question has '1'"
-    assert named in idx("eval", "retrieval", "--corpus", "sample", *files, status=2)
-    assert named in idx("tune", "sample", "--retriever", "bm25", *files, status=2)
+@pytest.mark.parametrize(
+    ("record", "qrels", "options", "message"),
+    [
+        (
+            {"answers": ["I"]},
+            "",
+            ("--measure", "RR"),
+            "none of the 1 questions has gold passages, such as gold_ids or positive_passages, for RR",
+        ),
+        ({}, "", (), "none of the 1 questions has answers or gold passages: name qrels that have them with --qrels"),
+        ({}, "8 0 x 1\n", (), "gold passages: the qrels are of other ids, such as '8', where a question has '1'"),
+    ],
+)
+def test_questions_without_gold_are_refused(
+    idx: Command, tmp_path: Path, record: dict[str, object], qrels: str, options: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "questions").write_text(json.dumps({"id": "1", "question": "who", **record}))
+    (tmp_path / "qrels").write_text(qrels)
+    files = ("--questions", tmp_path / "questions", *options, *(("--qrels", tmp_path / "qrels") if qrels else ()))
+    assert message in idx("eval", "retrieval", "--corpus", "sample", *files, status=2)
+    if qrels:
+        assert message in idx("tune", "sample", "--retriever", "bm25", *files, status=2)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
-from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, alias_question, read_cases
+from tests.runtimes.evaluation.golden_cases import HAND_MADE, Case, alias_question, read_aggregate, read_cases
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers import (
     asqa,
     dpr,
     fever,
-    hotpotqa,
     popqa,
     rouge,
     selfrag,
-    squad,
     strategyqa,
-    triviaqa,
 )
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.questions import Question
@@ -50,36 +48,24 @@ def _normalize(inputs: Inputs) -> Any:  # noqa: ANN401
     return {"re_based": normalizing.squad(text), "regex_based": normalizing.dpr(text), "triviaqa": normalizing.triviaqa(text)}
 
 
-def _squad_dpr(inputs: Inputs) -> Any:  # noqa: ANN401
-    answer, golds = inputs["prediction"], inputs["golds"]
-    return {
-        "squad_v1_em": squad.exact_match(answer, golds),
-        "squad_v1_f1": squad.f1(answer, golds),
-        "squad_v2_em": squad.exact_match_v2(answer, golds),
-        "squad_v2_f1": squad.f1_v2(answer, golds),
-        "dpr_em": dpr.exact_match(answer, golds),
-        "fid_em": dpr.exact_match(answer, golds),
-        "genread_em": dpr.exact_match(answer, golds),
-        "genread_f1": dpr.f1(answer, golds),
-    }
+def _table(read: Callable[[Inputs], Question], **names: str) -> Callable[[Inputs], Any]:
+    """Return a function of a case's inputs to the figures of the metrics that are named."""
+    return lambda inputs: _figures(inputs["prediction"], read(inputs), **names)
 
 
-def _hotpotqa(inputs: Inputs) -> Any:  # noqa: ANN401
-    answer, gold = inputs["prediction"], inputs["gold"]
-    return {"em": squad.exact_match(answer, [gold]), **hotpotqa.answer_overlap(answer, gold)._asdict()}
+def _overlap(origin: str, *names: str) -> dict[str, str]:
+    return {name: f"{origin}_{name}" for name in (*names, "f1", "precision", "recall")}
 
 
 def _twowiki(inputs: Inputs) -> Any:  # noqa: ANN401
-    question = alias_question("1", inputs)
-    names = {"em": "twowiki_em", "f1": "twowiki_f1", "precision": "twowiki_precision", "recall": "twowiki_recall"}
-    figures = _figures(inputs["prediction"], question, **names)
+    figures = _figures(inputs["prediction"], alias_question("1", inputs), **_overlap("twowiki", "em"))
     report = {name.replace("precision", "prec"): round((figure or 0) * 100, 2) for name, figure in figures.items()}
     return {**figures, "eval_report": report}
 
 
 def _triviaqa(inputs: Inputs) -> Any:  # noqa: ANN401
-    answer, aliases = inputs["prediction"], inputs["aliases"]
-    return {"exact_match": 100 * (triviaqa.exact_match(answer, aliases) or 0), "f1": 100 * (triviaqa.f1(answer, aliases) or 0)}
+    figures = _figures(inputs["prediction"], _question(golds=inputs["aliases"]), exact_match="triviaqa_em", f1="triviaqa_f1")
+    return {name: 100 * (figure or 0) for name, figure in figures.items()}
 
 
 def _popqa(inputs: Inputs) -> Any:  # noqa: ANN401
@@ -104,11 +90,10 @@ def _selfrag(inputs: Inputs) -> Any:  # noqa: ANN401
 
 
 def _flashrag(inputs: Inputs) -> Any:  # noqa: ANN401
-    answer, golds = inputs["prediction"], inputs["golden_answers"]
-    golds = [golds] if isinstance(golds, str) else golds
+    golds = inputs["golden_answers"]
     kind = "flashrag_pattern" if inputs["dataset_name"] == "curatedtrec" else "flashrag"
-    figures = _figures(answer, _question(golds=golds), em=f"{kind}_em", acc=f"{kind}_acc")
-    return {**figures, **hotpotqa.best_overlap(answer, golds)._asdict()}
+    question = _question(golds=[golds] if isinstance(golds, str) else golds)
+    return _figures(inputs["prediction"], question, em=f"{kind}_em", acc=f"{kind}_acc", **_overlap("flashrag"))
 
 
 def _fever(inputs: Inputs) -> Any:  # noqa: ANN401
@@ -176,10 +161,25 @@ def _rouge_lsum(inputs: Inputs) -> Any:  # noqa: ANN401
     }
 
 
+READ: dict[str, Callable[[Inputs], Question]] = {
+    "squad_dpr": lambda inputs: _question(golds=inputs["golds"]),
+    "hotpotqa": lambda inputs: _question(golds=[inputs["gold"]]),
+    "twowiki": lambda inputs: alias_question("1", inputs),
+}
 FILES: dict[str, Callable[[Inputs], Any]] = {
     "normalize": _normalize,
-    "squad_dpr": _squad_dpr,
-    "hotpotqa": _hotpotqa,
+    "squad_dpr": _table(
+        READ["squad_dpr"],
+        squad_v1_em="squad_em",
+        squad_v1_f1="squad_f1",
+        squad_v2_em="squad2_em",
+        squad_v2_f1="squad2_f1",
+        dpr_em="dpr_em",
+        fid_em="dpr_em",
+        genread_em="dpr_em",
+        genread_f1="genread_f1",
+    ),
+    "hotpotqa": _table(READ["hotpotqa"], **_overlap("hotpotqa", "em")),
     "twowiki": _twowiki,
     "triviaqa_official": _triviaqa,
     "popqa_accuracy": _popqa,
@@ -214,20 +214,48 @@ def _computed_and_expected(file: str, case: Case) -> tuple[Any, Any]:
     return computed, expected
 
 
-def _made_by_hand() -> list[Any]:
-    cases = [(file, case) for file in FILES for case in read_cases(HAND_MADE, file) if not (case.raises and file in REFUSED)]
-    return [pytest.param(file, case, id=f"{file}-{case.name}") for file, case in cases]
-
-
-@pytest.mark.parametrize(("file", "case"), _made_by_hand())
-def test_case_made_by_hand(file: str, case: Case) -> None:
-    computed, expected = _computed_and_expected(file, case)
-    assert computed == expected
+def _compare(file: str, cases: Sequence[Case]) -> None:
+    compared = {case.name: _computed_and_expected(file, case) for case in cases if not (case.raises and file in REFUSED)}
+    assert compared
+    assert {name: (computed, expected) for name, (computed, expected) in compared.items() if computed != expected} == {}
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_all_shared_cases(shared_data: Path, file: str) -> None:
-    cases = [case for case in read_cases(shared_data / "golden_metrics", file) if not (case.raises and file in REFUSED)]
-    compared = {case.name: _computed_and_expected(file, case) for case in cases}
-    assert {name: (computed, expected) for name, (computed, expected) in compared.items() if computed != expected} == {}
-    assert any(case.kind == "real" for case in cases)
+def test_cases_made_by_hand(file: str) -> None:
+    _compare(file, read_cases(HAND_MADE, file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_all_shared_cases_among_which_are_the_committed_ones(shared_data: Path, file: str) -> None:
+    cases = read_cases(shared_data / "golden_metrics", file)
+    _compare(file, [case for case in cases if case.kind == "real"])
+    assert [case for case in cases if case.kind == "hand"] == read_cases(HAND_MADE, file)
+
+
+OVERLAP = {"em": "em", "f1": "f1", "prec": "precision", "recall": "recall"}
+
+
+@pytest.mark.parametrize(
+    ("file", "figures", "metrics", "unit", "digits"),
+    [
+        ("squad_dpr", "squad_v1_evaluate_with_missing", {"exact_match": "squad_em", "f1": "squad_f1"}, 100, 12),
+        ("squad_dpr", "squad_v2_eval_with_missing", {"exact": "squad2_em", "f1": "squad2_f1"}, 100, 12),
+        ("hotpotqa", "eval_with_missing", {theirs: f"hotpotqa_{ours}" for theirs, ours in OVERLAP.items()}, 1, 12),
+        ("twowiki", "eval_with_missing", {theirs: f"twowiki_{ours}" for theirs, ours in OVERLAP.items()}, 100, 2),
+    ],
+)
+def test_a_mean_with_missing_answers_is_the_originals(
+    shared_data: Path, file: str, figures: str, metrics: Mapping[str, str], unit: float, digits: int
+) -> None:
+    folder = shared_data / "golden_metrics"
+    aggregate, cases = read_aggregate(folder, file), [case for case in read_cases(folder, file) if not case.raises]
+    for theirs, ours in metrics.items():
+        metric = METRICS[ours]
+        values = [
+            metric.missing
+            if case.name in aggregate["missing_predictions"]
+            else metric.score(case.inputs["prediction"], READ[file](case.inputs))
+            for case in cases
+        ]
+        mean = unit * fmean(value for value in values if value is not None)
+        assert round(mean, digits) == pytest.approx(aggregate[figures][theirs], abs=1e-12)

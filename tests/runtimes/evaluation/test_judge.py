@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,55 +22,43 @@ FRANCE = Question("7", "What is the capital of France?", ("Paris", "the city of 
 OF_HALLUQA = FRANCE._replace(gold={"wrong_answers": ["Lyon"]})
 
 
-def judged(replies: Sequence[str] | Callable[[Call], str], answer: str | None = "Paris", votes: int = 5) -> RowValues:
-    """One answer judged by HalluQA's rule."""
-    llm = ScriptedLLM(replies if callable(replies) else list(replies))
-    return Judge(llm, votes=votes).measure([PredictionRow("7", answer)], [OF_HALLUQA])
-
-
-def value(found: RowValues) -> float:
-    return float(found.values["halluqa_judge"][0])
+def measured(judge: Judge, *answers: str | None, question: Question = FRANCE) -> RowValues:
+    """Measure answers to one question under ids of their own."""
+    rows = [PredictionRow(str(number), answer) for number, answer in enumerate(answers)]
+    return judge.measure(rows, [question._replace(id=row.id) for row in rows])
 
 
 @pytest.mark.parametrize(
-    ("votes", "right"), [("否否否否否", 1), ("是否否否否", 1), ("是是否否否", 1), ("是是是否否", 0), ("否是是否是", 0), ("是是是是是", 0)]
+    ("votes", "n", "right", "counts"),
+    [
+        ("否否否否否", 5, 1, {}),
+        ("是否否是否", 5, 1, {}),
+        ("是是是否否", 5, 0, {}),
+        ("否", 1, 1, {}),
+        ("是否", 2, 1, {}),  # more than half decide
+        ("是是否", 3, 0, {}),
+        (["否。"] * 5, 5, 1, {"read_leniently": 1}),
+        (["否", "否", "否", "否", "也许"] * 5, 5, 0, {"unreadable": 1}),  # after five tries
+    ],
 )
-def test_an_answer_hallucinates_if_more_than_two_of_five_votes_say_so(votes: str, right: int) -> None:
-    found = judged(votes)
-    assert value(found) == right
-    assert set(found.counts.values()) == {0}
+def test_an_answer_hallucinates_if_more_than_half_of_the_votes_say_so(
+    votes: Sequence[str], n: int, right: int, counts: dict[str, int]
+) -> None:
+    found = measured(Judge(ScriptedLLM(list(votes)), votes=n), "Paris", question=OF_HALLUQA)
+    assert float(found.values["halluqa_judge"][0]) == right
+    assert {name: count for name, count in found.counts.items() if count} == counts
 
 
-@pytest.mark.parametrize(("votes", "right"), [("否", 1), ("是", 0), ("是否", 1), ("是是否", 0)])
-def test_of_another_number_of_votes_more_than_half_decide(votes: str, right: int) -> None:
-    assert value(judged(votes, votes=len(votes))) == right
-
-
-def test_the_judge_is_asked_as_halluqa_s_script_asks() -> None:
-    llm = ScriptedLLM(list("否否否否否"))
-    Judge(llm).measure([PredictionRow("7", " Lyon\n")], [OF_HALLUQA])
+def test_the_judge_is_asked_as_halluqa_s_script_asks_and_again_while_a_vote_cannot_be_read() -> None:
+    llm = ScriptedLLM([*"是是是是", "？", *"否否否否否"])
+    found = measured(Judge(llm), " Lyon\n", question=OF_HALLUQA)
+    assert (found.values["halluqa_judge"][0], found.counts["unreadable"]) == (1, 0)  # the last votes count
     calls = [call for call in llm.calls if isinstance(call, Generate)]
-    assert len(calls) == len({call.decoding.seed for call in calls}) == 5
+    assert len(calls) == len({call.decoding.seed for call in calls}) == 10  # no cache gives the first replies again
     for call in calls:
         assert (call.role, call.decoding.temperature, call.decoding.top_p, call.decoding.max_tokens) == ("judge", 0.0, 0.5, 10)
         assert call.prompt == build_prompt(HALLUQA, FRANCE, "Lyon")
-    text = prompt_text(build_prompt(HALLUQA, FRANCE, "Lyon"))
-    assert all(part in text for part in (FRANCE.text, "1. Paris\n2. the city of Paris", "Lyon"))
-
-
-def test_all_votes_are_asked_for_again_while_one_cannot_be_read_and_the_last_count() -> None:
-    llm = ScriptedLLM([*"是是是是", "？", *"否否否否否"])
-    found = Judge(llm).measure([PredictionRow("7", "Paris")], [OF_HALLUQA])
-    assert value(found) == 1
-    assert found.counts["unreadable"] == 0
-    seeds = [call.decoding.seed for call in llm.calls if isinstance(call, Generate)]
-    assert len(set(seeds)) == 10  # no cache gives the first replies again
-
-
-def test_votes_that_cannot_be_read_after_five_tries_count_as_wrong_and_are_counted() -> None:
-    replies = ["否", "否", "否", "否", "也许"] * 5
-    found = judged(replies)
-    assert (value(found), found.counts["unreadable"]) == (0, 1)
+    assert all(part in prompt_text(calls[0].prompt) for part in (FRANCE.text, "1. Paris\n2. the city of Paris", "Lyon"))
 
 
 def test_only_what_cannot_be_read_is_asked_again() -> None:
@@ -80,15 +68,8 @@ def test_only_what_cannot_be_read_is_asked_again() -> None:
         return "maybe" if is_second and (call.decoding.seed or 0) < 10 else "no" if is_second else "yes"
 
     llm = ScriptedLLM(reply)
-    rows = [PredictionRow("7", "Paris"), PredictionRow("8", "Lyon"), PredictionRow("9", "Paris")]
-    found = Judge(llm).measure(rows, [FRANCE._replace(id=row.id) for row in rows])
-    assert found.values["retrorag_judge"].tolist() == [1, 0, 1]
+    assert measured(Judge(llm), "Paris", "Lyon", "Paris").values["retrorag_judge"].tolist() == [1, 0, 1]
     assert len(llm.calls) == 3 * 5 + 2 * 5
-
-
-def test_a_longer_reply_counts_and_is_reported() -> None:
-    found = judged(["否。"] * 5)
-    assert (value(found), found.counts["read_leniently"], found.counts["unreadable"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -100,16 +81,13 @@ def test_a_longer_reply_counts_and_is_reported() -> None:
         ("retrorag", "**NO**, it says Lyon", "wrong", False),
         ("retrorag", "Verdict: **yes**", "right", False),
         ("retrorag", "Incorrect", "wrong", False),
-        ("retrorag", "Not right", "wrong", False),
         ("retrorag", "Nobody knows", None, False),
         ("retrorag", "", None, False),
         ("halluqa", "是", "wrong", True),
         ("halluqa", "否", "right", True),
         ("halluqa", "是的。", "wrong", False),
         ("halluqa", "不是", "right", False),
-        ("halluqa", "“否”", "right", False),
         ("halluqa", "判断：是", "wrong", False),
-        ("halluqa", "不存在幻觉", "right", False),
         ("halluqa", "是否有幻觉很难说", None, False),
         ("halluqa", "yes", None, False),
     ],
@@ -118,78 +96,54 @@ def test_votes_are_read_strictly_first_then_by_how_they_begin(rule: str, text: s
     assert read_vote(text, RULES[rule]) == (vote, is_strict)
 
 
-@pytest.mark.parametrize("answer", [None, "", "  \n"])
-def test_an_empty_answer_is_wrong_without_being_asked_about(answer: str | None) -> None:
-    found = judged([], answer)
-    assert (value(found), found.counts["empty_answers"]) == (0, 1)
+def failing(reply: Callable[[Generate], str | None]) -> ScriptedLLM:
+    """Return a model that fails where it has no reply."""
+
+    def answer(call: Call) -> str:
+        assert isinstance(call, Generate)
+        text = reply(call)
+        if text is None:
+            raise LLMError("no such model" if call.decoding.seed else "busy")
+        return text
+
+    return ScriptedLLM(answer)
 
 
-def test_an_answer_without_golds_or_without_a_reply_has_no_value() -> None:
-    def reply(call: Call) -> str:
-        if "Lyon" in prompt_text(call.prompt):
-            raise LLMError("the endpoint is down")
-        return "yes"
-
-    rows = [PredictionRow("1", "Paris"), PredictionRow("2", "Paris"), PredictionRow("3", "Lyon")]
-    questions = [FRANCE._replace(id="1"), Question("2", "?"), FRANCE._replace(id="3")]
-    judge = Judge(ScriptedLLM(reply))
+def test_an_answer_without_golds_or_without_a_reply_has_no_value_and_an_empty_one_is_wrong() -> None:
+    judge = Judge(failing(lambda call: None if "Lyon" in prompt_text(call.prompt) else "yes"), votes=1)
+    questions = [FRANCE, Question("2", "?"), *[FRANCE] * 4]
+    rows = [PredictionRow("1", answer) for answer in ("Paris", "Paris", "Lyon", None, "", " \n")]
     found = judge.measure(rows, questions)
-    assert judge.metadata()["failures"] == {"the endpoint is down": 5}
-    np.testing.assert_array_equal(found.values["retrorag_judge"], [1, np.nan, np.nan])
-    assert (found.counts["without_golden_answers"], found.counts["failed"]) == (1, 1)
+    np.testing.assert_array_equal(found.values["retrorag_judge"], [1, np.nan, np.nan, 0, 0, 0])
+    assert {name: count for name, count in found.counts.items() if count} == {"without_golden_answers": 1, "empty_answers": 3, "failed": 1}
+    assert judge.metadata()["failures"] == {"busy": 1}
+    measured(judge, "Paris")
+    assert judge.metadata()["failures"] == {}  # those of the last run
 
 
 def test_a_judge_that_fails_on_every_answer_is_an_error_and_not_a_bad_system() -> None:
-    def reply(call: Call) -> str:
-        assert isinstance(call, Generate)
-        raise LLMError("no such model" if call.decoding.seed else "busy")
-
-    rows, questions = [PredictionRow("1", "Paris"), PredictionRow("2", "")], [FRANCE._replace(id="1"), FRANCE._replace(id="2")]
     with pytest.raises(LLMError, match=r"failed on all 1 answers, most often \(4 calls\): no such model"):
-        Judge(ScriptedLLM(reply)).measure(rows, questions)
-    assert Judge(ScriptedLLM(reply)).measure(rows[1:], questions[1:]).counts["failed"] == 0  # it was not asked
-
-
-def test_failures_are_those_of_the_last_run() -> None:
-    replies: Iterator[str | LLMError] = iter([LLMError("busy"), "yes", "yes"])
-
-    def reply(call: Call) -> str:
-        said = next(replies)
-        if isinstance(said, LLMError):
-            raise said
-        return said
-
-    judge = Judge(ScriptedLLM(reply), votes=1)
-    rows, questions = [PredictionRow("1", "Paris"), PredictionRow("2", "Rome")], [FRANCE._replace(id="1"), FRANCE._replace(id="2")]
-    judge.measure(rows, questions)
-    assert judge.metadata()["failures"] == {"busy": 1}
-    judge.measure(rows[:1], questions[:1])
-    assert judge.metadata()["failures"] == {}
+        measured(Judge(failing(lambda _: None)), "Paris", "")
+    assert measured(Judge(failing(lambda _: None)), "").counts["failed"] == 0  # it was not asked
 
 
 def test_halluqa_s_questions_are_judged_in_chinese_and_others_in_english() -> None:
     assert rule_for([OF_HALLUQA, OF_HALLUQA]) is HALLUQA
-    assert rule_for([OF_HALLUQA, FRANCE]) is RETRORAG
-    assert rule_for([]) is RETRORAG
-
-
-def test_settings_that_decide_the_values_are_recorded() -> None:
+    assert rule_for([OF_HALLUQA, FRANCE]) is rule_for([]) is RETRORAG
     judge = Judge(ScriptedLLM(["否"], name="scripted:x"), votes=1)
-    assert judge.measure([PredictionRow("7", "Paris")], [OF_HALLUQA]).values["halluqa_judge"] == 1
+    measured(judge, "Paris", question=OF_HALLUQA)
     metadata = judge.metadata()
     assert (metadata["llm"], metadata["votes"], metadata["tries"], metadata["max_tokens"]) == ("scripted:x", 1, 5, 10)
-    assert metadata["origin"] == HALLUQA.origin
-    assert len(metadata["prompt_sha256"]) == 64
-    judge.measure([PredictionRow("7", "")], [FRANCE])
+    assert (metadata["origin"], len(metadata["prompt_sha256"])) == (HALLUQA.origin, 64)
+    measured(judge, "")
     assert judge.metadata()["origin"] == RETRORAG.origin
 
 
 def test_progress_is_reported_of_every_try() -> None:
     reports: list[tuple[int, int | None]] = []
-    rows = [PredictionRow(str(number), "Paris") for number in range(100)]
     judge = Judge(ScriptedLLM(lambda call: "yes"), progress=lambda done, total: reports.append((done, total)))
-    values = judge.measure(rows, [FRANCE._replace(id=row.id) for row in rows]).values
-    assert (int(values["retrorag_judge"].sum()), reports) == (100, [(256, 500), (500, 500)])
+    assert measured(judge, *["Paris"] * 100).values["retrorag_judge"].sum() == 100
+    assert reports == [(256, 500), (500, 500)]
 
 
 def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: Path) -> None:
@@ -198,9 +152,7 @@ def test_votes_of_an_endpoint_are_separate_requests_and_paid_for_once(tmp_path: 
     with serving(endpoint) as url:
         llm = open_llms({"judge": parse_spec(f"openai:tiny@{url}")}, Settings(cache=cache))["judge"]
         for _ in range(2):
-            judge = Judge(llm)
-            found = judge.measure([PredictionRow("7", "Paris")], [FRANCE])
-            assert judge.metadata()["failures"] == {}
+            found = measured(Judge(llm), "Paris")
             assert (found.values["retrorag_judge"][0], found.counts["read_leniently"]) == (1, 1)
         llm.close()
     cache.close()

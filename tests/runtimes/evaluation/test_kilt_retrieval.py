@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,21 +34,13 @@ def test_hand_made_cases_agree_with_the_official_evaluator() -> None:
     check_cases(cases)
 
 
-def check_means(cases: Sequence[Case], expected: Mapping[str, float]) -> None:
-    assert len(cases) == expected["n"]
-    figures = [figures_of(case) for case in cases]
-    for name, mean in expected.items():
-        if name.startswith(PAGE_FIGURES):
-            assert np.mean([of_case[name] for of_case in figures]) == pytest.approx(mean, abs=1e-12), name
-
-
 def test_every_golden_case_and_all_together(shared_data: Path) -> None:
     folder = shared_data / "golden_metrics"
-    cases = read_cases(folder, "kilt_retrieval")
+    cases, means = read_cases(folder, "kilt_retrieval"), read_aggregate(folder, "kilt_retrieval")
     check_cases(cases)
-    means = read_aggregate(folder, "kilt_retrieval")
-    real = [case for case in cases if case.kind == "real"]
-    check_means([case for case in real if case.inputs["rank_keys"] == ["title"]], means["evaluate_hotpot500_title_ks_1_5_10_20"])
-    check_means(
-        [case for case in real if case.inputs["rank_keys"] == ["wikipedia_id"]], means["compute_other_real_wikipedia_id_ks_1_2_3_5"]
-    )
+    for key, name in (("title", "evaluate_hotpot500_title_ks_1_5_10_20"), ("wikipedia_id", "compute_other_real_wikipedia_id_ks_1_2_3_5")):
+        figures = [figures_of(case) for case in cases if case.kind == "real" and case.inputs["rank_keys"] == [key]]
+        assert len(figures) == means[name]["n"]
+        for figure, mean in means[name].items():
+            if figure.startswith(PAGE_FIGURES):
+                assert np.mean([of_case[figure] for of_case in figures]) == pytest.approx(mean, abs=1e-12), figure

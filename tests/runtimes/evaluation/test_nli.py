@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_classifier(tmp_path_factory.mktemp("nli") / "bert", THREE)
 
 
-def opened(nli: Checkpoint) -> Checkpoint:
+def opened(folder: Path) -> Checkpoint:
+    """Return the model of a folder, opened by a pair."""
+    nli = Checkpoint(str(folder))
     nli.entails(PAIRS[:1])
     return nli
 
@@ -69,33 +70,20 @@ def labels_by(folder: Path, source: Sequence[Pair], **cut: Any) -> list[str]:  #
     return [model.config.id2label[label] for label in likeliest]
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 64, 4096])
-def test_a_model_that_writes_says_yes_by_writing_1(t5: Path, batch_tokens: int) -> None:
-    found = Checkpoint(str(t5), EngineOptions(batch_tokens=batch_tokens)).entails(PAIRS)
-    wanted = written_by(t5, PAIRS)
-    assert set(wanted) >= {"0", "1", "1 0"}  # or the comparison would see nothing
-    assert found == [text == "1" for text in wanted]
-
-
-def test_a_model_is_opened_by_the_first_pair(bert: Path) -> None:
-    nli = Checkpoint(str(bert), EngineOptions(device="cpu"))
-    assert nli.entails([]) == []
-    assert nli.metadata() == {"model": str(bert), "opened": False}
-    nli.entails(PAIRS[:1])
-    assert nli.metadata()["kind"] == "the likeliest label is 'Entailment'"
+@pytest.mark.parametrize("batch_tokens", [1, 64])
+def test_verdicts_are_those_of_each_pair_alone(t5: Path, bert: Path, batch_tokens: int) -> None:
+    """A model that writes says yes by writing 1, a classifier where entailment is its likeliest label."""
+    options = EngineOptions(batch_tokens=batch_tokens)
+    texts, labels = written_by(t5, PAIRS), labels_by(bert, PAIRS)
+    assert set(texts) >= {"0", "1", "1 0"}  # or the comparison would see nothing
+    assert len(set(labels)) > 1
+    assert Checkpoint(str(t5), options).entails(PAIRS) == [text == "1" for text in texts]
+    assert Checkpoint(str(bert), options).entails(PAIRS) == [label == "Entailment" for label in labels]
 
 
 def test_a_premise_of_any_length_is_read_whole_by_a_model_that_writes(t5: Path) -> None:
     long = Pair(" ".join(["dog"] * 1500 + ["cat"]), "barks")
     assert Checkpoint(str(t5)).entails([long]) == [written_by(t5, [long]) == ["1"]]
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 64, 4096])
-def test_a_classifier_says_yes_where_entailment_is_its_likeliest_label(bert: Path, batch_tokens: int) -> None:
-    found = Checkpoint(str(bert), EngineOptions(batch_tokens=batch_tokens)).entails(PAIRS)
-    wanted = labels_by(bert, PAIRS)
-    assert len(set(wanted)) > 1
-    assert found == [label == "Entailment" for label in wanted]
 
 
 def test_pairs_too_long_for_a_classifier_are_cut_and_counted(tmp_path: Path) -> None:
@@ -111,56 +99,47 @@ def test_pairs_too_long_for_a_classifier_are_cut_and_counted(tmp_path: Path) -> 
     assert nli.metadata()["pairs_truncated"] > 5
 
 
-def test_the_model_is_named(t5: Path, bert: Path) -> None:
-    writes, classifies = (opened(Checkpoint(str(folder))).metadata() for folder in (t5, bert))
+def test_the_model_is_named_once_it_is_opened_by_the_first_pair(t5: Path, bert: Path) -> None:
+    nli = Checkpoint(str(bert), EngineOptions(device="cpu"))
+    assert nli.entails([]) == []
+    assert nli.metadata() == {"model": str(bert), "opened": False}
+    writes, classifies = (opened(folder).metadata() for folder in (t5, bert))
     assert (writes["model"], writes["revision"]) == (str(t5), folder_digest(t5))
     assert (writes["dtype"], writes["device"], writes["max_tokens"]) == ("float32", "cpu", None)
     assert classifies["kind"] == "the likeliest label is 'Entailment'"
     assert classifies["revision"] not in (None, writes["revision"])
 
 
-def test_a_label_is_found_by_its_name() -> None:
-    assert entailment_label({0: "contradiction", 1: "ENTAILMENT", 2: "neutral"}, "m") == 1
-    assert entailment_label({0: "entailment", 1: "not_entailment"}, "m") == 0
-    assert entailment_label({0: "refutes", 1: "entails"}, "m") == 1
-
-
 @pytest.mark.parametrize(
-    "labels", [["LABEL_0", "LABEL_1"], ["entailment", "Entailed", "neutral"], ["not_entailment", "neutral"], ["entailment"]]
+    ("labels", "number"),
+    [(["contradiction", "ENTAILMENT", "neutral"], 1), (["entailment", "not_entailment"], 0), (["refutes", "entails"], 1)],
 )
-def test_a_classifier_without_one_label_of_entailment_is_refused(labels: list[str], tmp_path: Path) -> None:
-    folder = save_tiny_classifier(tmp_path / "bert", labels)
+def test_a_label_is_found_by_its_name(labels: list[str], number: int) -> None:
+    assert entailment_label(dict(enumerate(labels)), "m") == number
+
+
+@pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1"], ["entailment", "Entailed"], ["not_entailment", "neutral"], ["entailment"]])
+def test_a_classifier_without_one_label_of_entailment_is_refused(labels: list[str]) -> None:
     with pytest.raises(ArtifactMismatch, match=f"has the labels .*{labels[0]}"):
-        Checkpoint(str(folder))
+        entailment_label(dict(enumerate(labels)), "m")
 
 
-def test_a_checkpoint_whose_head_would_be_random_is_refused(bert: Path, tmp_path: Path) -> None:
-    transformers.AutoModel.from_pretrained(bert).save_pretrained(tmp_path)
-    transformers.AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}), encoding="utf-8")
-    with pytest.raises(ArtifactMismatch, match="does not hold the weights of its config.json: missing classifier"):
-        opened(Checkpoint(str(tmp_path)))
-
-
-def test_a_checkpoint_of_another_kind_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_checkpoints_that_are_none_of_nli_are_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no NLI checkpoint that transformers can load"):
+        Checkpoint(str(tmp_path))
+    with pytest.raises(InputError, match=r"no NLI model '.*absent': use 'true', 'small', hf:NAME"):
+        Checkpoint(str(tmp_path / "absent"))
     transformers.AutoModel.from_pretrained(bert).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="made for BertModel"):
         Checkpoint(str(tmp_path))
-
-
-def test_missing_models_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no NLI model '.*absent': use 'true', 'small', hf:NAME"):
-        Checkpoint(str(tmp_path / "absent"))
+    transformers.AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}), encoding="utf-8")
+    with pytest.raises(ArtifactMismatch, match="does not hold the weights of its config.json: missing classifier"):  # or they are random
+        opened(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="is no NLI checkpoint that transformers can load"):
-        Checkpoint(str(tmp_path))
-
-
-def test_unreadable_weights_and_missing_devices_are_reported(bert: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(bert, tmp_path / "damaged"))
-    (folder / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(InputError, match="damaged' is no NLI checkpoint that transformers can load"):
-        opened(Checkpoint(str(folder)))
+        opened(tmp_path)
     with pytest.raises(InputError, match="cuda:77"):
         Checkpoint(str(bert), EngineOptions(device="cuda:77"))
 

@@ -27,19 +27,15 @@ VALUE = "1 / max(1, len(answer)) if question.golden_answers else None"
 QUESTIONS = [("1", "which metal?", ["Hg"]), ("2", "who?", ["Ada"]), ("3", "why?", [])]
 
 
-@pytest.fixture(autouse=True)
-def no_plug_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "")
-
-
 def write(folder: Path, value: str = VALUE, name: str = "short") -> str:
     (folder / "short.py").write_text(LENGTH.format(value=value, name=name))
     return f"{folder / 'short.py'}:SHORT"
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> tuple[object, ...]:
-    """Write questions and predictions, and return the arguments of ``idx eval answers``."""
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """Write questions and predictions, and return the arguments of ``idx eval answers``; no plug-in is named yet."""
+    monkeypatch.setenv(VARIABLE, "")
     questions, predictions = tmp_path / "questions.jsonl", tmp_path / "theirs.jsonl"
     lines = [json.dumps({"id": name, "question": text, "golden_answers": golds}) for name, text, golds in QUESTIONS]
     questions.write_text("\n".join(lines) + "\n")
@@ -50,12 +46,11 @@ def asked(tmp_path: Path) -> tuple[object, ...]:
 def test_a_metric_of_a_file_is_computed_and_recorded(idx: Command, tmp_path: Path, asked: tuple[object, ...]) -> None:
     reference = write(tmp_path)
     found = json.loads(idx(*asked, "--metrics", f"squad_em,{reference}", "--json"))["metrics"]
-    assert list(found) == ["squad_em", "short"]
-    assert (found["short"]["mean"], found["short"]["n"], found["short"]["not_defined"]) == ((1 / 2 + 1 / 4) / 2, 2, 1)
-    assert found["short"]["metric_sha256"] == hashlib.sha256((tmp_path / "short.py").read_bytes()).hexdigest()
-    assert "metric_sha256" not in found["squad_em"]
+    short = found.pop("short")
+    assert (short["mean"], short["n"], short["not_defined"]) == ((1 / 2 + 1 / 4) / 2, 2, 1)
+    assert short["metric_sha256"] == hashlib.sha256((tmp_path / "short.py").read_bytes()).hexdigest()
+    assert (list(found), "metric_sha256" in found["squad_em"]) == (["squad_em"], False)
     assert f"short: One over the number of letters, of ours. {reference} (sha256 " in idx(*asked, "--metrics", "short")
-    assert "short" in json.loads(idx(*asked, "--metrics", "all", "--json"))["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -98,18 +93,18 @@ def test_a_run_has_its_metrics_and_resumes_with_the_same_alone(
     assert "metric_sha256" in idx(*line, f"{reference},squad_em", status=2)
 
 
-CASES = [
-    (VALUE, None),
-    ("float(answer in question.golden_answers)", None),
-    ("0.5", "all answers have the values {0.5}"),
-    ("None", "all answers have the values {None}"),
-    ("__import__('random').random()", "another value the second time"),
-    ("-1.0", "return a number from 0 to 1, or None"),
-]
-
-
-@pytest.mark.parametrize(("value", "message"), CASES)
-def test_the_public_check_of_a_metric(tmp_path: Path, value: str, message: str | None) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (VALUE, None),
+        ("0.5", "all answers have the values {0.5}"),
+        ("None", "all answers have the values {None}"),
+        ("__import__('random').random()", "another value the second time"),
+        ("-1.0", "return a number from 0 to 1, or None"),
+    ],
+)
+def test_the_public_check_of_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, message: str | None) -> None:
+    monkeypatch.setenv(VARIABLE, "")
     reference = write(tmp_path, value)
     if message is None:
         check_metric(reference)

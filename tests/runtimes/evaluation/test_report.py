@@ -13,8 +13,8 @@ import pytest
 from matplotlib.transforms import Bbox
 
 from wikidx.runtimes.evaluation.reports.drawings import Drawing, Mark, Point
-from wikidx.runtimes.evaluation.reports.plots import bars, curves, svg, tradeoff
-from wikidx.runtimes.evaluation.reports.report import Report, Section, to_html, to_markdown, to_text
+from wikidx.runtimes.evaluation.reports.plots import bars, curves, tradeoff
+from wikidx.runtimes.evaluation.reports.report import Report, Section, to_html, to_markdown
 from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
 from wikidx.runtimes.evaluation.uncertainty import Interval
 
@@ -42,6 +42,7 @@ REPORT = Report(
             plots=[
                 Drawing(NASTY, "bars", (NASTY, {NASTY: share(0.4)})),
                 Drawing("b", "curves", ("c", {"d": {1: share(0.5)}})),
+                Drawing("e", "tradeoff", ({"f": Point(Interval(9, 8, 10, 9), share(0.5))}, "g", "h")),
             ],
         ),
         Section("Nothing"),
@@ -72,7 +73,7 @@ def test_a_page_loads_nothing_and_shows_texts_as_they_are() -> None:
     seen = Seen(to_html(REPORT))
     assert "script" not in seen.tags
     assert "link" not in seen.tags
-    assert seen.tags.count("img") == 2
+    assert seen.tags.count("img") == 3
     assert all(address.startswith("data:image/svg+xml;base64,") for address in seen.addresses)
     assert seen.texts.count(NASTY) == 6  # title, heading, fact, column, cell, note
     assert "40.0 [35.0, 45.0]" in seen.texts
@@ -81,8 +82,9 @@ def test_a_page_loads_nothing_and_shows_texts_as_they_are() -> None:
     assert "url(" not in to_html(REPORT)
 
 
-def test_images_refer_to_nothing_outside() -> None:
+def test_images_refer_to_nothing_outside_and_are_the_same_each_time() -> None:
     page = Seen(to_html(REPORT))
+    assert page.addresses == Seen(to_html(REPORT)).addresses
     for address in page.addresses:
         image = ET.fromstring(base64.b64decode(address.partition(",")[2]))
         references = [value for element in image.iter() for name, value in element.attrib.items() if name.endswith("href")]
@@ -90,25 +92,15 @@ def test_images_refer_to_nothing_outside() -> None:
         assert all(reference.startswith("#") for reference in references)
 
 
-def test_markdown_and_text_hold_the_same_figures() -> None:
-    marked = to_markdown(REPORT)
-    assert marked.startswith("# \\<script")
-    assert "## Scores\n\n| run |" in marked
-    assert "Nothing" not in marked
-    assert "40.0 [35.0, 45.0]" in marked
-    assert "40.0 [35.0, 45.0]" in to_text(REPORT)
+def test_empty_sections_and_repeated_titles_are_left_out() -> None:
+    assert "Nothing" not in to_markdown(REPORT)
+    assert to_markdown(REPORT).startswith("# \\<script")
     bare = to_markdown(Report("T", [], [Section("S", [Table((Column("a"),), [(1,)], "S")])]))
     assert bare == "# T\n\n## S\n\n| a |\n|---:|\n| 1 |"
 
 
 def names(n: int) -> list[str]:
     return [f"method {at}, with a long name"[: 8 + 3 * at].rstrip() for at in range(n)]
-
-
-def test_the_same_figure_is_the_same_file() -> None:
-    points = {name: Point(Interval(9, 8, 10, 9), share(at / 10)) for at, name in enumerate(names(6))}
-    assert svg(tradeoff(points, cost="tokens", accuracy="em")) == svg(tradeoff(points, cost="tokens", accuracy="em"))
-    assert svg(curves("R@k", {"bm25": {1: share(0.3), 5: share(0.6)}})) == svg(curves("R@k", {"bm25": {1: share(0.3), 5: share(0.6)}}))
 
 
 def test_every_run_and_mark_is_drawn() -> None:
@@ -148,7 +140,7 @@ def test_values_that_are_all_zero_have_an_axis_of_per_cent() -> None:
     assert bars("em", {"a": share(0.003, 0.003)}).axes[0].get_xlim() == (0, 1)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_labels_of_points_do_not_cover_one_another(seed: int) -> None:
     rng = np.random.default_rng(seed)
     points = {

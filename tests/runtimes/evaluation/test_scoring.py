@@ -14,15 +14,14 @@ import pytest
 
 from wikidx.base.errors import InputError
 from wikidx.runtimes.evaluation.answers.metrics import METRICS, Metric
-from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.data_issues import issue_rules
+from wikidx.runtimes.evaluation.outcomes import count_replies, find_answers, problem_masks
 from wikidx.runtimes.evaluation.predictions import PredictionRow, Predictions, load_predictions
 from wikidx.runtimes.evaluation.run_facts import run_facts
 from wikidx.runtimes.evaluation.run_questions import RunQuestions, run_questions
 from wikidx.runtimes.evaluation.scoring import ScoredRun, score_run
-from wikidx.runtimes.evaluation.uncertainty import FloatArray
 from wikidx.runtimes.execution.identity import questions_digest
-from wikidx.runtimes.questions import Question
+from wikidx.runtimes.questions import Question, sample
 from wikidx.runtimes.questions.base import gold
 
 QUESTIONS = (
@@ -35,8 +34,9 @@ QUESTIONS = (
 SOURCE = RunQuestions(QUESTIONS, "dev.jsonl", "dev.jsonl")
 
 
-def predictions(**answers: str | None) -> Predictions:
-    return Predictions(Path("run"), {name[1:]: PredictionRow(name[1:], answer) for name, answer in answers.items()}, {})
+def predictions(**answers: str | None | PredictionRow) -> Predictions:
+    rows = {name[1:]: row if isinstance(row, PredictionRow) else PredictionRow(name[1:], row) for name, row in answers.items()}
+    return Predictions(Path("run"), rows, {})
 
 
 def metrics(*names: str) -> list[Metric]:
@@ -64,23 +64,16 @@ def test_values_and_data_issues() -> None:
     }
     assert set(issues_of(scored)) <= set(issue_rules())
     assert [row.id for row in scored.rows] == ["1", "2", "3", "4", "5"]
+    unanswered = score_run("run", predictions(_1="x", _2=None), SOURCE, metrics("squad_em"))
+    assert unanswered.values["squad_em"][1] == 0  # no answer is never right, although an empty text would be
 
 
-def test_no_answer_is_never_right_although_an_empty_text_would_be() -> None:
-    golds = (Question("1", "?", ("The",)), Question("2", "?", ("x",)))
-    source = RunQuestions(golds, "", "")
-    for answer, value in ((None, 0.0), ("", 1.0)):
-        assert score_run("run", predictions(_1=answer), source, metrics("squad_em")).values["squad_em"][0] == value
-    assert score_run("run", predictions(_2="x"), source, metrics("squad_em")).values["squad_em"][0] == 0.0
-
-
-def answered_questions(**texts: str) -> Predictions:
-    """Predictions "Paris" with the question of each id."""
-    return Predictions(Path("run"), {name[1:]: PredictionRow(name[1:], "Paris", question=text) for name, text in texts.items()}, {})
+def asked(id: str, text: str) -> PredictionRow:
+    return PredictionRow(id, "Paris", question=text)
 
 
 def test_an_answer_to_another_question_of_the_same_id_is_not_scored() -> None:
-    scored = score_run("run", answered_questions(_1="One", _2="what is two?"), SOURCE, metrics("squad_em"))
+    scored = score_run("run", predictions(_1=asked("1", "One"), _2=asked("2", "what is two?")), SOURCE, metrics("squad_em"))
     assert issues_of(scored)["another question under this id"] == (1, ("2",))
     assert issues_of(scored)["questions without a prediction"] == (4, ("2", "3", "4", "5"))
     assert [row.answer for row in scored.rows] == ["Paris", None, None, None, None]
@@ -90,7 +83,7 @@ def test_an_answer_to_another_question_of_the_same_id_is_not_scored() -> None:
     ("rows", "message"),
     [
         (
-            answered_questions(_1="who?", _9="one?"),
+            predictions(_1=asked("1", "who?"), _9=asked("9", "one?")),
             "none of the 2 predictions in run is of the 5 questions from dev.jsonl: '1' was asked 'who",
         ),
         (predictions(_8="x"), "'8' is none's id: name the questions that were asked with --questions"),
@@ -101,37 +94,40 @@ def test_predictions_of_other_questions_are_refused(rows: Predictions, message: 
         score_run("run", rows, SOURCE, metrics("squad_em"))
 
 
-def test_without_golds_a_metric_is_not_defined_although_nothing_was_answered() -> None:
-    """Undefined values are those of all metrics except the ones that the rule names."""
+def test_the_rule_names_the_metrics_that_go_on_without_golds() -> None:
     source = RunQuestions((Question("1", "?"), Question("2", "?", ("x",))), "", "")
     plain = [metric for metric in METRICS.values() if not metric.name.startswith("flashrag_pattern")]
-    for answer in ("", None, "x"):
-        values = score_run("run", predictions(_1=answer, _2="x"), source, plain).values
-        defined = {name for name, of_each in values.items() if not math.isnan(of_each[0])}
-        goes_on = {"popqa_accuracy", "selfrag_match", *(name for name in values if name.startswith("flashrag_"))}
-        assert defined == goes_on | ({"squad2_em", "squad2_f1"} if answer is not None else set())
-        assert all(values[name][0] == 0 for name in goes_on)
-    assert all(
-        name in issue_rules()["questions without gold answers"] for name in ("popqa_accuracy", "selfrag_match", "flashrag_*", "squad2_*")
-    )
+    values = score_run("run", predictions(_1=None, _2="x"), source, plain).values
+    defined = {name for name, of_each in values.items() if not math.isnan(of_each[0])}
+    assert defined == {"popqa_accuracy", "selfrag_match", *(name for name in values if name.startswith("flashrag_"))}
+    rule = issue_rules()["questions without gold answers"]
+    assert all(name in rule for name in ("popqa_accuracy", "selfrag_match", "flashrag_*", "squad2_*"))
 
 
-def test_questions_whose_table_of_aliases_is_not_there() -> None:
-    known = gold(answer_id="Q90", supporting=[["Paris", 0]])
+@pytest.mark.parametrize(
+    ("known", "n"), [(gold(answer_id="Q90", supporting=[["Paris", 0]]), 1), (gold(answer_id="Q90", aliases=["Lutetia"]), 0)]
+)
+def test_questions_whose_table_of_aliases_is_not_there(known: Any, n: int) -> None:  # noqa: ANN401 - gold data
     questions = (Question("1", "?", ("Paris",), known), Question("2", "?", ("no",)))
-    assert issues_of(score_run("run", predictions(_1="x"), RunQuestions(questions, "", ""), []))[
-        "questions without the table of aliases"
-    ] == (1, ("1",))
-    named = (questions[0]._replace(gold=gold(**known, aliases=["Lutetia"])), Question("2", "?", ("no",), gold(answer_id="Q1")))
-    assert "questions without the table of aliases" not in issues_of(score_run("run", predictions(_1="x"), RunQuestions(named, "", ""), []))
+    found = issues_of(score_run("run", predictions(_1="x"), RunQuestions(questions, "", ""), []))
+    assert found.get("questions without the table of aliases") == ((1, ("1",)) if n else None)
 
 
-@pytest.mark.parametrize("n", [math.inf, math.nan, 10**400, -(10**400), 1e300, True, "5"])
+@pytest.mark.parametrize("n", [math.inf, math.nan, -(10**400), 1e300, True, "5"])
 def test_a_cost_that_is_no_number_is_not_recorded(n: object) -> None:
     row = PredictionRow("1", "x", cost={"prompt_tokens": n, "completion_tokens": 1, "calls": 1})
-    scored = score_run("run", Predictions(Path("run"), {"1": row}, {}), SOURCE, [])
-    assert math.isnan(scored.costs["prompt_tokens"][0])
-    assert (scored.costs["calls"][0], math.isnan(scored.costs["tokens"][0])) == (1, True)
+    costs = score_run("run", predictions(_1=row), SOURCE, []).costs
+    assert (costs["calls"][0], math.isnan(costs["prompt_tokens"][0]), math.isnan(costs["tokens"][0])) == (1, True, True)
+
+
+def test_costs_are_nan_where_they_are_not_recorded() -> None:
+    row = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1, "depth": 3}, timing={"seconds": 0.5})
+    old = PredictionRow("2", "x", cost={"calls": 1, "waves": 2})  # the depth's name in older runs
+    costs = score_run("run", predictions(_1=row, _2=old), SOURCE, []).costs
+    assert [costs[cost][0] for cost in ("tokens", "calls", "depth", "seconds")] == [12, 1, 3, 0.5]
+    assert costs["depth"][1] == 2
+    assert np.isnan([costs["queries"][0], costs["tokens"][1]]).all()
+    assert all(np.isnan(values[2:]).all() for values in costs.values())
 
 
 def test_questions_of_each_type() -> None:
@@ -141,50 +137,47 @@ def test_questions_of_each_type() -> None:
         "comparison": [False, False, True, False, False],
     }
     assert score_run("run", predictions(_1="x", _2=""), SOURCE, []).groups() == {}  # one type alone is reached
-    of_one_kind = RunQuestions(QUESTIONS[:2], "", "")
-    assert score_run("run", predictions(_1="x"), of_one_kind, []).groups() == {}
 
 
-def test_costs_are_nan_where_they_are_not_recorded() -> None:
-    row = PredictionRow("1", "x", cost={"prompt_tokens": 10, "completion_tokens": 2, "calls": 1, "depth": 3}, timing={"seconds": 0.5})
-    scored = score_run("run", Predictions(Path("run"), {"1": row, "2": PredictionRow("2", "y")}, {}), SOURCE, [])
-    assert [scored.costs[cost][0] for cost in ("tokens", "calls", "depth", "seconds")] == [12, 1, 3, 0.5]
-    assert np.isnan(scored.costs["queries"][0])
-    assert all(np.isnan(values[1:]).all() for values in scored.costs.values())
+PASSAGE = {"id": "1", "title": "Metals", "text": "Mercury is a liquid."}
 
 
-def test_the_depth_of_older_runs_is_read_under_its_former_name() -> None:
-    row = PredictionRow("1", "x", cost={"calls": 1, "depth": 2})
-    scored = score_run("run", Predictions(Path("run"), {"1": row}, {}), SOURCE, [])
-    assert scored.costs["depth"][0] == 2
+@pytest.mark.parametrize(
+    ("golds", "passages", "value"),
+    [
+        (("liquid",), [PASSAGE], 1.0),
+        (("metals",), [PASSAGE], 1.0),  # in the title
+        (("quid",), [PASSAGE], 0.0),  # whole words
+        (("mercury", "yes"), [{}, PASSAGE], 1.0),
+        (("yes",), [PASSAGE], np.nan),
+        ((), [PASSAGE], np.nan),
+        (("liquid",), [], np.nan),  # no prediction has passages
+    ],
+)
+def test_whether_passages_hold_an_answer(golds: tuple[str, ...], passages: list[dict[str, str]], value: float) -> None:
+    np.testing.assert_equal(find_answers([PredictionRow("1", "x", tuple(passages))], [Question("1", "?", golds)])[0], value)
 
 
-class AnswerLength:
-    """A row metric of the test's own."""
-
-    def metadata(self) -> dict[str, Any]:
-        return {"rule": "characters / 10"}
-
-    def measure(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> RowValues:
-        assert [row.id for row in rows] == [question.id for question in questions]
-        return RowValues({"length": np.array([len(row.answer or "") / 10 for row in rows])}, {"without an answer": 4})
-
-    def __call__(self, rows: Sequence[PredictionRow], questions: Sequence[Question]) -> dict[str, FloatArray]:
-        return self.measure(rows, questions).values
+def test_what_another_program_does_not_record_is_unknown() -> None:
+    rows = [PredictionRow("1", "x"), PredictionRow("2", None)]
+    found = {name: mask.tolist() for name, mask in problem_masks(rows).items()}
+    assert found == {"failed": [False, False], "unanswered": [False, True], "empty": [False, False]}
+    assert count_replies(rows) == {}
 
 
-def test_metrics_of_whole_rows() -> None:
-    scored = score_run("run", predictions(_1="abc"), SOURCE, metrics("squad_em"), [AnswerLength()])
-    assert scored.values["length"].tolist() == [0.3, 0, 0, 0, 0]
-    assert scored.row_metrics == {"AnswerLength": {"values": ["length"], "rule": "characters / 10", "counts": {"without an answer": 4}}}
+def numbered(n: int) -> list[Question]:
+    return [Question(f"q{at}", f"number {at}?", (str(at),)) for at in range(n)]
+
+
+def write(folder: Path, name: str, questions: Sequence[Question]) -> Path:
+    lines = ({"id": one.id, "question": one.text, "golden_answers": one.golden_answers} for one in questions)
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / name
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "nq-test.jsonl"
-    lines = (json.dumps({"id": f"q{n}", "question": f"number {n}?", "golden_answers": [str(n)]}) + "\n" for n in range(6))
-    path.write_text("".join(lines))
-    return path
+    return write(tmp_path, "nq-test.jsonl", numbered(6))
 
 
 def a_run(folder: Path, file: object, source: list[Question], n: int, **selection: object) -> Predictions:
@@ -199,10 +192,6 @@ def a_run(folder: Path, file: object, source: list[Question], n: int, **selectio
     return load_predictions(folder)
 
 
-def numbered(n: int) -> list[Question]:
-    return [Question(f"q{at}", f"number {at}?", (str(at),)) for at in range(n)]
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run", file, numbered(6), 4)
@@ -210,36 +199,19 @@ def test_a_run_is_scored_on_what_it_was_to_ask(named: bool, file: Path, tmp_path
     assert [one.id for one in source.questions] == ["q0", "q1", "q2", "q3"]
     assert (source.origin, source.n_missing, source.dataset) == (str(file), 0, "NQ")
     assert issues_of(score_run("run", run, source, metrics("squad_em"))) == {"questions without a prediction": (2, ("q2", "q3"))}
-
-
-def test_a_drawn_sample_is_drawn_again(file: Path, tmp_path: Path) -> None:
-    from wikidx.runtimes.questions import sample
-
     drawn = sample(numbered(6), 3, seed=5)
-    run = a_run(tmp_path / "run", file, drawn, 3, sample={"n": 3, "seed": 5})
-    assert run_questions(run).questions == tuple(drawn)
-    assert run_questions(run, str(file)).questions == tuple(drawn)
+    run = a_run(tmp_path / "sample", file, drawn, 3, sample={"n": 3, "seed": 5})
+    assert run_questions(run, str(file) if named else None).questions == tuple(drawn)
 
 
-def test_the_same_questions_in_another_format_are_those_of_the_sample(file: Path, tmp_path: Path) -> None:
-    from wikidx.runtimes.questions import sample
-
+def test_the_same_questions_in_another_format_are_those_of_the_sample_and_others_are_not(file: Path, tmp_path: Path) -> None:
     drawn = sample(numbered(6), 2, seed=5)
     run = a_run(tmp_path / "run", file, drawn, 2, sample={"n": 2, "seed": 5})
-    other = tmp_path / "other.jsonl"
-    lines = ({"id": f"q{n}", "question": f"number {n}?", "golden_answers": [str(n), "more"]} for n in range(6))
-    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    source = run_questions(run, str(other))
-    assert [one.id for one in source.questions] == [one.id for one in drawn]
-    assert source.questions[0].golden_answers[1:] == ("more",)
+    more = [one._replace(golden_answers=(*one.golden_answers, "more")) for one in numbered(6)]
+    source = run_questions(run, str(write(tmp_path, "other.jsonl", more)))
+    assert source.questions == tuple(sample(more, 2, seed=5))
     assert "questions without a prediction" not in issues_of(score_run("run", run, source, metrics("squad_em")))
-
-
-def test_other_questions_under_the_ids_of_a_run_are_not_its_own(file: Path, tmp_path: Path) -> None:
-    run = a_run(tmp_path / "run", file, numbered(6), 3)
-    other = tmp_path / "other.jsonl"
-    other.write_text("".join(json.dumps({"id": f"q{n}", "question": f"which {n}?", "golden_answers": ["x"]}) + "\n" for n in range(6)))
-    source = run_questions(run, str(other))
+    source = run_questions(run, str(write(tmp_path, "other.jsonl", [one._replace(text=f"which {one.id}?") for one in more])))
     assert len(source.questions) == 6
     with pytest.raises(InputError, match="none of the 2 predictions"):
         score_run("run", run, source, metrics("squad_em"))
@@ -258,9 +230,6 @@ def test_questions_of_a_file_that_is_gone_are_those_of_the_predictions(tmp_path:
     assert (len(source.questions), source.n_missing, source.dataset) == (2, 4, "HotpotQA")
     assert source.origin == "the predictions, because gone/hotpot_dev.json is missing"
     assert issues_of(score_run("run", run, source, metrics("squad_em"))) == {"questions not reached": (4, ())}
-
-
-def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> None:
     assert len(run_questions(predictions(_1="x"), "sample").questions) == 107
     with pytest.raises(InputError, match="does not tell its questions: name their file with --questions"):
         run_questions(predictions(_1="x"))
@@ -269,9 +238,8 @@ def test_the_sample_corpus_and_predictions_that_tell_nothing(tmp_path: Path) -> 
 def test_what_a_run_was_made_with() -> None:
     script = {"backend": "scripted", "model": "/a/b/answers.jsonl", "sha256": "…"}
     searched = {"corpus": "wiki2018", "retriever": "bm25+minilm", "reranker": "simlm"}
-    options = {"k": {"value": 5, "default": 5, "origin": "ours"}}
-    facts = run_facts({"settings": {"method": "rag", "options": options, "models": {"answer": script}, "search": searched, "seed": 3}})
-    assert facts == ("rag", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "3", "5", "")
+    facts = run_facts({"settings": {"models": {"answer": script}, "search": searched}})
+    assert facts == ("", "scripted:answers.jsonl", "bm25+minilm, reranked by simlm", "wiki2018", "", "", "")
     two = {"answer": {"backend": "openai", "model": "gpt-4o"}, "know": {"backend": "hf", "model": "meta/llama"}}
     assert run_facts({"settings": {"models": two, "search": None}}).model == "answer: gpt-4o, know: meta/llama"
     assert run_facts({}) == ("",) * 7

@@ -66,12 +66,11 @@ def test_an_overfitting_choice_is_exposed_by_the_held_out_figure() -> None:
 
 def test_a_choice_that_is_better_everywhere_is_chosen_in_every_fold() -> None:
     """Its held-out figure is its mean, and refinements of the best are tried."""
-    values: dict[str, FloatArray] = {"weak": np.full(20, 0.2), "good": np.tile([0.5, 0.7], 10), "good, refined": np.tile([0.6, 0.8], 10)}
+    values: dict[str, FloatArray] = {"weak": np.full(20, 0.2), "good": np.tile([0.5, 0.7], 10), "refined": np.tile([0.6, 0.8], 10)}
     folds = assign_folds([str(number) for number in range(20)], 4, 0)
-    refine = {"weak": ["good, refined"], "good": ["good, refined"]}
-    validated = cross_validate(values.__getitem__, ["weak", "good"], refine.__getitem__, folds)
-    assert validated.choices == ["good, refined"] * 4
-    assert validated.values.tolist() == values["good, refined"].tolist()
+    validated = cross_validate(values.__getitem__, ["weak", "good"], lambda choice: ["refined"], folds)
+    assert validated.choices == ["refined"] * 4
+    assert validated.values.tolist() == values["refined"].tolist()
 
 
 def test_equal_questions_share_a_fold_and_folds_are_of_equal_size() -> None:
@@ -142,22 +141,26 @@ def test_a_tuned_pipeline_is_a_retriever(idx: Command, home: Path) -> None:
     assert searched["stages"][-1]["stage"] == "passages"
 
 
-def test_the_cutoff_of_the_metric_is_searched_to(idx: Command, home: Path) -> None:
-    idx("build", "sample", "--bm25")
+@pytest.mark.usefixtures("sample_home")
+def test_the_cutoff_of_the_metric_is_searched_to(idx: Command) -> None:
     tune_ = ("tune", "sample", "--questions", "sample", "--retriever", "bm25", "--metric", "R@100", "--json")
     shallow, deep = (json.loads(idx(*tune_, "--depth", depth))["training"] for depth in (1, 100))
     assert shallow == deep
 
 
-def test_what_cannot_be_tuned_is_said_in_a_line(idx: Command, sample_home: Path) -> None:
-    tune_ = ("tune", "sample", "--questions", "sample")
-    assert "there is no metric 'MRR' to tune for: name it like nDCG@10" in idx(*tune_, "--retriever", "bm25", "--metric", "MRR", status=2)
-    assert "name retrievers to choose from with --retriever" in idx(*tune_, status=2)
-    assert "'bm25' is the name of an index" in idx(*tune_, "--retriever", "bm25", "--name", "bm25", status=2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--retriever", "bm25", "--metric", "MRR"), "there is no metric 'MRR' to tune for: name it like nDCG@10"),
+        ((), "name retrievers to choose from with --retriever"),
+        (("--retriever", "bm25", "--name", "bm25"), "'bm25' is the name of an index"),
+    ],
+)
+def test_what_cannot_be_tuned_is_said_in_a_line(idx: Command, sample_home: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in idx("tune", "sample", "--questions", "sample", *options, status=2)
 
 
 def test_a_pipeline_that_cannot_be_saved_is_refused_before_any_work(idx: Command, home: Path) -> None:
     idx("build", "sample")
     (home / "sample" / "pipelines").touch()
-    tune_ = ("tune", "sample", "--questions", "none.jsonl", "--retriever", "bm25")
-    assert "File exists: " in idx(*tune_, status=2)
+    assert "File exists: " in idx("tune", "sample", "--questions", "none.jsonl", "--retriever", "bm25", status=2)

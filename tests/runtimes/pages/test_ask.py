@@ -7,9 +7,9 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -61,20 +61,26 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Slow:
     return slow
 
 
+class Served(NamedTuple):
+    """A server in a thread, and the end of its run."""
+
+    url: str
+    service: Service
+    ended: Future[None]
+
+
 @contextmanager
-def answering(**more: Any) -> Iterator[str]:  # noqa: ANN401 - settings
+def answering(model: str | None = "scripted:unread.jsonl", **more: Any) -> Iterator[Served]:  # noqa: ANN401 - settings
     made = Settings(corpora=("sample",), port=0, **more)
     listener = listen(made)
-    service = Service(made, listener, Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
-    thread = threading.Thread(target=service.run)
-    thread.start()
-    try:
-        url = server_url(listener)
-        wait_until(lambda: ask(url, "/ready").status == 200 or not thread.is_alive())
-        yield url
-    finally:
-        service.stop()
-        thread.join()
+    service = Service(made, listener, Metrics(), answerer=Asker([model]) if model else None)
+    with ThreadPoolExecutor(1) as thread:
+        served = Served(server_url(listener), service, thread.submit(service.run))
+        try:
+            wait_until(lambda: served.ended.done() or ask(served.url, "/ready").status == 200)
+            yield served
+        finally:
+            service.stop()
 
 
 def events(answer: Answer) -> list[dict[str, Any]]:
@@ -96,8 +102,20 @@ def opened(url: str, body: dict[str, Any]) -> Iterator[http.client.HTTPResponse]
         connection.close()
 
 
-def test_steps_come_with_texts_and_the_answer_last(model: Slow) -> None:
-    with answering() as url:
+MISTAKES: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 422, "question"),
+    ({"question": " \n"}, 422, "question is "),
+    ({"question": 3}, 422, "question is 3: it should be a valid string"),
+    ({"question": "half \ud800"}, 422, "question is 'half \\ud800': it should be a valid string"),
+    ({"question": METAL, "method": "ragg"}, 404, "unknown method 'ragg': did you mean 'rag'"),
+    ({"question": METAL, "corpus": "nothing"}, 404, "unknown corpus 'nothing'"),
+    ({"question": METAL, "seed": -1}, 422, "seed is -1"),
+    ({"question": METAL, "sed": 1}, 422, "unknown field 'sed'"),
+]
+
+
+def test_steps_come_with_texts_and_the_answer_last_and_mistakes_are_named(model: Slow, capfd: pytest.CaptureFixture[str]) -> None:
+    with answering(access_log=True) as (url, *_):
         (search, call, last) = events(ask(url, "/v1/ask", {"question": METAL}))
         assert search["step"]["queries"] == [METAL]
         assert set(search["texts"]) == {hit["id"] for hit in search["step"]["result"]}
@@ -109,19 +127,21 @@ def test_steps_come_with_texts_and_the_answer_last(model: Slow) -> None:
         served = ask(url, "/v1/indexes").json["ask"]
         assert served["models"] == ["scripted:unread.jsonl"]
         assert {"method": "rag", "summary": "retrieve with the question, answer from the passages"} in served["methods"]
+        for body, status, message in MISTAKES:
+            refused = ask(url, "/v1/ask", body)
+            assert refused.status == status
+            assert message in refused.json["error"]
+    logged = [line for line in map(json.loads, capfd.readouterr().out.splitlines()) if line["path"] == "/v1/ask"]
+    assert [(line["method"], line["answered_by"], line["status"]) for line in logged[:2]] == [("POST", "rag", 200), ("POST", "react", 200)]
 
 
-def test_the_log_has_the_method_and_clients_learn_neither_folders_nor_urls(model: Slow, capfd: pytest.CaptureFixture[str]) -> None:
-    with answering(access_log=True) as url:
-        ask(url, "/v1/ask", {"question": METAL, "method": "direct"})
-    (line,) = [line for line in map(json.loads, capfd.readouterr().out.splitlines()) if line["path"] == "/v1/ask"]
-    assert (line["method"], line["answered_by"], line["status"]) == ("POST", "direct", 200)
+def test_clients_learn_neither_folders_nor_urls() -> None:
     assert Asker(["hf:/secret/llama"]).describe()["models"] == ["hf:llama"]
     assert Asker(["openai:qwen@http://me:secret@127.0.0.1:1/v1"]).describe()["models"] == ["openai:qwen"]
 
 
 def test_a_step_is_sent_before_the_next_is_there(model: Slow) -> None:
-    with answering() as url:
+    with answering() as (url, *_):
         model.gate.clear()
         with opened(url, {"question": METAL}) as response:
             assert json.loads(response.readline())["step"]["request"] == "retrieve"
@@ -130,7 +150,7 @@ def test_a_step_is_sent_before_the_next_is_there(model: Slow) -> None:
 
 
 def test_one_question_at_a_time_and_who_goes_away_ends_his(model: Slow) -> None:
-    with answering() as url:
+    with answering() as (url, *_):
         model.gate.clear()
         with opened(url, {"question": METAL, "method": "iter_retgen"}) as response:
             response.readline()
@@ -149,25 +169,20 @@ def test_one_question_at_a_time_and_who_goes_away_ends_his(model: Slow) -> None:
 
 
 def test_the_end_of_the_server_ends_an_answer_with_an_error(model: Slow) -> None:
-    made = Settings(corpora=("sample",), port=0, limits=Limits(deadline_s=0.5))
-    service = Service(made, listener := listen(made), Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
-    thread = threading.Thread(target=service.run)
-    thread.start()
-    wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
-    model.gate.clear()
-    with opened(server_url(listener), {"question": METAL}) as response:
-        response.readline()
-        service.stop()
-        lines = response.read().splitlines()  # raises ``IncompleteRead`` of an answer that is cut
-    model.gate.set()
-    thread.join(30)
+    with answering(limits=Limits(deadline_s=0.5)) as (url, service, ended):
+        model.gate.clear()
+        with opened(url, {"question": METAL}) as response:
+            response.readline()
+            service.stop()
+            lines = response.read().splitlines()  # raises ``IncompleteRead`` of an answer that is cut
+        model.gate.set()
+        ended.result(30)
     assert [json.loads(line) for line in lines] == [{"error": "the server ends: ask another one, or again", "error_type": "NotReady"}]
-    assert not thread.is_alive()
 
 
 def test_too_many_questions_are_refused(model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "_MAX_OPEN", 1)
-    with answering() as url:
+    with answering() as (url, *_):
         model.gate.clear()
         with opened(url, {"question": METAL}) as response:
             refused = ask(url, "/v1/ask", {"question": METAL})
@@ -176,40 +191,11 @@ def test_too_many_questions_are_refused(model: Slow, monkeypatch: pytest.MonkeyP
             response.read()
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "message"),
-    [
-        ({}, 422, "question"),
-        ({"question": " \n"}, 422, "question is "),
-        ({"question": 3}, 422, "question is 3: it should be a valid string"),
-        ({"question": "half \ud800"}, 422, "question is 'half \\ud800': it should be a valid string"),
-        ({"question": METAL, "method": "ragg"}, 404, "unknown method 'ragg': did you mean 'rag'"),
-        ({"question": METAL, "corpus": "nothing"}, 404, "unknown corpus 'nothing'"),
-        ({"question": METAL, "seed": -1}, 422, "seed is -1"),
-        ({"question": METAL, "sed": 1}, 422, "unknown field 'sed'"),
-    ],
-)
-def test_mistakes_are_named(model: Slow, body: dict[str, Any], status: int, message: str) -> None:
-    with answering() as url:
-        refused = ask(url, "/v1/ask", body)
-        assert refused.status == status
-        assert message in refused.json["error"]
-
-
 def test_a_failed_question_says_why(script: Callable[..., str]) -> None:
-    made = Settings(corpora=("sample",), port=0)
-    listener = listen(made)
-    service = Service(made, listener, Metrics(), answerer=Asker([script({"match": "never", "text": "x"})]))
-    thread = threading.Thread(target=service.run)
-    thread.start()
-    try:
-        wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
-        last = events(ask(server_url(listener), "/v1/ask", {"question": METAL}))[-1]
-        assert set(last) == {"error", "error_type"}
-        assert "script" in last["error"]
-    finally:
-        service.stop()
-        thread.join()
+    with answering(script({"match": "never", "text": "x"})) as (url, *_):
+        last = events(ask(url, "/v1/ask", {"question": METAL}))[-1]
+    assert set(last) == {"error", "error_type"}
+    assert "script" in last["error"]
 
 
 def test_a_model_needs_one_process_and_an_option_a_model(idx: Command) -> None:
@@ -219,7 +205,7 @@ def test_a_model_needs_one_process_and_an_option_a_model(idx: Command) -> None:
 
 
 def test_any_question_of_the_document_is_answered_or_refused(model: Slow) -> None:
-    with answering() as url:
+    with answering() as (url, *_):
         document = ask(url, "/openapi.json").json
         assert "post" in document["paths"]["/v1/ask"]
         checks = [
@@ -239,12 +225,12 @@ def test_any_question_of_the_document_is_answered_or_refused(model: Slow) -> Non
 
 
 @pytest.mark.slow  # a browser
-@pytest.mark.parametrize("width", [390, 1024, 1600])
+@pytest.mark.parametrize("width", [390, 1600])
 def test_the_tab_shows_steps_and_the_answer_with_its_passages(page: Page, model: Slow, width: int) -> None:
     from playwright.sync_api import expect
 
     page.set_viewport_size({"width": width, "height": 800})
-    with answering() as url:
+    with answering() as (url, *_):
         page.goto(url)
         page.get_by_role("link", name="Ask").click()
         page.get_by_label("Question").fill(f"{METAL} {HOSTILE}")
@@ -268,7 +254,7 @@ def test_the_tab_shows_steps_and_the_answer_with_its_passages(page: Page, model:
 def test_a_question_is_stopped_and_errors_are_said(page: Page, model: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect
 
-    with answering(api_key="secret") as url:
+    with answering(api_key="secret") as (url, *_):
         page.goto(f"{url}/ask")
         expect(page.get_by_text("This server requires its API key")).to_be_visible()
         page.get_by_role("link", name="search page").click()
@@ -302,40 +288,23 @@ def test_a_server_ends_when_its_models_gpu_takes_no_work_any_more(is_gone: bool,
 
     monkeypatch.setattr(torch.cuda, "synchronize", fail)
     monkeypatch.setattr(ScriptedLLM, "run", run)
-    made = Settings(corpora=("sample",), port=0, limits=Limits(drain_s=0.0))
-    listener = listen(made)
-    url, service = server_url(listener), Service(made, listener, Metrics(), answerer=Asker(["scripted:unread.jsonl"]))
-    with ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(service.run)
-        try:
-            wait_until(lambda: ask(url, "/ready").status == 200)
-            if is_gone:
-                model.gate.clear()
-                with opened(url, {"question": METAL}):
-                    wait_until(lambda: model.n_calls > 0)
-                model.gate.set()
-            else:
-                last = events(ask(url, "/v1/ask", {"question": METAL}))[-1]
-                assert last["error_type"] == "DeviceLost"
-                assert last["error"] == "cuda:0 failed: CUDA error: an illegal memory access was encountered"
-            assert isinstance(ended.exception(timeout=30), DeviceLost)
-        finally:
-            service.stop()
+    with answering(limits=Limits(drain_s=0.0)) as (url, _, ended):
+        if is_gone:
+            model.gate.clear()
+            with opened(url, {"question": METAL}):
+                wait_until(lambda: model.n_calls > 0)
+            model.gate.set()
+        else:
+            last = events(ask(url, "/v1/ask", {"question": METAL}))[-1]
+            assert last["error_type"] == "DeviceLost"
+            assert last["error"] == "cuda:0 failed: CUDA error: an illegal memory access was encountered"
+        assert isinstance(ended.exception(timeout=30), DeviceLost)
 
 
 @pytest.mark.slow  # a browser
 def test_without_a_model_there_is_no_tab(page: Page) -> None:
-    made = Settings(corpora=("sample",), port=0)
-    listener = listen(made)
-    service = Service(made, listener, Metrics())
-    thread = threading.Thread(target=service.run)
-    thread.start()
-    try:
-        wait_until(lambda: ask(server_url(listener), "/ready").status == 200)
-        page.goto(server_url(listener))
+    with answering(None) as (url, *_):
+        page.goto(url)
         page.locator(".welcome").wait_for()
         assert not page.get_by_role("link", name="Ask").is_visible()
-        assert ask(server_url(listener), "/v1/ask", {"question": METAL}).status == 404
-    finally:
-        service.stop()
-        thread.join()
+        assert ask(url, "/v1/ask", {"question": METAL}).status == 404

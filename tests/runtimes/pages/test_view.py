@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +51,7 @@ STEPS = [
 
 
 def line(id: str, answer: str, **fields: object) -> dict[str, Any]:
+    asked = {"id": id, "question": f"Which metal is {id}?", "golden_answers": ["Quick-silver", "Mercury"], "answer": answer}
     blank: dict[str, object] = {
         "error": None,
         "passages": [],
@@ -60,14 +60,7 @@ def line(id: str, answer: str, **fields: object) -> dict[str, Any]:
         "cost": {"calls": 1},
         "timing": {"seconds": 1.0},
     }
-    return {
-        "id": id,
-        "question": f"Which metal is {id}?",
-        "golden_answers": ["Quick-silver", "Mercury"],
-        "answer": answer,
-        **blank,
-        **fields,
-    }
+    return {**asked, **blank, **fields}
 
 
 def write_run(folder: Path, *lines: Mapping[str, Any], tail: str = "") -> Path:
@@ -130,19 +123,20 @@ def test_a_trace_is_the_line_itself_with_the_texts_of_its_passages(odd_run: Path
     viewer = Viewer([odd_run])
     for id, text in (("cut", "lead"), ("right", PASSAGES[0]["text"])):
         trace = json.loads(viewer.trace(id))
-        assert trace["records"][0]["id"] == id
-        assert trace["texts"] == [{"p1": text}]
+        assert (trace["records"][0]["id"], trace["texts"]) == (id, [{"p1": text}])
     assert json.loads(viewer.trace("failed"))["records"][0]["answer"] == "Mercury"
     assert json.loads(viewer.trace("nothing")) == {"records": [None], "texts": [{}]}
 
 
-def test_a_trace_is_the_question_s_while_the_run_puts_its_lines_in_order(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_or_puts_its_lines_in_order_is_read_again(odd_run: Path, tmp_path: Path) -> None:
     written = [line("m1", "Mercury"), line("m22", "Quicksilver, or mercury")]
-    run = write_run(tmp_path / "run", *written)
-    viewer = Viewer([run])
+    viewer = Viewer([run := write_run(tmp_path / "run", *written)])
     write_run(tmp_path / "ordered", *reversed(written))
     (tmp_path / "ordered" / "predictions.jsonl").replace(run / "predictions.jsonl")
     assert [json.loads(viewer.trace(one["id"]))["records"] for one in written] == [[one] for one in written]
+    viewer, path = Viewer([odd_run]), odd_run / "predictions.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").rpartition("\n")[0] + "\n" + json.dumps(line("new", "x")) + "\n", encoding="utf-8")
+    assert "new" in [question["id"] for question in viewer.list_questions()["questions"]]
 
 
 @pytest.mark.usefixtures("sample_home")
@@ -160,21 +154,12 @@ def test_texts_come_from_the_corpus_that_was_searched(idx: Command, script: Call
     assert trace["texts"] == [{passage["id"]: passage["text"] for passage in found}]
 
 
-def test_a_run_that_goes_on_is_read_again(odd_run: Path) -> None:
-    viewer = Viewer([odd_run])
-    path = odd_run / "predictions.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").rpartition("\n")[0] + "\n" + json.dumps(line("new", "x")) + "\n", encoding="utf-8")
-    assert "new" in [question["id"] for question in viewer.list_questions()["questions"]]
-
-
 def test_two_runs_are_joined_by_question(odd_run: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", line("cut", "Mercury"), line("right", "Mercury", question="another one?"), line("more", ""))
     questions = Viewer([odd_run, other]).list_questions()["questions"]
-    known = {(question["id"], *(run is not None for run in question["runs"])) for question in questions}
-    assert known == {("failed", True, False), ("right", True, False), ("cut", True, True), ("empty", True, False)} | {
-        ("right", False, True),
-        ("more", False, True),
-    }
+    known = sorted((question["id"], *(run is not None for run in question["runs"])) for question in questions)
+    first, second = [(name, True, False) for name in ("empty", "failed", "right")], [(name, False, True) for name in ("more", "right")]
+    assert known == sorted([("cut", True, True), *first, *second])
     with pytest.raises(InputError, match="have no question in common"):
         Viewer([odd_run, write_run(tmp_path / "third", line("else", ""))])
 
@@ -217,7 +202,7 @@ def rows(page: Page) -> list[str]:
 
 
 @pytest.mark.slow  # a browser
-@pytest.mark.parametrize("width", [390, 1024, 1600])
+@pytest.mark.parametrize("width", [390, 1600])
 def test_all_of_a_record_is_shown_as_text(page: Page, odd_run: Path, width: int) -> None:
     from playwright.sync_api import expect
 
@@ -228,16 +213,8 @@ def test_all_of_a_record_is_shown_as_text(page: Page, odd_run: Path, width: int)
         while (folded := page.locator("#shown details:not([open]) > summary")).count():
             folded.first.click()
         shown = page.locator("#shown").inner_text()
-        for text in (
-            HOSTILE,
-            "It is liquid.",
-            "Mercury (element)",
-            "yes 0.900 · no 0.050 · score 0.947",
-            "12+3 tokens",
-            "squad_em 1",
-            "liquid metal",
-        ):
-            assert text in shown
+        texts = ("It is liquid.", "Mercury (element)", "yes 0.900 · no 0.050 · score 0.947", "12+3 tokens", "squad_em 1", "liquid metal")
+        assert [text for text in texts if text not in shown] == []
         assert shown.count(HOSTILE) == 4  # prompt, thoughts, title, note
         assert page.locator("#shown .passage, #shown .line .text mark").all_inner_texts() == ["Mercury", "quick-\nsilver"] * 2
         assert page.locator(".trace .label").all_inner_texts() == ["sub-question 1", "relevance"]
@@ -302,11 +279,10 @@ def test_two_runs_side_by_side(page: Page, odd_run: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow  # a browser
-@pytest.mark.parametrize("width", [390, 1280])
-def test_equal_answers_are_said_and_names_given_once(page: Page, width: int, tmp_path: Path) -> None:
+def test_equal_answers_are_said_and_names_given_once(page: Page, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
-    page.set_viewport_size({"width": width, "height": 800})
+    page.set_viewport_size({"width": 390, "height": 800})
     runs = [write_run(tmp_path / name, line("cut", "Mercury")) for name in ("rag", "other")]
     for run in runs:
         (run / "run.json").write_text(json.dumps({"settings": {"method": "rag", "search": {"corpus": "sample"}}, "sessions": []}))
@@ -320,19 +296,15 @@ def test_equal_answers_are_said_and_names_given_once(page: Page, width: int, tmp
 
 
 @pytest.mark.slow  # a browser, and ten thousand questions
-def test_ten_thousand_questions_stay_quick(page: Page, tmp_path: Path) -> None:
-    run = write_run(
-        tmp_path / "many", *(line(str(n), "Mercury" if n % 3 else "tin", steps=STEPS, passages=PASSAGES) for n in range(10_000))
-    )
-    with viewing(run) as url:
+def test_of_ten_thousand_questions_those_in_sight_are_drawn(page: Page, tmp_path: Path) -> None:
+    lines = (line(str(n), "Mercury" if n % 3 else "tin", steps=STEPS, passages=PASSAGES) for n in range(10_000))
+    with viewing(write_run(tmp_path / "many", *lines)) as url:
         page.goto(url)
         page.locator(".row").first.wait_for()
         assert page.locator(".row").count() < 60
-        started = time.monotonic()
         page.get_by_role("button", name="wrong 3,334").click()
         page.locator("#find").fill("is 9999")
         page.locator("#list").evaluate("list => list.scrollTo(0, list.scrollHeight)")
         assert rows(page) == ["Which metal is 9999?"]
         page.locator(".row").click()
         page.locator("#shown h2:text-is('Which metal is 9999?')").wait_for()
-        assert time.monotonic() - started < 5  # on two busy cores; each takes some tens of milliseconds

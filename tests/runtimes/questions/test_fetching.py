@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
-import threading
-import time
 import zipfile
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.loopback import listening, serving
+from tests.loopback import serving
 from tests.runtimes.command_line import Command
 from tests.runtimes.questions.format_files import FORMAT_FILES, FormatFile, lines
 from wikidx.base.errors import DownloadError, InputError
-from wikidx.base.net.download import SourceFile
+from wikidx.base.net.download import SourceFile, download
 from wikidx.runtimes import questions as package
 from wikidx.runtimes.questions import PublishedSet, converted_path, fetching, find_questions, read_questions, reading, sets
 
@@ -29,6 +27,7 @@ ABSENT = "http://127.0.0.1:1"
 HOST = "http://published.example"
 TWO = lines({"question": "who?", "answer": ["A"]}, {"question": "when?", "answer": ["now", "today"]}).encode()
 Table = Callable[..., None]
+Packed = Callable[[dict[str, bytes]], bytes]
 
 
 def made(
@@ -46,10 +45,14 @@ def made(
     return PublishedSet(name, split or "test", n, format, file, members, "")
 
 
+def case_of(format: str) -> FormatFile:
+    return next(case for case in FORMAT_FILES if case.format == format)
+
+
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     """Replace the table of published sets, and do not wait between attempts."""
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(fetching, "download", functools.partial(download, pause_s=0.0))
 
     def replace(*entries: PublishedSet) -> None:
         for module in (package, sets, reading, fetching):
@@ -59,7 +62,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a generator
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Serve a folder in place of every host."""
     folder = tmp_path / "site"
     (folder / "files").mkdir(parents=True)
@@ -86,65 +89,44 @@ def tarred(files: dict[str, bytes], mode: str = "w") -> bytes:
     return content.getvalue()
 
 
-@pytest.mark.parametrize("case", FORMAT_FILES, ids=lambda case: f"{case.format} {case.file}".strip())
-def test_every_format_is_converted_without_loss(case: FormatFile, site: Path, table: Table) -> None:
-    (site / "made.jsonl").write_bytes(gzip.compress(case.content.encode()))
-    entry = made(format=case.format, n=len(case.questions))
-    table(entry)
-    assert fetching.fetch_set(entry) == [entry]
-    assert find_questions("made") == find_questions("made:test") == case.questions
-    assert package.detect_format(converted_path(entry)) == "idx"
-
-
 def test_splits_in_one_file_come_together_and_are_recorded(site: Path, table: Table, home: Path) -> None:
-    both = next(case for case in FORMAT_FILES if case.format == "asqa")
-    (site / "made.jsonl").write_text(both.content, encoding="utf-8")
+    both = case_of("asqa")
+    content = gzip.compress(both.content.encode())
+    (site / "made.jsonl").write_bytes(content)
     dev, train = made("asqa:dev", format="asqa", n=len(both.questions)), made("asqa:train", format="asqa-train", n=1)
     table(dev, train)
     assert fetching.fetch_set(train) == [dev, train]
-    assert find_questions("asqa") == both.questions
+    assert find_questions("asqa") == find_questions("asqa:dev") == both.questions
     assert [one.id for one in find_questions("asqa:train")] == ["-1"]
-    sha256 = hashlib.sha256(both.content.encode()).hexdigest()
-    assert json.loads((home / "questions/asqa/train.json").read_text(encoding="utf-8")) == {
-        "url": dev.file.url,
-        "sha256": sha256,
-        "questions": 1,
-        "is_verified": False,
-    }
+    record = {"url": dev.file.url, "sha256": hashlib.sha256(content).hexdigest(), "questions": 1, "is_verified": False}
+    assert json.loads((home / "questions/asqa/train.json").read_text(encoding="utf-8")) == record
 
 
-def test_questions_that_a_conversion_left_behind_are_of_a_recorded_file(
-    site: Path, table: Table, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = FORMAT_FILES[0]
-    (site / "made.jsonl").write_text(case.content, encoding="utf-8")
-    entry = made(format=case.format, n=len(case.questions))
-    table(entry)
+def test_questions_that_a_conversion_left_behind_are_of_a_recorded_file(site: Path, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (site / "made.jsonl").write_bytes(TWO)
+    table(entry := made())
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(fetching, "write_questions", lambda path, questions: _interrupt())
+        interrupted.setattr(fetching, "write_questions", interrupt)
         with pytest.raises(KeyboardInterrupt):
             fetching.fetch_set(entry)
     assert converted_path(entry).with_suffix(".json").is_file()
     assert not converted_path(entry).exists()
     assert fetching.fetch_set(entry) == [entry]
-    assert find_questions("made") == case.questions
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
+    assert len(find_questions("made")) == 2
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred, lambda files: tarred(files, "w:gz")], ids=["zip", "tar", "tar.gz"])
-def test_an_archive_writes_only_what_is_asked_for(
-    pack: Callable[[dict[str, bytes]], bytes], site: Path, table: Table, tmp_path: Path
-) -> None:
-    case = next(case for case in FORMAT_FILES if case.format == "2wikimultihopqa")
-    aliases = lines({"Q_id": "Q1", "aliases": ["EG"], "demonyms": []}).replace("Q1", json.loads(case.content)[0]["answer_id"]).encode()
+def test_an_archive_writes_only_what_is_asked_for(pack: Packed, site: Path, table: Table, tmp_path: Path) -> None:
+    case = case_of("2wikimultihopqa")
+    aliases = {"Q_id": json.loads(case.content)[0]["answer_id"], "aliases": ["EG"], "demonyms": []}
     files = {
         "../../../evil.json": b"{}",
         f"{tmp_path}/evil.json": b"{}",
         "data/../../dev.json": case.content.encode(),
-        "data/id_aliases.json": aliases,
+        "data/id_aliases.json": lines(aliases).encode(),
         "__MACOSX/._dev.json": b"x",
     }
     (site / "made.zip").write_bytes(pack(files))
@@ -153,25 +135,36 @@ def test_an_archive_writes_only_what_is_asked_for(
     fetching.fetch_set(entry)
     assert [one.text for one in find_questions("made")] == [one.text for one in case.questions]
     assert "EG" in find_questions("made")[0].golden_answers
-    assert not list(tmp_path.rglob("*evil*"))
-    assert not list(tmp_path.rglob("dev.json"))
+    assert not [*tmp_path.rglob("*evil*"), *tmp_path.rglob("dev.json")]
+
+
+def linked() -> bytes:
+    """Return an archive in which the file is a link."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        link = tarfile.TarInfo("dev.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return content.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "members", "reason"),
     [
-        (zipped({"dev.json": TWO * 500})[:-30], "made.zip is corrupt"),
-        (tarred({"dev.json": TWO * 500})[:4_000], "made.zip is corrupt"),
-        (tarred({"dev.json": TWO * 500}, "w:gz")[:-20], "made.zip is corrupt"),
-        (b"not an archive", "made.zip is corrupt"),
-        (zipped({"other.json": TWO}), "made.zip has no file dev.json: not the published archive"),
-        (zipped({"a/dev.json": TWO, "b/dev.json": TWO}), "made.zip: a second 'dev.json'"),
+        (zipped({"dev.json": TWO * 500})[:-30], True, "made.zip is corrupt"),
+        (tarred({"dev.json": TWO * 500})[:4_000], True, "made.zip is corrupt"),
+        (tarred({"dev.json": TWO * 500}, "w:gz")[:-20], True, "made.zip is corrupt"),
+        (b"not an archive", True, "made.zip is corrupt"),
+        (zipped({"other.json": TWO}), True, "made.zip has no file dev.json: not the published archive"),
+        (linked(), True, "made.zip has no file dev.json"),
+        (zipped({"a/dev.json": TWO, "b/dev.json": TWO}), True, "made.zip: a second 'dev.json'"),
+        (TWO + TWO, False, r"made\.zip has 4 questions of 'made:test', expected 2: delete it and made\.zip\.json"),
     ],
-    ids=["zip cut", "tar cut", "tar.gz cut", "text", "member missing", "two members"],
+    ids=["zip cut", "tar cut", "tar.gz cut", "text", "member missing", "link", "two members", "number of questions"],
 )
-def test_a_bad_archive_is_refused(content: bytes, reason: str, site: Path, table: Table, home: Path) -> None:
+def test_another_file_is_refused(content: bytes, members: bool, reason: str, site: Path, table: Table, home: Path) -> None:
     (site / "made.zip").write_bytes(content)
-    entry = made(url=f"{HOST}/files/made.zip", members=("dev.json",))
+    entry = made(url=f"{HOST}/files/made.zip", members=("dev.json",) if members else ())
     table(entry)
     with pytest.raises(InputError, match=reason):
         fetching.fetch_set(entry)
@@ -179,37 +172,13 @@ def test_a_bad_archive_is_refused(content: bytes, reason: str, site: Path, table
     assert [path.name for path in (home / "downloads/questions/made").iterdir()] == ["made.zip", "made.zip.json"]
 
 
-def test_a_link_in_an_archive_is_no_file(tmp_path: Path) -> None:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        link = tarfile.TarInfo("dev.json")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
-    (tmp_path / "a.tar").write_bytes(content.getvalue())
-    with pytest.raises(InputError, match=r"a\.tar has no file dev\.json"):
-        fetching.extract(tmp_path / "a.tar", ["dev.json"], tmp_path)
-
-
 def test_a_wrong_checksum_is_refused(site: Path, table: Table) -> None:
     (site / "made.jsonl").write_bytes(TWO)
-    entry = made(sha256="0" * 64)
-    table(entry)
-    with pytest.raises(
-        DownloadError, match=r"made\.jsonl\.part is not made\.jsonl: expected sha256 0{64}, got .*; or put made\.jsonl into .*/made"
-    ):
+    table(entry := made(sha256="0" * 64))
+    with pytest.raises(DownloadError, match=r"is not made\.jsonl: expected sha256 0{64}, got .*; or put made\.jsonl into .*/made"):
         fetching.fetch_set(entry)
     with pytest.raises(InputError, match="the questions 'made:test' have not been fetched: run 'idx questions made'"):
         find_questions("made")
-
-
-def test_another_number_of_questions_is_refused(site: Path, table: Table) -> None:
-    (site / "made.jsonl").write_bytes(TWO)
-    table(entry := made(n=3))
-    with pytest.raises(
-        InputError, match=r"made\.jsonl has 2 questions of 'made:test', expected 3: delete it and made\.jsonl\.json, and fetch it again"
-    ):
-        fetching.fetch_set(entry)
-    assert not converted_path(entry).exists()
 
 
 def test_a_later_file_must_be_the_first(site: Path, table: Table, home: Path) -> None:
@@ -224,9 +193,7 @@ def test_a_later_file_must_be_the_first(site: Path, table: Table, home: Path) ->
         fetching.fetch_set(entry)
     for path in first.parent.iterdir():
         path.unlink()
-    with pytest.raises(
-        DownloadError, match=r"made\.jsonl is not that of the first time: .*; delete .*/questions/made/test\.json to accept"
-    ):
+    with pytest.raises(DownloadError, match=r"made\.jsonl is not that of the first time: .*; delete .*/made/test\.json to accept"):
         fetching.fetch_set(entry)
     assert find_questions("made")[1].golden_answers == ("now", "today")
     converted_path(entry).with_suffix(".json").unlink()
@@ -234,36 +201,8 @@ def test_a_later_file_must_be_the_first(site: Path, table: Table, home: Path) ->
     assert find_questions("made")[1].golden_answers == ("yes", "today")
 
 
-def test_a_download_resumes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = lines(*({"question": f"q{n}?", "answer": ["a"]} for n in range(2_000))).encode()
-    ranges, is_cut = list[str | None](), threading.Event()
-
-    class Cutting(BaseHTTPRequestHandler):
-        """Sends half of the file first, then what is asked for."""
-
-        def do_GET(self) -> None:  # the name http.server looks for
-            ranges.append(self.headers["Range"])
-            start = int(ranges[-1].removeprefix("bytes=").removesuffix("-")) if ranges[-1] else 0
-            self.send_response(206 if start else 200)
-            self.send_header("ETag", '"v1"')
-            self.send_header("Content-Length", str(len(content) - start))
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            self.end_headers()
-            self.wfile.write(content[start:] if is_cut.is_set() else content[: len(content) // 2])
-            is_cut.set()
-
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - the base class's name
-
-    table(entry := made(n=2_000))
-    with listening(Cutting) as address:
-        monkeypatch.setenv("IDX_MIRROR", address)
-        fetching.fetch_set(entry)
-    assert ranges == [None, f"bytes={len(content) // 2}-"]
-    assert len(find_questions("made")) == 2_000
-
-
 def test_without_a_network_the_message_says_which_file_goes_where(
-    idx: Command, table: Table, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idx: Command, table: Table, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IDX_MIRROR", ABSENT)
     table(made())
@@ -276,17 +215,14 @@ def test_without_a_network_the_message_says_which_file_goes_where(
     assert find_questions("made") == read_questions(folder / "made.jsonl")
 
 
-def test_a_mirror_stands_for_all_hosts(
-    idx: Command, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mirror_stands_for_all_hosts(idx: Command, table: Table, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = os.environ["IDX_MIRROR"]
     monkeypatch.setenv("IDX_MIRROR", ABSENT)  # also restores the variable after the test
-    for name in ("a/one.jsonl", "b/two.jsonl"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(TWO)
-    table(made("one", "http://first.example/a/one.jsonl"), made("two", "https://second.example/b/two.jsonl?dl=1"))
+    for name in ("one.jsonl", "two.jsonl"):
+        (site / name).write_bytes(TWO)
+    table(made("one", "http://first.example/files/one.jsonl"), made("two", "https://second.example/files/two.jsonl?dl=1"))
     assert [one["path"] for one in json.loads(idx("questions", "--json"))["questions"]] == [None, None]
-    with serving(tmp_path) as address:
-        assert idx("questions", "one", "two", "--mirror", address).count("2 questions in") == 2
+    assert idx("questions", "one", "two", "--mirror", address).count("2 questions in") == 2
     listed = json.loads(idx("questions", "--json"))["questions"]
     assert [Path(one["path"]).read_bytes().count(b"\n") for one in listed] == [2, 2]
     assert idx("questions").splitlines()[1].split()[:4] == ["one:test", "2", "yes", "first"]
@@ -297,30 +233,25 @@ def test_runs_and_evaluations_find_a_set_by_its_name(
 ) -> None:
     (site / "made.jsonl").write_bytes(TWO)
     table(made("nq"))
-    out, model = tmp_path / "out", script({"match": "", "text": "today"})
-    run = ("run", "direct", "--questions", "nq", "--llm", model, "--out", out)
+    out = tmp_path / "out"
+    run = ("run", "direct", "--questions", "nq", "--llm", script({"match": "", "text": "today"}), "--out", out)
     assert idx(*run, status=2) == "error: the questions 'nq:test' have not been fetched: run 'idx questions nq'"
     assert idx("run", "direct", "--questions", "nqq", "--out", out, status=2).endswith("of this name: did you mean 'nq'?")
     idx("questions", "nq")
     idx(*run, "--protocol", "flashrag")
     assert json.loads((out / "run.json").read_text(encoding="utf-8"))["sessions"][0]["source"]["file"] == "nq"
-    scored = json.loads(idx("eval", "answers", out, "--metrics", "squad_em", "--format", "json"))
-    assert "NQ" in json.dumps(scored)
-    assert json.dumps(scored).count('"squad_em"') >= 1
+    scored = json.loads(idx("eval", "answers", out, "--metrics", "squad_em", "--json"))
+    assert (scored["dataset"], scored["metrics"]["squad_em"]["mean"]) == ("NQ", 0.5)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nq").write_bytes(lines({"question": "mine?", "answer": ["x"]}).encode())
     assert [one.text for one in find_questions("nq")] == ["mine?"]
 
 
-def test_only_retrieved_answers_are_written(idx: Command, sample_home: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sample_home")
+def test_only_retrieved_answers_are_written(idx: Command, tmp_path: Path) -> None:
     asked, out = tmp_path / "asked.jsonl", tmp_path / "kept.jsonl"
-    asked.write_text(
-        lines(
-            {"id": "a", "question": "Which metal is liquid at room temperature?", "answer": ["mercury", "quicksilver-x"]},
-            {"id": "b", "question": "Which metal is liquid?", "answer": ["quicksilver-x"]},
-        ),
-        encoding="utf-8",
-    )
+    first = {"id": "a", "question": "Which metal is liquid at room temperature?", "answer": ["mercury", "quicksilver-x"]}
+    asked.write_text(lines(first, {"id": "b", "question": "Which metal is liquid?", "answer": ["quicksilver-x"]}))
     command = ("questions", asked, "--corpus", "sample", "--out", out)
     assert idx(*command) == f"{out}: 2 questions with 1 of 3 gold answers; 1 have none\n"
     assert [(one.id, one.golden_answers) for one in read_questions(out)] == [("a", ("mercury",)), ("b", ())]

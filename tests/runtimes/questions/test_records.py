@@ -86,18 +86,6 @@ def test_only_the_first_row_can_be_a_header(tmp_path: Path) -> None:
     assert [one.value for one in read_records(tmp_path / "file.tsv")] == [("0", "first"), ("", "question"), ("x", "y")]
 
 
-def test_a_field_with_line_breaks_keeps_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "file.tsv"
-    file.write_text("\"a\nb\"\t['c']\n\nwho\t['d']\n", encoding="utf-8")
-    assert [(one.id, one.text) for one in read_questions(file)] == [("1", "a\nb"), ("4", "who")]
-
-
-def test_a_record_with_a_field_called_test_is_a_record(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text('{"question": "Who?", "test": ["x"]}\n{"question": "When?"}\n', encoding="utf-8")
-    assert [one.text for one in read_questions(file)] == ["Who?", "When?"]
-
-
 def test_json_lines_longer_than_what_decides(tmp_path: Path) -> None:
     """The first line, of 200,000 characters, is one record; so is the one object of a JSON array on one line."""
     long = {"question": "Who?", "answers": ["A"], "ctxs": [{"text": "x" * 200_000}]}
