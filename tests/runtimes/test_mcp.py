@@ -1,4 +1,4 @@
-"""``idx mcp`` as a process of its own, asked by the client of the ``mcp`` package over both transports."""
+"""``idx mcp``, asked by the client of the ``mcp`` package: its tools in this process, its transports in processes of their own."""
 
 from __future__ import annotations
 
@@ -19,34 +19,31 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from tests.conftest import ROOT, corpus_of
+from tests.conftest import ROOT
 from tests.retrievers.conftest import some_passages
+from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, serving
-from tests.runtimes.command_line import Command
+from tests.runtimes.command_line import IDX, Command
 from wikidx.base.errors import MissingExtraError
-from wikidx.corpora.build import StoreOptions, build_store, open_store
-from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Ranking
+from wikidx.retrievers.client import RemoteSearcher
+from wikidx.retrievers.mcp.sources import LocalSource, RemoteSource, Source
+from wikidx.retrievers.mcp.tools import create_server
+from wikidx.retrievers.naming import RetrieverName
 from wikidx.retrievers.opening import open_searcher
 from wikidx.retrievers.server.settings import Settings
 
-pytestmark = pytest.mark.slow  # a server of its own for each test: half a minute
-
-PROGRAM = ["-c", "from wikidx.runtimes.cli import main; main()", "mcp"]
 GROUP = ["river and whale", "fox", "planet 7"]
 
 
 @pytest.fixture(scope="module")
 def built_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with the corpora 'made' and 'other'."""
-    home = tmp_path_factory.mktemp("mcp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IDX_HOME", str(home))
+    with at_home(tmp_path_factory.mktemp("mcp")) as home:
         for name, n in (("made", 100), ("other", 30)):
-            build_store(corpus_of(some_passages(n), name), StoreOptions())
-            build_index(name, "bm25", open_store(name))
-    return home
+            build_corpus(name, some_passages(n), "bm25")
+        return home
 
 
 @pytest.fixture(autouse=True)
@@ -56,60 +53,27 @@ def made(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built_home
 
 
-def environment(**variables: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+MakeSource = Callable[..., Source]
 
 
-@asynccontextmanager
-async def over_stdio(*arguments: str) -> AsyncIterator[Client]:
-    """Run ``idx mcp`` as agents do; yield a client of it."""
-    parameters = StdioServerParameters(command=sys.executable, args=[*PROGRAM, *arguments], env=environment())
-    with open(os.devnull, "w") as said:
-        async with Client(stdio_client(parameters, errlog=said)) as client:
-            yield client
-
-
-@contextmanager
-def listening(*arguments: str, **variables: str) -> Iterator[str]:
-    """Run ``idx mcp --http`` on a free port; yield where it listens."""
-    command = [sys.executable, *PROGRAM, "--http", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables))
-    assert process.stderr is not None
-    assert process.stdout is not None
-    try:
-        line = process.stderr.readline()
-        found = re.search(r"listening on (http://\S+/mcp)$", line)
-        assert found, line
-        yield found[1]
-    finally:
-        process.terminate()
-        printed, said = process.communicate(timeout=20)
-        assert printed == ""
-        assert "Traceback" not in said
-
-
-@asynccontextmanager
-async def over_http(*arguments: str) -> AsyncIterator[Client]:
-    with listening(*arguments) as url:
-        async with Client(url) as client:
-            yield client
-
-
-@asynccontextmanager
-async def over_a_server(*arguments: str) -> AsyncIterator[Client]:
-    """A client of ``idx mcp`` over a server that serves the same corpora."""
+@pytest.fixture(params=["local", "remote"])
+def source(request: pytest.FixtureRequest) -> Iterator[MakeSource]:
+    """Make a source of some corpora and retrievers, here or at a server that serves the same."""
+    if request.param == "local":
+        yield lambda corpora, *names: LocalSource(corpora, [RetrieverName.parse(name) for name in names], "cpu")
+        return
     with serving(Settings(corpora=("made", "other"), port=0)) as url:
-        async with over_stdio("--url", url, *arguments) as client:
-            yield client
+        yield lambda corpora, *names: RemoteSource(RemoteSearcher(url), corpora, [RetrieverName.parse(name) for name in names])
 
 
-Connect = Callable[..., Any]
-TRANSPORTS = pytest.mark.parametrize("connect", [over_stdio, over_http, over_a_server])
+BOTH = ("made", "other")
 
 
-def run(connect: Connect, body: Callable[[Client], Awaitable[None]], *arguments: str) -> None:
+def run(source: Source, body: Callable[[Client], Awaitable[None]]) -> None:
+    """Connect a client with a server in this process."""
+
     async def connected() -> None:
-        async with connect(*arguments) as client:
+        async with Client(create_server(source)) as client:
             await body(client)
 
     asyncio.run(connected())
@@ -142,8 +106,7 @@ def as_found(ranking: Ranking) -> list[Mapping[str, Any]]:
     ]
 
 
-@TRANSPORTS
-def test_searches_find_what_the_searcher_finds(connect: Connect) -> None:
+def test_searches_find_what_the_searcher_finds(source: MakeSource) -> None:
     searcher, other = open_searcher("made"), open_searcher("other")
 
     async def body(client: Client) -> None:
@@ -157,46 +120,65 @@ def test_searches_find_what_the_searcher_finds(connect: Connect) -> None:
         assert len(found["passages"]) == 7
         assert (await call(client, "search", queries=["xyzzy"]))["passages"] == []
 
-    run(connect, body)
+    run(source(BOTH), body)
 
 
-@TRANSPORTS
-def test_passages_and_indexes_are_told(connect: Connect) -> None:
+def test_passages_and_indexes_are_told(source: MakeSource) -> None:
     passages = {passage.id: passage for passage in some_passages(100)}
 
     async def body(client: Client) -> None:
         got = await call(client, "get_passages", ids=["p7", "nothing", "p3"])
         assert got == {"corpus": "made", "passages": [passages["p7"]._asdict(), passages["p3"]._asdict()], "missing": ["nothing"]}
         assert (await call(client, "get_passages", ids=["p1"], corpus="other"))["corpus"] == "other"
-        offers = await call(client, "list_indexes")
-        assert [(offer["corpus"], offer["passages"], offer["retrievers"]) for offer in offers["corpora"]] == [
-            ("made", 100, ["bm25"]),
-            ("other", 30, ["bm25"]),
-        ]
-        assert all(offer["indexes"][0]["name"] == "bm25" and offer["indexes"][0]["bytes"] > 1000 for offer in offers["corpora"])
+        offers = (await call(client, "list_indexes"))["corpora"]
+        told = [(offer["corpus"], offer["passages"], offer["retrievers"]) for offer in offers]
+        assert told == [("made", 100, ["bm25"]), ("other", 30, ["bm25"])]
+        assert all(offer["indexes"][0]["name"] == "bm25" and offer["indexes"][0]["bytes"] > 1000 for offer in offers)
 
-    run(connect, body)
+    run(source(BOTH), body)
 
 
-@TRANSPORTS
-def test_mistakes_are_told_in_a_line_that_helps(connect: Connect) -> None:
+def test_only_what_is_named_is_offered(source: MakeSource) -> None:
     async def body(client: Client) -> None:
-        assert "queries is missing" in await refusal(client, "search")
-        assert "queries is 'fox': it should be a valid list" in await refusal(client, "search", queries="fox")
-        assert "queries is []: List should have at least 1 item" in await refusal(client, "search", queries=[])
-        assert "every query is blank" in await refusal(client, "search", queries=[" "])
-        assert "k is 1000: it should be less than or equal to 100" in await refusal(client, "search", queries=["fox"], k=1000)
-        assert "it should be 'max', 'sum'" in await refusal(client, "search", queries=["fox"], merge="mean")
-        assert "unknown argument of search 'kk'" in await refusal(client, "search", queries=["fox"], kk=3)
-        assert "unknown corpus 'maed': did you mean 'made'" in await refusal(client, "search", queries=["fox"], corpus="maed")
-        assert "unknown retriever 'bm52': did you mean 'bm25'" in await refusal(client, "search", queries=["fox"], retriever="bm52")
-        assert "unknown retriever" in await refusal(client, "search", queries=["fox"], retriever="bm25+minilm")
-        assert "names a retriever twice" in await refusal(client, "search", queries=["fox"], retriever="bm25+bm25")
-        assert "'made' has no passage with the id 'x': take ids that search returned" in await refusal(client, "get_passages", ids=["x"])
-        assert "unknown tool 'serach': did you mean 'search'" in await refusal(client, "serach")
+        offers = await call(client, "list_indexes")
+        assert [offer["corpus"] for offer in offers["corpora"]] == ["other"]
+        assert not offers["can_fuse_retrievers"]
+        assert "unknown corpus 'made'" in await refusal(client, "search", queries=["fox"], corpus="made")
+
+    run(source(("other",), "bm25"), body)
+
+
+MISTAKES: list[tuple[str, dict[str, object], str]] = [
+    ("search", {}, "queries is missing"),
+    ("search", {"queries": "fox"}, "queries is 'fox': it should be a valid list"),
+    ("search", {"queries": []}, "queries is []: List should have at least 1 item"),
+    ("search", {"queries": [" "]}, "every query is blank"),
+    ("search", {"queries": ["fox"], "k": 1000}, "k is 1000: it should be less than or equal to 100"),
+    ("search", {"queries": ["fox"], "merge": "mean"}, "it should be 'max', 'sum'"),
+    ("search", {"queries": ["fox"], "kk": 3}, "unknown argument of search 'kk'"),
+    ("search", {"queries": ["fox"], "corpus": "maed"}, "unknown corpus 'maed': did you mean 'made'"),
+    ("search", {"queries": ["fox"], "retriever": "bm52"}, "unknown retriever 'bm52': did you mean 'bm25'"),
+    ("search", {"queries": ["fox"], "retriever": "bm25+minilm"}, "unknown retriever"),
+    ("search", {"queries": ["fox"], "retriever": "bm25+bm25"}, "names a retriever twice"),
+    ("get_passages", {"ids": ["x"]}, "'made' has no passage with the id 'x': take ids that search returned"),
+    ("serach", {}, "unknown tool 'serach': did you mean 'search'"),
+]
+
+
+def test_mistakes_are_told_in_a_line_that_helps(source: MakeSource) -> None:
+    async def body(client: Client) -> None:
+        for tool, arguments, message in MISTAKES:
+            assert message in await refusal(client, tool, **arguments)
         assert (await call(client, "search", queries=["fox"]))["passages"]
 
-    run(connect, body)
+    run(source(BOTH), body)
+
+
+def test_a_server_that_is_not_there_is_a_tool_error() -> None:
+    async def body(client: Client) -> None:
+        assert "cannot be reached" in await refusal(client, "search", queries=["fox"])
+
+    run(RemoteSource(RemoteSearcher("http://127.0.0.1:9", retries=0), (), []), body)
 
 
 def test_agents_are_told_what_the_tools_are_for() -> None:
@@ -215,43 +197,63 @@ def test_agents_are_told_what_the_tools_are_for() -> None:
         assert fields["properties"]["merge"]["enum"] == ["max", "sum", "rrf", "interleave"]
         assert "information need" in (client.instructions or "")
 
-    run(over_stdio, body)
+    run(LocalSource(("made",), [], "cpu"), body)
 
 
-def test_only_what_is_named_is_offered() -> None:
-    async def body(client: Client) -> None:
-        offers = await call(client, "list_indexes")
-        assert [offer["corpus"] for offer in offers["corpora"]] == ["other"]
-        assert not offers["can_fuse_retrievers"]
-        assert "unknown corpus 'made'" in await refusal(client, "search", queries=["fox"], corpus="made")
-
-    run(over_stdio, body, "other", "--retriever", "bm25")
-    run(over_a_server, body, "other", "--retriever", "bm25")
+def test_without_the_package_or_a_corpus_it_says_what_to_do(idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "empty"))
+    assert "no corpus is built: run 'idx build sample'" in idx("mcp", status=2)
+    monkeypatch.delitem(sys.modules, "wikidx.retrievers.mcp.tools")
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    message = MissingExtraError("'idx mcp'", "mcp")
+    assert idx("mcp", status=2) == f"error: {message}"
 
 
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
+@asynccontextmanager
+async def over_stdio(*arguments: str) -> AsyncIterator[Client]:
+    """Run ``idx mcp`` as agents do; yield a client of it."""
+    parameters = StdioServerParameters(command=sys.executable, args=[*IDX[1:], "mcp", *arguments], env=environment())
+    with open(os.devnull, "w") as said:
+        async with Client(stdio_client(parameters, errlog=said)) as client:
+            yield client
+
+
+@pytest.mark.slow  # a process
 def test_searches_at_once_are_all_answered() -> None:
     searcher = open_searcher("made")
     queries = [f"number {n}" for n in range(40)]
 
-    async def body(client: Client) -> None:
-        found = await asyncio.gather(*(call(client, "search", queries=[query]) for query in queries))
-        expected = searcher.search(queries, SearchOptions(k=5))
-        assert [ranking["passages"] for ranking in found] == [as_found(ranking) for ranking in expected]
+    async def connected() -> None:
+        async with over_stdio() as client:
+            found = await asyncio.gather(*(call(client, "search", queries=[query]) for query in queries))
+            expected = searcher.search(queries, SearchOptions(k=5))
+            assert [ranking["passages"] for ranking in found] == [as_found(ranking) for ranking in expected]
 
-    run(over_stdio, body)
+    asyncio.run(connected())
 
 
+def search_call(id_: int, **arguments: object) -> dict[str, object]:
+    return {"id": id_, "method": "tools/call", "params": {"name": "search", "arguments": arguments}}
+
+
+@pytest.mark.slow  # a process
 def test_the_handshake_opens_nothing_and_standard_output_is_the_protocols() -> None:
+    """Half a character, such as a model writes, escaped in JSON, costs no query; the official client cannot send it."""
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
     messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": {"name": "search", "arguments": {"queries": ["fox"]}}},
-        {"id": 4, "method": "tools/call", "params": {"name": "search", "arguments": {}}},
+        search_call(3, queries=["river and whale", "x\ufffd"], k=3),
+        search_call(4),
+        search_call(5, queries=["river and whale", "x\ud800"], k=3),
     ]
-    pipe, command = subprocess.PIPE, [sys.executable, *PROGRAM]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*IDX, "mcp", "made"], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         answers, opened = list[dict[str, Any]](), list[bool]()
@@ -262,20 +264,56 @@ def test_the_handshake_opens_nothing_and_standard_output_is_the_protocols() -> N
                 answers.append(json.loads(process.stdout.readline()))
                 opened.append("libllvmlite" in Path(f"/proc/{process.pid}/maps").read_text())  # the kernels' compiler
         printed, said = process.communicate(timeout=20)
-    assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
-    assert opened[1:] == [False, True, True]
-    assert [answer["result"].get("isError", False) for answer in answers[2:]] == [False, True]
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4, 5]
+    assert opened[1:3] == [False, True]
+    assert [answer["result"].get("isError", False) for answer in answers[2:]] == [False, True, False]
+    assert answers[2]["result"]["structuredContent"]["passages"]
+    assert answers[4]["result"] == answers[2]["result"]
     assert (process.returncode, printed) == (0, "")
     assert "Traceback" not in said
 
 
-def test_a_key_is_wanted_where_there_is_one() -> None:
+@pytest.mark.slow  # a process
+def test_a_line_that_is_no_message_is_answered() -> None:
+    """With its id where that can be read."""
+    call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "search", "arguments": {"queries": [%s]}}}'
+    lines = [call % ('"b"', "9" * 5000), r'{"id": 1, "x": "\ud800"', "[" * 100_000, f"[{call % (3, 1)}]", "no JSON"]
+    process = subprocess.run(
+        [*IDX, "mcp", "made"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60, env=environment()
+    )
+    answers = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id_, -32700) for id_ in ("b", *[None] * 4)]
+    assert process.stderr == ""
+
+
+@contextmanager
+def listening(*arguments: str, **variables: str) -> Iterator[str]:
+    """Run ``idx mcp --http`` on a free port; yield where it listens."""
+    command = [*IDX, "mcp", "--http", "--port", "0", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(**variables))
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"listening on (http://\S+/mcp)$", line)
+        assert found, line
+        yield found[1]
+    finally:
+        process.terminate()
+        printed, said = process.communicate(timeout=20)
+        assert printed == ""
+        assert "Traceback" not in said
+
+
+@pytest.mark.slow  # a process
+def test_over_http_a_key_is_wanted_where_there_is_one() -> None:
+    (expected,) = open_searcher("made").search(["fox"], SearchOptions(k=5))
+
     async def body(url: str) -> None:
         async with (
             httpx2.AsyncClient(headers={"authorization": "Bearer top secret"}) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
-            assert (await call(client, "list_indexes"))["corpora"]
+            assert (await call(client, "search", queries=["fox"]))["passages"] == as_found(expected)
 
     with listening(IDX_API_KEY="top secret") as url:
         message, accept = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, {"accept": "application/json, text/event-stream"}
@@ -285,60 +323,3 @@ def test_a_key_is_wanted_where_there_is_one() -> None:
         for header in ({"authorization": "bearer top secret"}, {"x-api-key": "top secret"}):
             assert ask(url.removesuffix("/mcp"), "/mcp", message, headers={**accept, **header}).status != 401
         asyncio.run(body(url))
-
-
-def test_a_server_that_is_not_there_is_a_tool_error() -> None:
-    async def body(client: Client) -> None:
-        assert "cannot be reached" in await refusal(client, "search", queries=["fox"])
-
-    run(over_stdio, body, "--url", "http://127.0.0.1:9")
-
-
-def test_mistakes_on_the_command_line_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    idx = Command(monkeypatch, capsys)
-    assert "unknown corpus" in idx("mcp", "maed", status=2)
-    assert "unknown retriever 'bm52'" in idx("mcp", "made", "-r", "bm52", status=2)
-    assert "--encoder minilm" in idx("mcp", "made", "-r", "bm25+minilm", status=2)
-    assert "can be reached from other machines" in idx("mcp", "--http", "--host", "0.0.0.0", status=2)
-    assert "is not the address of a server" in idx("mcp", "--url", "nowhere", status=2)
-    monkeypatch.setenv("IDX_HOME", str(tmp_path / "empty"))
-    assert "no corpus is built: run 'idx build sample'" in idx("mcp", status=2)
-
-
-def test_without_the_package_the_extra_is_named(made: Path) -> None:
-    program = "import sys; sys.modules['mcp'] = None; from wikidx.runtimes.cli import main; main()"
-    ran = subprocess.run([sys.executable, "-c", program, "mcp"], capture_output=True, text=True, env=environment(), check=False)
-    message = MissingExtraError("'idx mcp'", "mcp")
-    assert (ran.returncode, ran.stderr) == (2, f"error: {message}\n")
-
-
-def test_a_line_that_is_no_message_is_answered() -> None:
-    """With its id where that can be read."""
-    call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "search", "arguments": {"queries": [%s]}}}'
-    lines = [call % ('"b"', "9" * 5000), r'{"id": 1, "x": "\ud800"', "[" * 100_000, f"[{call % (3, 1)}]", "no JSON"]
-    process = subprocess.run(
-        [sys.executable, *PROGRAM, "made"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=60, env=environment()
-    )
-    answers = [json.loads(line) for line in process.stdout.splitlines()]
-    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(id_, -32700) for id_ in ("b", *[None] * 4)]
-    assert process.stderr == ""
-
-
-def test_half_a_character_costs_no_query() -> None:
-    """Such as a model writes, escaped in JSON; the official client cannot send it."""
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-    lines: list[dict[str, Any]] = [{"id": 0, "method": "initialize", "params": hello}, {"method": "notifications/initialized"}]
-    for id_, half in enumerate(("\ufffd", "\ud800"), 1):
-        arguments = {"queries": ["river and whale", f"x{half}"], "k": 3}
-        lines.append({"id": id_, "method": "tools/call", "params": {"name": "search", "arguments": arguments}})
-    content = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
-    command = [sys.executable, *PROGRAM, "made"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(content)
-        process.stdin.flush()
-        found = {answer["id"]: answer.get("result") for answer in (json.loads(process.stdout.readline()) for _ in range(3))}
-        process.stdin.close()
-    assert found[1]["structuredContent"]["passages"][0]["id"] == found[2]["structuredContent"]["passages"][0]["id"]
-    assert found[2] == found[1]
