@@ -1,10 +1,11 @@
-"""With any model output and without any passages, every method terminates, and its prediction can be written."""
+"""With any model output and without any passages, every method terminates, and its prediction, which can be written, has all costs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,21 @@ def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
     return prediction
 
 
+def costs_of_steps(record: dict[str, Any]) -> dict[str, int]:
+    """Return the costs of a prediction as its steps tell them."""
+    steps = [step for step in record["steps"] if "request" in step]
+    calls = [step for step in steps if step["request"] in ("generate", "yes_no", "nll")]
+    searches = [step for step in steps if step["request"] == "retrieve"]
+    return {
+        "calls": len(calls),
+        "prompt_tokens": sum(step["tokens"][0] for step in calls),
+        "completion_tokens": sum(step["tokens"][1] for step in calls),
+        "searches": len(searches),
+        "queries": sum(len(step["queries"]) for step in searches),
+        "depth": 1 + max(step["depth"] for step in steps if step["request"] != "truncate"),
+    }
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_ends_and_its_prediction_is_written(name: str, tmp_path: Path) -> None:
     with open_run(tmp_path, {}, {}) as log:
@@ -72,6 +88,7 @@ def test_a_method_ends_and_its_prediction_is_written(name: str, tmp_path: Path) 
             (there,) = dict(read_predictions(tmp_path)).values()
             assert there == json.loads(json.dumps(prediction_to_json(prediction)))
             assert there["id"] == "é"
+            assert there["cost"] == costs_of_steps(there), text
     nothing = predicted(name, TEXTS["not ASCII"], EmptySearcher())
     assert (nothing.error, nothing.passages) == (None, ())
 

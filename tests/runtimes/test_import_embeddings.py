@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
-import json
 import os
 import pickle
 import shutil
@@ -34,11 +33,6 @@ pytestmark = pytest.mark.slow  # twenty seconds
 pytest.importorskip("torch", reason="needs the extra 'dense'")
 
 N_ROWS = 200
-
-
-@pytest.fixture
-def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -85,10 +79,10 @@ def test_embeddings_are_imported_verified_and_searched(idx: Command, ids: list[s
     said = idx("import", "embeddings", path, *ARGUMENTS, "--format", "contriever", "--verify", "50")
     assert said == "imported 'contriever' into 'made': 200 rows\n"
     np.testing.assert_array_equal(stored(), half)
-    imported = json.loads(idx("import", "embeddings", path, *ARGUMENTS, "--json"))  # the same again is there already
+    imported = idx.json("import", "embeddings", path, *ARGUMENTS)  # the same again is there already
     assert imported == {"corpus": "made", "imported": {"contriever": {"rows": 200, "dim": 32, "missing": 0}}}
     idx("check", "made")
-    (hit,) = json.loads(idx("search", "made", "ship", "-r", "contriever", "-k", "1", "--json"))["passages"]
+    (hit,) = idx.json("search", "made", "ship", "-r", "contriever", "-k", "1")["passages"]
     assert hit["id"] in ids
     assert "holds other vectors" in idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", status=2)
     idx("import", "embeddings", path, *ARGUMENTS, "--dtype", "float32", "--force")
@@ -103,24 +97,8 @@ def test_a_partial_import_has_to_be_allowed_and_is_said(idx: Command, ids: list[
     assert error == f"error: {path} lacks 3 of the corpus's 200 passages, such as {shown}: --allow-missing imports the others"
     said = idx("import", "embeddings", path, *ARGUMENTS, "--allow-missing", "--verify", "20")
     assert said == "imported 'contriever' into 'made': 200 rows, 3 of them without a vector\n"
-    found = json.loads(idx("search", "made", "ship", "-r", "contriever", "-k", "200", "--depth", "200", "--json"))["passages"]
+    found = idx.json("search", "made", "ship", "-r", "contriever", "-k", "200", "--depth", "200")["passages"]
     assert sorted(hit["id"] for hit in found) == sorted(ids[3:])
-
-
-def shifted(ids: list[str], made: Vectors) -> bytes:
-    return pickle.dumps(np.roll(made, 1, axis=0))
-
-
-def wide(ids: list[str], made: Vectors) -> bytes:
-    return pickle.dumps((ids, np.repeat(made, 2, axis=1)))
-
-
-def short(ids: list[str], made: Vectors) -> bytes:
-    return pickle.dumps(made[:-1])
-
-
-def cut_off(ids: list[str], made: Vectors) -> bytes:
-    return pickle.dumps((ids, made))[:-1000]
 
 
 class Payload:
@@ -128,42 +106,31 @@ class Payload:
         return os.mkdir, (os.environ["IDX_HOME"] + "/payload has run",)
 
 
-def payload(ids: list[str], made: Vectors) -> bytes:
-    return pickle.dumps((ids, made, Payload()))
+BAD: list[tuple[Callable[[list[str], Vectors], bytes], str]] = [
+    (lambda ids, made: pickle.dumps(np.roll(made, 1, axis=0)), "of 5 passages that were encoded again 5 have another vector"),
+    (lambda ids, made: pickle.dumps((ids, np.repeat(made, 2, axis=1))), "holds vectors of dimension 64, 'contriever' has 32"),
+    (
+        lambda ids, made: pickle.dumps(made[:-1]),
+        "has 199 embeddings without ids for 200 passages, so that nothing says whose they are",
+    ),
+    (lambda ids, made: pickle.dumps((ids, made))[:-1000], "is cut off"),
+    (
+        lambda ids, made: pickle.dumps((ids, made, Payload())),
+        "mkdir', which embeddings do not need: it is refused, nothing of it was run",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (shifted, "of 5 passages that were encoded again 5 have another vector"),
-        (wide, "holds vectors of dimension 64, 'contriever' has 32"),
-        (short, "has 199 embeddings without ids for 200 passages, so that nothing says whose they are"),
-        (cut_off, "is cut off"),
-        (payload, "mkdir', which embeddings do not need: it is refused, nothing of it was run"),
-    ],
-)
-def test_bad_embeddings_are_refused_and_leave_nothing(
-    idx: Command, ids: list[str], made: Vectors, tmp_path: Path, make: Callable[[list[str], Vectors], bytes], message: str
-) -> None:
-    path = tmp_path / "made.pkl"
-    path.write_bytes(make(ids, made))
-    assert message in idx("import", "embeddings", path, *ARGUMENTS, "--verify", "5", status=2)
-    assert not index_ref("made", "contriever").path.parent.exists()
+def test_bad_embeddings_are_refused_and_leave_nothing(idx: Command, ids: list[str], made: Vectors, tmp_path: Path) -> None:
+    for make, message in BAD:
+        path = tmp_path / "made.pkl"
+        path.write_bytes(make(ids, made))
+        assert message in idx("import", "embeddings", path, *ARGUMENTS, "--verify", "5", status=2)
+        assert not index_ref("made", "contriever").path.parent.exists()
+        assert path.exists()
     assert not (Path(os.environ["IDX_HOME"]) / "payload has run").exists()
-    assert path.exists()
-
-
-def test_a_tar_that_climbs_out_is_refused(idx: Command, ids: list[str], made: Vectors, tmp_path: Path) -> None:
-    path = tar_of(tmp_path / "some.tar", **{"passages_00": pickle.dumps((ids, made)), "../../passages_01": b""})
-    assert "has the member '../../passages_01', which is not a plain file" in idx("import", "embeddings", path, *ARGUMENTS, status=2)
-
-
-def test_names_are_checked(idx: Command, ids: list[str], tmp_path: Path) -> None:
-    assert "unknown encoder 'contreiver': did you mean 'contriever'" in idx(
-        "import", "embeddings", tmp_path, "--corpus", "made", "--encoder", "contreiver", status=2
-    )
-    assert "the corpus 'sample' is not built" in idx("import", "embeddings", tmp_path, "--corpus", "sample", "--encoder", "dpr", status=2)
-    assert "there is no file or folder" in idx("import", "embeddings", tmp_path / "none", *ARGUMENTS, status=2)
+    climbing = tar_of(tmp_path / "some.tar", **{"passages_00": pickle.dumps((ids, made)), "../../passages_01": b""})
+    assert "has the member '../../passages_01', which is not a plain file" in idx("import", "embeddings", climbing, *ARGUMENTS, status=2)
 
 
 def test_without_a_checkpoint_nothing_can_be_verified(
