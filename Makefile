@@ -23,24 +23,23 @@ quickstart: $(VENV)/quickstart
 test: $(VENV)/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_gates.py --numprocesses 2 --dist worksteal --durations=10
 
-test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each
-	$(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist worksteal --durations=10
+test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each; half of their time is waiting, hence three
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 3 --dist loadfile --durations=10
 
 test-all: $(VENV)/test-full  # what test leaves out, whole
 	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal --durations=10
 
 # What depends on Python and on the versions of packages: the ground floor, contracts, files of others, the server, the commands. The rest holds
 # or fails on every Python alike.
-COMMANDS := cli command_errors bm25_commands first_commands search_command vector_index_commands help serve
-CONTRACTS := lexical_index reader encoder reranker retriever plugged
+COMMANDS := cli command_errors bm25_commands first_commands help
+CONTRACTS := lexical_index reader retriever
 OTHERS := $(addprefix tests/indexer/test_,pickles.py published.py embedding_arrays.py vectors.py) $(addprefix tests/retrievers/test_,building.py async_client.py)
 CORE := tests/test_imports.py tests/base $(CONTRACTS:%=tests/contracts/test_%.py) $(OTHERS) tests/retrievers/server $(COMMANDS:%=tests/runtimes/test_%.py)
 test-core: $(VENV)/dev  # for a second Python
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
 # The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
-OF_EXTRAS := $(addprefix tests/,contracts/test_encoder.py contracts/test_reranker.py base/test_devices.py retrievers/server/test_bad_input.py \
-	runtimes/test_command_errors.py)
+OF_EXTRAS := $(addprefix tests/,base/test_devices.py retrievers/server/test_bad_input.py runtimes/test_command_errors.py)
 test-lowest: $(VENV)/lowest
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
 		$(filter-out $(OF_EXTRAS),$(CORE)) $(OF_EXTRAS:%=--ignore=%)

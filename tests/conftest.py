@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import hashlib
 import json
@@ -133,6 +134,20 @@ def build(home: Path) -> Callable[..., PassageStore]:
         return open_store(name)
 
     return build_passages
+
+
+@pytest.fixture(scope="session")
+def embedded_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the sample, BM25 and MiniLM's vectors, for all processes of a run: one builds them, the others wait. To be copied."""
+    from wikidx.retrievers.build_and_open import build
+
+    folder = tmp_path_factory.getbasetemp()
+    home = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "embedded sample"
+    with pytest.MonkeyPatch.context() as patch, home.with_suffix(".lock").open("w") as lock:
+        patch.setenv("IDX_HOME", str(home))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build("sample", "bm25+minilm", show_progress=False).close()
+    return home
 
 
 @pytest.fixture(scope="session")

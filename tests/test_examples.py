@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,9 +32,11 @@ pytestmark = pytest.mark.slow  # an encoder: ten seconds each
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data home for all examples, so that the sample is embedded once."""
-    return tmp_path_factory.mktemp("examples")
+def home(embedded_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all examples, with a data home."""
+    folder = tmp_path_factory.mktemp("examples")
+    shutil.copytree(embedded_sample, folder / "idx")
+    return folder
 
 
 def run(file: Path, home: Path, *arguments: str) -> str:

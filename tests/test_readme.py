@@ -43,21 +43,16 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.fixture(scope="module")
-def quickstart_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data home of the first README; later ones start from it, so that passages are embedded once."""
-    return tmp_path_factory.mktemp("readme") / "home"
-
-
 @pytest.fixture
-def reader(quickstart_home: Path, idx: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def reader(request: pytest.FixtureRequest, idx: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """A reader with some files, who has built the sample before unless the page does without; make quickstart builds it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     text = "".join(json.dumps(passage) + "\n" for passage in PASSAGES)
     (folder / "passages.jsonl").write_text(text)
     (folder / "passages.jsonl.gz").write_bytes(gzip.compress(text.encode()))
-    if quickstart_home.exists():
-        shutil.copytree(quickstart_home, home)
+    if request.node.get_closest_marker("slow"):
+        shutil.copytree(request.getfixturevalue("embedded_sample"), home)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     reading = Reader(idx, folder)
@@ -84,11 +79,9 @@ def running_blocks(page: Path) -> list[Block]:
     ],
     ids=named,
 )
-def test_what_a_page_shows_runs(page: Path, reader: Reader, quickstart_home: Path, home: Path) -> None:
+def test_what_a_page_shows_runs(page: Path, reader: Reader) -> None:
     for block in running_blocks(page):
         reader.follow(block)
-    if page == MAIN:
-        shutil.copytree(home, quickstart_home, ignore=lambda folder, names: {"mine", "downloads"} & set(names))
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_real_source_gives_distinct_texts_of_natural_length_and_frequency() -> N
     if not path.exists() and "CI" not in os.environ:
         pytest.skip(f"no test data at {path}")
     source = real_passages(path)
-    n = 200_000
+    n = 50_000
     corpus = list(synthetic(n, source=source))
     assert len({passage.text for passage in corpus}) == n
     rows = np.random.default_rng(1).permutation(len(source))[:20_000].tolist()

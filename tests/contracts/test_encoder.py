@@ -130,7 +130,8 @@ def opened(name: str, folder: Path, data: Callable[[], Path]) -> Iterator[Case]:
 
 
 def _marked(name: str) -> Any:  # noqa: ANN401 - pytest's own type
-    return pytest.param(name, marks=pytest.mark.slow if "minilm" in name else ())  # the only network here that is not tiny
+    marks = {"minilm of its authors": [pytest.mark.slow], "minilm by its folder": [pytest.mark.slow, pytest.mark.exhaustive]}
+    return pytest.param(name, marks=marks.get(name, ()))  # the only network here that is not tiny
 
 
 @pytest.fixture(scope="module", params=map(_marked, [*CASES, "served"]))

@@ -11,9 +11,6 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-import faiss  # noqa: F401
-import torch  # noqa: F401
-
 import wikidx.corpora.store.writer
 import wikidx.indexer.build
 import wikidx.indexer.encoders.transformer
@@ -23,6 +20,10 @@ import wikidx.indexer.planning  # noqa: F401
 import wikidx.indexer.vectors.corpus_vectors
 from wikidx.indexer.encoders.families import ENCODERS
 from wikidx.runtimes.cli import main
+
+with contextlib.suppress(ImportError):  # absent where the tests are run without extras, and an error here would preload nothing
+    import faiss  # noqa: F401
+    import torch  # noqa: F401
 
 
 def _load_commands() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from tests.indexer.real_collections import COLLECTIONS
 from tests.indexer.test_analysis import CASES, STEMS, numbers_of
 from tests.lucene.jvm import java_class, read_json, require_java
-from wikidx.indexer.analysis.characters import CLASSES, class_table
+from wikidx.indexer.analysis.characters import CLASSES, OTHER, class_table
 from wikidx.indexer.analysis.english import TermNumbers, english
 
 pytestmark = pytest.mark.slow  # Java
@@ -136,25 +137,33 @@ def sequences_of_classes(length: int, seed: int) -> Iterator[str]:
         yield " \n".join(hundred)
 
 
-@pytest.fixture(scope="module")
-def all_texts(shared_data: Path) -> list[str]:
-    """All texts of four public collections: Wikipedia twice, abstracts of computer science and of medicine."""
-    collections = [read(shared_data) for read in COLLECTIONS.values()]
-    return [f"{passage.title}\n{passage.text}" for collection in collections for passage in collection.passages]
+def real_texts(name: str, data: Path) -> list[str]:
+    return [f"{passage.title}\n{passage.text}" for passage in COLLECTIONS[name](data).passages]
 
 
-def test_terms_of_all_real_texts_are_those_of_lucene(all_texts: list[str]) -> None:
-    assert len(all_texts) == 33_888 + 178_775 + 3_204 + 3_633
-    assert differences(all_texts) == []
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("dpr_union", 33_888), ("cacm", 3_204), ("nfcorpus", 3_633), pytest.param("wiki_intro", 178_775, marks=pytest.mark.exhaustive)],
+)
+def test_terms_of_all_real_texts_are_those_of_lucene(name: str, n: int, shared_data: Path) -> None:
+    texts = real_texts(name, shared_data)
+    assert len(texts) == n
+    assert differences(texts) == []
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_terms_of_many_strange_texts_are_those_of_lucene(seed: int) -> None:
-    assert differences(Strings(seed).some(200_000)) == []
+@pytest.mark.parametrize(("seed", "n"), [(0, 60_000), *(pytest.param(seed, 200_000, marks=pytest.mark.exhaustive) for seed in range(3))])
+def test_terms_of_many_strange_texts_are_those_of_lucene(seed: int, n: int) -> None:
+    assert differences(Strings(seed).some(n)) == []
 
 
-def test_every_character_parts_and_joins_as_in_lucene() -> None:
-    assert differences(in_contexts(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point < 0xE000) == []
+@pytest.mark.parametrize("step", [64, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_every_character_parts_and_joins_as_in_lucene(step: int) -> None:
+    """Most code points are ideographs, no characters or private, and one part words like the other: of these each ``step``-th is tried."""
+    classes, ideograph = class_table(), list(CLASSES).index("Ideograph")
+    are_alike = classes == ideograph
+    are_alike[[point for point in np.flatnonzero(classes == OTHER).tolist() if unicodedata.category(chr(point)) in ("Cn", "Co")]] = True
+    tried = (point for point in range(0x110000) if not 0xD800 <= point < 0xE000 and (point % step == 0 or not are_alike[point]))
+    assert differences(map(in_contexts, tried)) == []
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
@@ -168,8 +177,8 @@ def test_long_words_are_cut_as_in_lucene(characters: str) -> None:
     assert differences(texts) == []
 
 
-def test_texts_joined_have_the_terms_that_they_have_alone(all_texts: list[str]) -> None:
-    texts = [*random.Random(2).sample(all_texts, 50), *Strings(9).some(200)]
+def test_texts_joined_have_the_terms_that_they_have_alone(shared_data: Path) -> None:
+    texts = [*random.Random(2).sample(real_texts("nfcorpus", shared_data), 50), *Strings(9).some(200)]
     alone = [terms for text in texts for terms in lucene_terms([text])]
     assert alone == lucene_terms(texts) == [english(text) for text in texts]
 

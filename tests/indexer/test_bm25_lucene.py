@@ -45,7 +45,9 @@ def ask(passages: Sequence[Passage], queries: Mapping[str, str], home: Path) -> 
     return QuerySet(index_both(passages, home), list(queries.values()), [word for word, _ in n_passages_with.most_common()])
 
 
-@pytest.fixture(scope="module", params=["dpr_union", "cacm", "nfcorpus", pytest.param("wiki_intro", marks=pytest.mark.exhaustive)])
+@pytest.fixture(
+    scope="module", params=["dpr_union", "cacm", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("nfcorpus", "wiki_intro"))]
+)
 def query_set(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> QuerySet:
     """All of each collection."""
     collection = COLLECTIONS[request.param](shared_data)
@@ -100,7 +102,10 @@ def distinct_terms(words: Sequence[str], n: int) -> str:
     return " ".join(words[position] for position in chosen)
 
 
-@pytest.mark.parametrize("numbers", ["1.2-0.75", "2-1", "0.7-0", "0-0.4", "1000-0.5"])
+# Those of all numbers are held by the definition in contracts/test_lexical_index.
+@pytest.mark.parametrize(
+    "numbers", ["1.2-0.75", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("2-1", "0.7-0", "0-0.4", "1000-0.5"))]
+)
 def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
     pair, (k1, b) = query_set.pair, map(float, numbers.split("-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -120,13 +125,13 @@ def test_any_k1_and_b(query_set: QuerySet, numbers: str) -> None:
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
 def test_own_queries_and_mixtures_of_words(query_set: QuerySet, k: int) -> None:
-    queries, words = query_set.queries, query_set.words
-    repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in queries[::50]]
+    queries, words = query_set.queries[:: 10 if k == 1000 else 1], query_set.words
+    repeated = [" ".join(word for n, word in enumerate(query.split()) for _ in range(n % 5 + 1)) for query in query_set.queries[::50]]
     assert n_found(assert_equal(query_set.pair, queries, k)) > 0.2 * k * len(queries)
-    assert_equal(query_set.pair, [*mixed_queries(words, 500), *words[:500], *repeated], k)
+    assert_equal(query_set.pair, [*mixed_queries(words, 200), *words[:200], *repeated], k)
 
 
-@pytest.mark.parametrize(("n", "k"), [(100, 1000), (500, 10), (5_000, 100)])
+@pytest.mark.parametrize(("n", "k"), [(100, 1000), (500, 10), pytest.param(5_000, 100, marks=pytest.mark.exhaustive)])
 def test_whole_passages_as_queries(query_set: QuerySet, n: int, k: int) -> None:
     passages = sampled(query_set.pair.passages, n)
     hits = assert_equal(query_set.pair, [f"{passage.title}\n{passage.text}" for passage in passages], k)
@@ -149,7 +154,7 @@ def test_terms_that_weigh_next_to_nothing(query_set: QuerySet, k: int) -> None:
 def test_thousands_of_distinct_terms(query_set: QuerySet, n_terms: int) -> None:
     query = distinct_terms(query_set.words, n_terms)
     for k in (10, 1000):
-        assert n_found(assert_equal(query_set.pair, [query, query_set.queries[0], query], k)) > 2 * k
+        assert n_found(assert_equal(query_set.pair, [query, query_set.queries[0]], k)) > k
 
 
 def test_a_query_of_a_megabyte(query_set: QuerySet) -> None:
@@ -180,7 +185,7 @@ def test_k_beyond_the_corpus_finds_all_that_match(query_set: QuerySet) -> None:
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
 def test_ties_over_many_blocks(scraps: QuerySet, k: int) -> None:
-    pair, queries = scraps.pair, [*scraps.queries[::5], *mixed_queries(scraps.words, 200)]
+    pair, queries = scraps.pair, [*scraps.queries[::20], *mixed_queries(scraps.words, 100)]
     hits = assert_equal(pair, queries, k)
     assert np.unique(hits.rows[hits.rows >= 0] // BLOCK_ROWS).tolist() == list(range(len(pair.passages) // BLOCK_ROWS + 1))
     beyond = pair.bm25.search(queries, k + 1)

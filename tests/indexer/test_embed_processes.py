@@ -89,7 +89,11 @@ def test_processes_make_the_same_vectors(tiny: EncoderSpec, tmp_path: Path, devi
 
 @pytest.mark.parametrize(
     ("dtype", "stored", "computed", "tolerance"),
-    [("float32", "float32", "float32", 1e-5), ("float16", "float16", "float32", 5e-3), ("bfloat16", "float16", "bfloat16", 0.1)],
+    [
+        ("float32", "float32", "float32", 1e-5),
+        pytest.param("float16", "float16", "float32", 5e-3, marks=pytest.mark.exhaustive),
+        ("bfloat16", "float16", "bfloat16", 0.1),
+    ],
 )
 def test_what_is_built_is_what_the_encoder_gives(
     tiny: EncoderSpec, store: PassageStore, dtype: str, stored: str, computed: str, tolerance: float
@@ -235,6 +239,6 @@ def test_a_device_takes_few_ranges_ahead(tiny: EncoderSpec, tmp_path: Path, monk
         n_done += n_passages
         excess.append(n_taken - (n_done - 1) // 100)  # ranges that are taken and not finished
 
-    embed_ranges(job(tiny, file, ("cpu",), n_tokenizing=12, batch_tokens=64), "cpu", take(), report)
+    embed_ranges(job(tiny, file, ("cpu",), n_tokenizing=7, batch_tokens=64), "cpu", take(), report)
     assert n_done == 3000
     assert 3 <= max(excess) <= 5  # three tokenised ahead, that which is made, and that which is padded

@@ -172,7 +172,7 @@ def made_case(generator: np.random.Generator) -> tuple[NDArray[np.float16], Vect
 
 
 @pytest.mark.usefixtures("little_room")
-@pytest.mark.parametrize("n_cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_cases", [100, pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.exhaustive])])
 def test_ranks_by_first_terms_are_those_of_brute_force(monkeypatch: pytest.MonkeyPatch, n_cases: int) -> None:
     monkeypatch.setattr(exact_torch, "_MAX_RESCORED", 2_000)
     n_exact = n_again = 0

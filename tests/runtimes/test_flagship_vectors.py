@@ -154,7 +154,11 @@ def top(idx: Command, encoder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("encoder", ["contriever", "dpr", "dpr-multiset", "gtr-xxl", "e5"])
+# The forms of the other files are read in indexer/test_published and indexer/test_embedding_arrays.
+BOTH_WAYS = ["contriever", "dpr-multiset", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("dpr", "gtr-xxl", "e5"))]
+
+
+@pytest.mark.parametrize("encoder", BOTH_WAYS)
 def test_build_with_vectors_encoded_and_published(
     mirror: Path, idx: Command, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +200,7 @@ def test_build_with_vectors_encoded_and_published(
     assert error == f"error: the vectors of '{encoder}' over 'wiki2018' are there, encoded: --force replaces them"
 
 
-@pytest.mark.parametrize("encoder", ["gtr", "simlm", "minilm"])
+@pytest.mark.parametrize("encoder", ["gtr", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("simlm", "minilm"))])
 def test_build_where_no_vectors_are_published(mirror: Path, idx: Command, encoder: str) -> None:
     error = idx("build", "wiki2018", "--encoder", encoder, "--vectors", "published", status=2)
     assert "the vectors of contriever, contriever-base, dpr, dpr-multiset, gtr-xxl, e5 are published, not of" in error

@@ -29,7 +29,7 @@ from wikidx.runtimes.questions import Question
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sample_home")]
 
-N_ASKED = 3  # of each method: 39 questions in all
+N_ASKED = 3  # of each method
 N_TOKENS = 24
 MULTI_STEP = {"react": {"shots": 2, "max_tokens": 48}, "self_ask": {"shots": 2, "max_tokens": 48}}
 SECOND_STEP = {"react": "Thought 2", "self_ask": "Intermediate answer:"}
@@ -48,7 +48,7 @@ print(server.listening_address, flush=True)
 sys.stdin.read()
 """
 
-IN_CI = ("rag", "refeed", "self_ask", "react")
+IN_CI = ("refeed", "self_ask")  # one scores its drafts, one continues its own text
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_method_answers_forty_questions_over_the_server(name: str, served: LLM
     answer(name, served, 40)
 
 
-@pytest.mark.parametrize("name", ["rag", "self_reasoning", "refeed"])
+@pytest.mark.parametrize("name", ["rag", "self_reasoning", pytest.param("refeed", marks=pytest.mark.exhaustive)])
 def test_a_method_answers_in_this_process(name: str, embedded: LLM) -> None:
     answer(name, embedded, 1)
 

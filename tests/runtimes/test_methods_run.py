@@ -117,7 +117,7 @@ print(open_searcher("sample", "lucene").search(["chemical symbol Fe"])[0][0].pas
 
 
 @pytest.mark.slow  # Java: half a minute
-@pytest.mark.parametrize("key", [None, "sk-mine"])
+@pytest.mark.parametrize("key", [None, pytest.param("sk-mine", marks=pytest.mark.exhaustive)])
 def test_a_model_over_http_and_lucene_live_in_one_process(tiny: TransformersEngine, tmp_path: Path, key: str | None) -> None:
     """Pyserini wants a key of OpenAI's at import; the one that the model is asked with is the user's."""
     require_java()
