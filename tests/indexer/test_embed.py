@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 import tracemalloc
@@ -56,6 +57,7 @@ class FakeBatch(NamedTuple):
     texts: list[bytes]
 
 
+@functools.cache
 def vector_of(text: bytes) -> Vectors:
     """The polynomials of the bytes at 16 places: no two of these texts have the same."""
     return np.array([sum(byte * pow(place + 3, n, 8191) for n, byte in enumerate(text)) % 8191 for place in range(DIM)], dtype=np.float32)
@@ -85,7 +87,7 @@ class FakeModel:
 
 
 @pytest.fixture(autouse=True)
-def fakes(store: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def fakes(made_store: PassageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the arithmetic take the place of tokenizer and network, over the store of ``made_passages``."""
     monkeypatch.setattr(pipeline, "Tokenizer", FakeTokenizer)
     monkeypatch.setattr(pipeline, "Model", FakeModel)

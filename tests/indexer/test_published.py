@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tests.retrievers.retrieving import at_home, build_corpus
 from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.manifest import Manifest
 from wikidx.base.errors import ArtifactMismatch, InputError, LockedError
@@ -72,20 +74,21 @@ def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.fixture(scope="module")
+def built(made_home: Path, made_passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the corpus, a subset of it, and one of a corpus that is not built."""
+    with at_home(shutil.copytree(made_home, tmp_path_factory.mktemp("published") / "home")) as home:
+        for name in ("made@500", "alone@500"):
+            build_corpus(name, made_passages[:500])
+    return home
+
+
 @pytest.fixture
-def published(
-    build: Callable[..., PassageStore], made_passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Published:
+def published(built: Path, home: Path, made_passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
     monkeypatch.setattr(formats, "BLOCK_ROWS", 300)
     monkeypatch.setattr(importing, "open_encoder", lambda spec, device: FakeEncoder())
-    return Published(build(made_passages), FakeEncoder().encode_passages(made_passages), tmp_path / "some.pkl")
-
-
-@pytest.fixture
-def subsets(build: Callable[..., PassageStore], published: Published) -> None:
-    """A subset of the corpus, and one of a corpus that is not built."""
-    for name in ("made@500", "alone@500"):
-        build(published.store.get_many(range(500)), name)
+    shutil.copytree(built, home)
+    return Published(open_store("made"), FakeEncoder().encode_passages(made_passages), tmp_path / "some.pkl")
 
 
 def stored(corpus: str = "made", n_rows: int = N) -> Vectors:
@@ -130,7 +133,6 @@ def test_vectors_of_several_files_in_another_precision(published: Published) -> 
     np.testing.assert_array_equal(found, published.vectors.astype(np.float16))
 
 
-@pytest.mark.usefixtures("subsets")
 @pytest.mark.parametrize(("corpus", "n_rows"), [("made", N), ("made@500", 500)])
 @pytest.mark.parametrize("content", [array, pairs, BACKWARDS])
 def test_a_corpus_takes_its_rows_by_order_or_id(published: Published, content: Content, corpus: str, n_rows: int) -> None:
@@ -150,7 +152,6 @@ NO_NUMBER = r"has 3,000 embeddings without ids for an unknown number of passages
 LENGTH = "row 1234 has length 50, the encoder's have length 1: correct it, or scale all with --normalize"
 
 
-@pytest.mark.usefixtures("subsets")
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [

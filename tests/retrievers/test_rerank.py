@@ -1,14 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.retrievers.plain import Pairs, found_by, plain_cut, plain_merge, plain_scaled
+from tests.retrievers.retrieving import at_home
 from tests.retrievers.worded import WordEncoder, dense_over
 from wikidx.base.errors import IdxError
+from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Scores
@@ -29,11 +33,18 @@ GROUPS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def built(made_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the store of ``made_passages`` and BM25."""
+    with at_home(shutil.copytree(made_home, tmp_path_factory.mktemp("reranked") / "home")) as home:
+        build_index("made", "bm25", open_store("made"))
+    return home
+
+
 @pytest.fixture
-def store(build: Callable[..., PassageStore], made_passages: list[Passage]) -> PassageStore:
-    store = build(made_passages)
-    build_index("made", "bm25", store)
-    return store
+def store(built: Path, monkeypatch: pytest.MonkeyPatch) -> PassageStore:
+    monkeypatch.setenv("IDX_HOME", str(built))
+    return open_store("made")
 
 
 def plain_fuse(lists: list[Pairs], names: Sequence[str], options: SearchOptions) -> Pairs:
