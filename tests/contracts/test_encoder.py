@@ -129,15 +129,21 @@ def opened(name: str, folder: Path, data: Callable[[], Path]) -> Iterator[Case]:
             yield Case(encoder, QUERIES, PASSAGES, hashed_vectors(QUERIES), hashed_vectors(texts))
 
 
+KINDS = ("contriever of its authors", "dpr of its authors", "gtr of its authors", "e5", "bge", "gte-modernbert", "served")
+
+
 def _marked(name: str) -> Any:  # noqa: ANN401 - pytest's own type
     marks = {"minilm of its authors": [pytest.mark.slow], "minilm by its folder": [pytest.mark.slow, pytest.mark.exhaustive]}
     return pytest.param(name, marks=marks.get(name, ()))  # the only network here that is not tiny
 
 
-@pytest.fixture(scope="module", params=map(_marked, [*CASES, "served"]))
+@pytest.fixture(scope="module", params=[*KINDS, *map(_marked, (name for name in CASES if name not in KINDS))])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     with opened(request.param, tmp_path_factory.mktemp("made"), lambda: request.getfixturevalue("shared_data")) as case:
         yield case
+
+
+of_each_kind = pytest.mark.parametrize("case", KINDS, indirect=True)
 
 
 def test_vectors_are_those_of_the_reference(case: Case) -> None:
@@ -160,29 +166,30 @@ def test_a_vector_depends_on_nothing_but_its_text(case: Case) -> None:
     assert is_equal(np.concatenate(alone), case.of_passages).all()
 
 
-def test_no_texts_have_no_vectors(case: Case) -> None:
-    assert case.encoder.encode_queries([]).shape == case.encoder.encode_passages([]).shape == (0, case.encoder.dim)
-
-
-def test_endless_texts_are_cut_and_empty_ones_have_a_vector(case: Case) -> None:
+@of_each_kind
+def test_endless_texts_are_cut_empty_ones_have_a_vector_and_none_have_none(case: Case) -> None:
     """All that is read of the long texts is equal."""
+    assert case.encoder.encode_queries([]).shape == case.encoder.encode_passages([]).shape == (0, case.encoder.dim)
     texts = ["river " * 9_000, "river " * 10_000, "", "nile"]
     if isinstance(case.encoder, ServedEncoder):
         texts = texts[1:]  # the server has its own limit
-    vectors = case.encoder.encode_passages([Passage("1", "", text) for text in texts])
+    vectors = untitled(case, texts)
     assert np.isfinite(vectors).all()
     assert len(np.unique(vectors.round(4), axis=0)) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "same_as"),
-    [("river \ud800", "river \ufffd"), ("\udfff\ud800", "\ufffd\ufffd"), ("\ud83d\ude00 nile", "\U0001f600 nile"), ("\udc80", "\ufffd")],
-)
-def test_unpaired_surrogates_are_read_as_the_replacement_character(text: str, same_as: str, case: Case) -> None:
-    vectors, expected = case.encoder.encode_queries([text, "nile"]), case.encoder.encode_queries([same_as, "nile"])
-    np.testing.assert_array_equal(vectors, expected)
-    found, sound = (case.encoder.encode_passages([Passage("1", "nile", "a"), Passage("2", part, part)]) for part in (text, same_as))
-    np.testing.assert_array_equal(found, sound)
+@of_each_kind
+def test_unpaired_surrogates_are_read_as_the_replacement_character(case: Case) -> None:
+    pairs = (
+        ("river \ud800", "river \ufffd"),
+        ("\udfff\ud800", "\ufffd\ufffd"),
+        ("\ud83d\ude00 nile", "\U0001f600 nile"),
+        ("\udc80", "\ufffd"),
+    )
+    for found, same_as in pairs:
+        np.testing.assert_array_equal(case.encoder.encode_queries([found, "nile"]), case.encoder.encode_queries([same_as, "nile"]))
+        one, other = (case.encoder.encode_passages([Passage("1", "nile", "a"), Passage("2", part, part)]) for part in (found, same_as))
+        np.testing.assert_array_equal(one, other)
 
 
 def test_vectors_have_length_one_if_the_spec_says_so(case: Case) -> None:
@@ -190,21 +197,18 @@ def test_vectors_have_length_one_if_the_spec_says_so(case: Case) -> None:
     assert np.allclose(lengths, 1, atol=1e-5) == case.encoder.spec.normalize
 
 
+@of_each_kind
 def test_texts_are_encoded_as_queries_or_as_passages_without_titles(case: Case) -> None:
-    for side, expected in (("query", case.encoder.encode_queries(QUERIES)), ("passage", _untitled(case, QUERIES))):
+    for side, expected in (("query", case.encoder.encode_queries(QUERIES)), ("passage", untitled(case, QUERIES))):
         vectors, n_tokens = case.encoder.encode_texts(side, QUERIES)  # type: ignore[arg-type]
         np.testing.assert_array_equal(vectors, expected)
         assert n_tokens.shape == (len(QUERIES),)
-
-
-def _untitled(case: Case, texts: Sequence[str]) -> Vectors:
-    return case.encoder.encode_passages([Passage("", "", text) for text in texts])
-
-
-def test_each_checkpoint_is_loaded_once(case: Case) -> None:
-    case.encoder.encode_passages(case.passages[:1])
-    if isinstance(case.encoder, TransformerEncoder):
+    if isinstance(case.encoder, TransformerEncoder):  # each checkpoint is loaded once
         assert case.encoder._models.keys() == {case.encoder.spec.query_checkpoint, case.encoder.spec.passage_checkpoint}
+
+
+def untitled(case: Case, texts: Sequence[str]) -> Vectors:
+    return case.encoder.encode_passages([Passage("", "", text) for text in texts])
 
 
 def test_e5_bge_and_embeddinggemma_write_texts_as_their_model_cards_say() -> None:

@@ -178,8 +178,8 @@ OF_ANALYZERS = ["tri-grams", "tri-grams-1.2-0.75", "as-english"]
 
 LUCENE = pytest.param("lucene", marks=pytest.mark.slow)  # Java, and Pyserini's import
 RANDOM = random.Random(12)
-NUMBERS = ["1.2-0.75", "1.5-0.75", "2-1", "1.2-0", "0-0.75", "0-1", "0.00001-1", "254-1", "1000-0.5"]
-NUMBERS += [f"{round(RANDOM.uniform(0, 4), 3) or 0:g}-{RANDOM.choice([0, 1, round(RANDOM.random(), 3)]):g}" for _ in range(12)]
+NUMBERS = ["1.2-0.75", "1.2-0", "0-0.75", "0.00001-1", "254-1", "1000-0.5"]
+NUMBERS += [f"{round(RANDOM.uniform(0, 4), 3) or 0:g}-{RANDOM.choice([0, 1, round(RANDOM.random(), 3)]):g}" for _ in range(4)]
 
 
 @pytest.fixture(scope="module", params=["bm25", "bm25, all rows scored", *NUMBERS, *OF_ANALYZERS, LUCENE])
@@ -192,7 +192,7 @@ def opened(request: pytest.FixtureRequest, whole: Path) -> Opened:
     return open_of_kind(request.param, whole)
 
 
-@pytest.mark.parametrize("k", [1, 3, 10, len(PASSAGES), 1000])
+@pytest.mark.parametrize("k", [1, 10, 1000])
 def test_rows_and_scores_are_those_of_the_definition(of_any_numbers: Opened, k: int) -> None:
     hits = of_any_numbers.engine.search(QUERIES, k)
     assert hits.rows.shape == hits.scores.shape == (len(QUERIES), k)

@@ -16,6 +16,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from tests.conftest import read_rows
 from tests.indexer.encoders.changes import Change, changed, cut, removed, unchanged, written
 from tests.indexer.encoders.fake_embeddings import fake_serving
 from tests.indexer.encoders.tiny import save_bert_tokenizer
@@ -30,7 +31,8 @@ from tests.retrievers.made_rerankers import (
     save_roberta,
     score,
 )
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
+from wikidx.base import errors
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError
 from wikidx.base.machine.fit import Demand
 from wikidx.corpora.passage import title_and_text
 from wikidx.indexer.base import Scores
@@ -165,10 +167,16 @@ def opened(kind: str, folder: Path) -> Iterator[Case]:
             yield Case(open_reranker(f"rerank:m@{url}"), expected)
 
 
-@pytest.fixture(scope="module", params=[*REFERENCES, "documents", "texts"])
+KINDS = ("BERT", "two labels", "Qwen3", "decoder", "ColBERT", "stored instruction", "documents", "texts")  # with code of their own
+
+
+@pytest.fixture(scope="module", params=[*KINDS, *(kind for kind in REFERENCES if kind not in KINDS)])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     with opened(request.param, tmp_path_factory.mktemp("made") / "checkpoint") as case:
         yield case
+
+
+of_each_kind = pytest.mark.parametrize("case", KINDS, indirect=True)
 
 
 def assert_close(found: Scores, expected: Scores) -> None:
@@ -196,17 +204,16 @@ def test_a_score_depends_on_nothing_but_its_pair(case: Case, monkeypatch: pytest
     assert_close(np.concatenate([score(case.reranker, [pair]) for pair in PAIRS[:3]]), case.expected[:3])
 
 
-def test_no_pairs_have_no_scores(case: Case) -> None:
-    assert case.reranker.score([], []).shape == (0,)
-
-
+@of_each_kind
 def test_several_threads_score_at_once(case: Case) -> None:
+    assert case.reranker.score([], []).shape == (0,)
     pairs, expected = PAIRS[::-7], case.expected[::-7]
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: score(case.reranker, pairs), range(8)):
             assert_close(found, expected)
 
 
+@of_each_kind
 def test_a_cancelled_search_is_given_up(case: Case) -> None:
     with cancellation_scope(lambda: True), pytest.raises(DeadlineExceeded):
         score(case.reranker, PAIRS)
@@ -369,18 +376,9 @@ def test_a_checkpoint_that_does_not_fit_is_refused(what: str, tmp_path: Path) ->
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "words"),
-    [
-        ("simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
-        ("./nowhere/at-all/", InputError, "there is no folder ./nowhere/at-all/ with a checkpoint"),
-        ("/nowhere", InputError, "there is no directory /nowhere with a checkpoint"),
-        ("/", InputError, "/ is no checkpoint for '/': there is no config.json"),
-        *((name, InputError, "names no endpoint: use rerank:MODEL@URL") for name in ("rerank:m", "rerank:@http://h/v1", "rerank:m@")),
-    ],
-)
-def test_a_name_of_no_reranker_is_refused(name: str, error: type[IdxError], words: str) -> None:
-    with pytest.raises(error, match=words):
+@pytest.mark.parametrize(("name", "error", "words"), read_rows("contracts/no_rerankers.jsonl"))
+def test_a_name_of_no_reranker_is_refused(name: str, error: str, words: str) -> None:
+    with pytest.raises(getattr(errors, error), match=words):
         open_reranker(name)
 
 

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import wikidx as idx
-from tests.conftest import ROOT
-from wikidx.base import progress_display
+from tests.conftest import ROOT, read_rows
+from wikidx.base import errors, progress_display
 from wikidx.base.artifacts.building import lock
 from wikidx.base.artifacts.home import corpus_names
-from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
+from wikidx.base.errors import ArtifactMismatch, InputError
 from wikidx.corpora.build import open_store
 from wikidx.corpora.known.python_values import GivenPassage
 from wikidx.corpora.passage import Passage
@@ -79,20 +79,9 @@ def test_a_passage_that_cannot_be_used_is_named(source: list[GivenPassage], mess
     assert names(home) == set()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"retriever": "bm52"}, UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
-        ({"name": "unnamed-01234567"}, InputError, "idx gives such names to corpora without one"),
-        ({"name": "sample"}, InputError, "'sample' is the name of a corpus that idx knows"),
-        ({"on_error": "skip"}, InputError, "file_format and on_error are for files"),
-        ({"on_error": "raise"}, InputError, "on_error is 'raise': use 'fail' or 'skip'"),
-        ({"source": "sampel"}, UnknownNameError, "unknown corpus .* 'sampel': did you mean 'sample'"),
-    ],
-    ids=str,
-)
-def test_a_wrong_argument_is_named(arguments: dict[str, str], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("arguments", "error", "message"), read_rows("retrievers/wrong_arguments.jsonl"))
+def test_a_wrong_argument_is_named(arguments: dict[str, str], error: str, message: str) -> None:
+    with pytest.raises(getattr(errors, error), match=message):
         idx.build(**{"source": CAPITALS, **arguments})  # type: ignore[arg-type]
 
 

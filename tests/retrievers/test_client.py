@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import read_rows
 from tests.scripted import answer, scripted
 from wikidx.base.errors import ArtifactCorrupt, IdxError, InputError, MissingExtraError, UnknownNameError
 from wikidx.retrievers import SearchOptions
@@ -99,23 +100,7 @@ def test_a_server_that_is_being_started_is_asked_again_and_named_not_ready() -> 
         client.corpora()
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "message"),
-    [
-        ("", {}, NO_ADDRESS),
-        ("127.0.0.1:8000", {}, NO_ADDRESS),
-        ("ftp://here", {}, NO_ADDRESS),
-        ("http://", {}, NO_ADDRESS),
-        ("http://here:x", {}, NO_ADDRESS),
-        ("http://here:99999", {}, NO_ADDRESS),
-        ("http://here/?a=b", {}, NO_ADDRESS),
-        ("http://here/pa th", {}, NO_ADDRESS),
-        ("http://a b/", {}, NO_ADDRESS),
-        ("http://ada:secret@here", {}, "the address of here has a user name"),
-        ("http://here", {"api_key": " "}, "the API key is empty"),
-        ("http://here", {"api_key": "secret\r\nb"}, "printable ASCII"),
-    ],
-)
+@pytest.mark.parametrize(("url", "options", "message"), read_rows("retrievers/refused_addresses.jsonl"))
 def test_what_is_no_address_or_key_is_refused_and_no_secret_shown(url: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
         RemoteSearcher(url, **options)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from wikidx.base.errors import ArtifactMissing, InputError, UnknownNameError
+from tests.conftest import read_rows
+from wikidx.base import errors
+from wikidx.base.errors import UnknownNameError
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
@@ -22,32 +24,11 @@ def store(build: Callable[..., PassageStore]) -> PassageStore:
     return build([Passage("1", "Fox", "The red fox."), Passage("2", "Whale", "The blue whale.")])
 
 
-@pytest.mark.parametrize(
-    ("corpus", "retriever", "error", "message"),
-    [
-        ("made", "bm52", UnknownNameError, "unknown retriever 'bm52': did you mean 'bm25'"),
-        ("made", "bm25+minlm", UnknownNameError, r"unknown retriever 'minlm': did you mean 'minilm'.* known: bm25 \(built here\), "),
-        ("made", "bm25+bm25", InputError, "names a retriever twice"),
-        ("made", "bm25+gtr+gtr-base", InputError, "names a retriever twice"),
-        ("made", "gtr-base-int8+gtr-int8", InputError, "names a retriever twice"),
-        ("made", "none+bm25", InputError, "'none\\+bm25' can answer no query: vectors of 'none' take vectors, and the others take texts"),
-        ("made", "{none-ivf, bm25}rrf", InputError, "can answer no query"),
-        ("made", "{bm25, minilmm}rrf", UnknownNameError, "unknown retriever 'minilmm': did you mean 'minilm'"),
-        ("made", "bm25 >> simml", UnknownNameError, "unknown reranker 'simml': did you mean 'simlm'"),
-        ("made", "{bm25, remote:nowhere}rrf", InputError, "'nowhere' is not the address of a server"),
-        ("made", "{bm25, minilm", InputError, "character 14"),
-        ("made", "bm25+minilm", ArtifactMissing, "run 'idx build made --encoder minilm'; 'made' has bm25"),
-        ("made", "bm25", ArtifactMissing, "idx build made --bm25"),
-        ("made", "minilm", ArtifactMissing, "idx build made --encoder minilm"),
-        ("sample", "bm25", ArtifactMissing, "'sample' is not built: run 'idx build sample'"),
-        ("sampel", "bm25", UnknownNameError, "unknown corpus 'sampel': did you mean 'sample'"),
-        ("../made", "bm25", InputError, "cannot be a name"),
-    ],
-)
-def test_what_is_not_there_is_said(store: PassageStore, corpus: str, retriever: str, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(("corpus", "retriever", "error", "message"), read_rows("retrievers/not_there.jsonl"))
+def test_what_is_not_there_is_said(store: PassageStore, corpus: str, retriever: str, error: str, message: str) -> None:
     if "+" in retriever:
         build_index("made", "bm25", store)
-    with pytest.raises(error, match=message):
+    with pytest.raises(getattr(errors, error), match=message):
         open_searcher(corpus, retriever)
 
 

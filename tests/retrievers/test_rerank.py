@@ -82,7 +82,9 @@ def pairs_of(ranking: Ranking) -> Pairs:
 
 
 RULES: list[tuple[MergeRule, RerankRule, DedupRule]] = [
-    (merge, rerank, dedup) for merge in ("max", "sum", "rrf", "interleave") for rerank in ("none", "primary") for dedup in ("row", "text")
+    (merge, rerank, "text" if (rerank == "none") == (merge in ("max", "rrf")) else "row")
+    for merge in ("max", "sum", "rrf", "interleave")
+    for rerank in ("none", "primary")
 ]
 
 

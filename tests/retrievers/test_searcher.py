@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from tests.retrievers.retrieving import ByDigits
 from tests.retrievers.worded import WordEncoder, dense_over
-from wikidx.base.errors import ArtifactCorrupt, InputError
+from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage, Rows
 from wikidx.corpora.store import PassageStore
-from wikidx.indexer.base import DEFAULT_PARAMS, Hits, SearchParams
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.base import Match
 from wikidx.retrievers.dense import DenseRetriever
@@ -73,16 +72,6 @@ def test_the_passages_of_all_groups_are_fetched_once(store: PassageStore, monkey
     monkeypatch.setattr(store, "get_many", recording)
     LocalSearcher(store, {"one": ByDigits()}).search_groups([["01", "2"], ["2"], ["15", "0"]])
     assert fetched == [[0, 1, 2, 5]]
-
-
-class Broken(ByDigits):
-    def retrieve(self, queries: Sequence[str], depth: int, params: SearchParams = DEFAULT_PARAMS) -> Hits:
-        raise ArtifactCorrupt("the index is corrupt")
-
-
-def test_an_error_of_one_first_stage_is_the_searchs(store: PassageStore) -> None:
-    with pytest.raises(ArtifactCorrupt, match="the index is corrupt"):
-        LocalSearcher(store, {"one": ByDigits(), "two": Broken()}).search(["01"])
 
 
 def test_each_request_s_parameters_reach_all_retrievers(store: PassageStore) -> None:

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import read_rows
 from tests.contracts.test_encoder import QUERIES
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.anywhere import save, spec_of
 from tests.indexer.encoders.changes import Change, changed, edited, written
 from tests.loopback import serving
-from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError, UnknownNameError
+from wikidx.base import errors
+from wikidx.base.errors import ArtifactCorrupt, ArtifactMismatch, IdxError, InputError
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.base import Vectors
 from wikidx.indexer.encoders import recipes
@@ -227,23 +229,9 @@ def test_a_checkpoint_gets_a_short_name_that_is_kept(tmp_path: Path, monkeypatch
     assert name_encoder("gtr-base") == "gtr"
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "error", "words"),
-    [
-        *(
-            (f"{name}={{}}", {}, InputError, f"'{name}' is the name of another encoder or of an")
-            for name in ("minilm", "bm25", "ivf", "mine-int8")
-        ),
-        ("Ä={}", {}, InputError, "cannot be a name"),
-        ("minilmm", {}, UnknownNameError, "unknown encoder 'minilmm': did you mean 'minilm'.*or name a checkpoint by its folder"),
-        ("./none", {}, InputError, "there is no folder ./none with a checkpoint"),
-        ("minilm", {"pooling": "cls"}, InputError, "'minilm' has its own settings"),
-    ],
-)
-def test_a_name_that_cannot_be_given_is_refused(
-    source: str, options: dict[str, Any], error: type[IdxError], words: str, tmp_path: Path
-) -> None:
-    with pytest.raises(error, match=words):
+@pytest.mark.parametrize(("source", "options", "error", "words"), read_rows("indexer/encoders/refused_names.jsonl"))
+def test_a_name_that_cannot_be_given_is_refused(source: str, options: dict[str, Any], error: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(getattr(errors, error), match=words):
         name_encoder(source.format(tiny.save_bert(tmp_path)), RecipeOptions(**options))
 
 
@@ -258,33 +246,12 @@ def test_a_name_is_given_to_another_only_by_force(tmp_path: Path, home: Path) ->
     assert encoder_spec("mine").pooling == "mean"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dim": "x"}, "dim is 'x': it should be a valid integer"),
-        ({"dim": -1}, "dim is -1"),
-        ({"pooling": 7}, "pooling is 7: it should be a valid string"),
-        ({"pooling": ""}, "pooling '': .*use cls, mean"),
-        ({"checkpoint": "openai:tiny@http://127.0.0.1/v1"}, "it is a served model without 'url'"),
-        ({"pooling": "median"}, "pooling 'median': .*use cls, mean"),
-        ({"max_query_tokens": None}, "max_query_tokens is None"),
-        ({"max_passage_tokens": 9.5}, "max_passage_tokens is 9.5"),
-        ({"normalize": "no"}, "normalize is 'no'"),
-        ({"dense": "2_Dense"}, "dense is '2_Dense': it should be a valid tuple"),
-        ({"dense": [3]}, "dense.0 is 3"),
-        ({"truncate_dim": 0}, "truncate_dim is 0"),
-        ({"gpu_dtype": "half"}, "gpu_dtype is 'half'"),
-        ({"unknown": 1}, "unknown"),
-        ({"pooling": ...}, ""),  # missing
-        ({"checkpoint": 3}, ""),
-        ({"checkpoint": 3, "url": "http://127.0.0.1/v1", "names_sides": True}, ""),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), read_rows("indexer/encoders/bad_recipes.jsonl"))
 def test_a_recipe_with_values_of_another_kind_is_corrupt(change: dict[str, Any], message: str, tmp_path: Path, home: Path) -> None:
     name_encoder(f"mine={tiny.save_bert(tmp_path / 'bert')}")
     file = home / "encoders" / "mine.json"
     stored = json.loads(file.read_text()) | change
-    file.write_text(json.dumps({name: value for name, value in stored.items() if value is not ...}))
+    file.write_text(json.dumps({name: value for name, value in stored.items() if value != "missing"}))
     recipes._own.clear()  # as for another process
     recipes._read.cache_clear()  # as for a later time of change
     with pytest.raises(ArtifactCorrupt, match=f"the recipe of the encoder 'mine' cannot be read .{message}") as raised:

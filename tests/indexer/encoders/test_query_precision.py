@@ -11,6 +11,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from tests.conftest import read_rows
 from tests.indexer.encoders import tiny
 from tests.indexer.encoders.folders import with_checkpoint
 from wikidx.indexer.base import Vectors
@@ -23,17 +24,7 @@ from wikidx.indexer.encoders.transformer import TransformerEncoder
 QUERIES = ["the river " * (1 + number % 7) + "of the nile" * (number % 3) for number in range(100)]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "stored", "on_gpu", "expected"),
-    [
-        ({"model.safetensors": 2_010_000_000}, "float32", True, "bfloat16"),
-        ({"model.safetensors": 2_010_000_000}, "float32", False, "float32"),
-        ({"model.safetensors": 1_990_000_000}, "float32", True, "float32"),
-        ({"model.safetensors": 1_010_000_000}, "bfloat16", True, "bfloat16"),
-        ({"model.safetensors": 990_000_000}, "float16", True, "float32"),
-        ({"a.safetensors": 1_500_000_000, "b.safetensors": 600_000_000}, None, True, "bfloat16"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "stored", "on_gpu", "expected"), read_rows("indexer/encoders/query_precision.jsonl"))
 def test_large_encoders_take_16_bits_on_a_gpu(
     sizes: dict[str, int], stored: str | None, on_gpu: bool, expected: str, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.errors import InputError
 from wikidx.retrievers.server import workers
 from wikidx.retrievers.server.settings import Settings
@@ -15,14 +16,7 @@ def devices_of(n_workers: int, device: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("n_workers", "device", "expected"),
-    [
-        (2, "auto", ["cpu", "cpu"]),
-        (3, "cpu", ["cpu", "cpu", "cpu"]),
-        (2, "mps", ["mps", "mps"]),
-        (2, "cuda", ["cuda:0", "cuda:0"]),
-        (3, "cuda:2,0", ["cuda:2", "cuda:0", "cuda:2"]),
-        (3, "all", ["cuda:0", "cuda:1", "cuda:0"]),
-    ],
+    read_rows("retrievers/server/worker_devices.jsonl"),
 )
 def test_each_process_takes_one_of_the_named_gpus_in_turn(
     n_workers: int, device: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
