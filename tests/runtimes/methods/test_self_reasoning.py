@@ -70,7 +70,7 @@ def test_snippets_are_looked_for_in_the_passage_that_they_cite(cite: object, sni
 
 def test_every_cut_of_a_trajectory_is_read() -> None:
     whole = trajectory(answer='バイロン卿 \\ "B"')
-    for end in range(0, len(whole), 3):
+    for end in range(len(whole)):
         driven = one_pass(whole[:end])
         json.dumps(driven.answer.detail).encode()
         assert len(driven.answer.detail["cite_list"]) <= 2
