@@ -1,8 +1,10 @@
 """Language models: one batched interface and several backends, opened by name.
 
 base                   prompts, calls, results, capabilities, the ``LLM`` protocol
-openai_http            backend ``openai``: any OpenAI-compatible endpoint
-openai_bodies          request bodies for endpoints, parsing of answers
+openai_model           backend ``openai``: any OpenAI-compatible endpoint
+openai_requests        request bodies for endpoints
+openai_answers         parsing of endpoints' answers
+openai_refusals        what a refusal means, and what later requests do without
 openai_logprobs        log-probabilities in answers of endpoints
 dialects               fields of servers beyond OpenAI's standard, recognition of servers
 served_tokens          token counts by a server's tokenizer, else estimated

@@ -261,7 +261,7 @@ def parse_model_options(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _openai(spec: ModelSpec, settings: Settings) -> LLM:
-    from .openai_http import OpenAIHttp
+    from .openai_model import OpenAIHttp
     from .replicas import Replicas, split_urls
 
     options = dataclasses.replace(settings.connection, thinking=settings.thinking)

@@ -32,8 +32,10 @@ from wikidx.base.net.transport import MAX_PAGE_BYTES, answering, explain, limite
 from wikidx.runtimes.errors import LLMError, Unreachable
 
 from .base import Call, Deliver, Reply
+from .dialects import Body
 from .json_shape import find_mismatch, matching
-from .openai_bodies import Body, Refusal, has_text, parse_refusal, parse_reported_error
+from .openai_answers import has_text
+from .openai_refusals import Refusal, parse_refusal, parse_reported_error
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .streams import MESSAGE, OPTIONAL, ReportedError, StreamedAnswer, find_error, flatten_parts
 
@@ -225,10 +227,10 @@ class Connection:
         """Return the error for a refusal; ``pause`` is the pause in seconds that the endpoint requests, or None."""
         if refusal.status < 300:
             return Unusable(f"{self._name} answers an error: {refusal.message}")
-        is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and (refusal.refused_turns or refusal.is_too_long))
+        is_final = refusal.code == "insufficient_quota" or (refusal.status == 500 and (refusal.turns or refusal.means("too_long")))
         if is_transient(refusal.status) and not is_final:
             return Overloaded(f"{self._name} answers {refusal.status}: {refusal.message}", pause)
-        advice = "" if refusal.is_model_missing else advise(self._url, refusal.status)
+        advice = "" if refusal.means("no_model") else advise(self._url, refusal.status)
         return Refused(f"{self._name} refuses the request ({refusal.status}: {refusal.message}){advice}", refusal)
 
 

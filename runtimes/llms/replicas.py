@@ -149,7 +149,7 @@ class Replicas:
 def _is_failure(reply: Reply | LLMError) -> bool:
     """Return whether a replica itself has failed, so that another one may answer the call."""
     if isinstance(reply, Refused):
-        return reply.refusal.status in (401, 403) or reply.refusal.is_model_missing
+        return reply.refusal.status in (401, 403) or reply.refusal.means("no_model")
     return isinstance(reply, LLMError) and not isinstance(reply, PromptTooLong)
 
 

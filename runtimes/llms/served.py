@@ -23,7 +23,7 @@ from pathlib import Path
 from wikidx.base.errors import IdxError
 from wikidx.runtimes.errors import LLMError
 
-from .openai_http import OpenAIHttp
+from .openai_model import OpenAIHttp
 from .options import ConnectionOptions
 
 _GUARD = """

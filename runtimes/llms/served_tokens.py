@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from .base import Prompt, TokenIds, prompt_text
 from .dialects import Fields, Pages, Tokenizer
-from .openai_bodies import Refusal
+from .openai_refusals import Refusal
 
 _LEFT_BY_A_CUT = 0.75
 _SURELY_SHORT = 0.6  # share of the context up to which an estimate is not compared with the tokenizer

@@ -16,9 +16,9 @@ from tests.runtimes.test_bad_output import predicted
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.judge import RULES, read_vote
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.llms import openai_bodies
+from wikidx.runtimes.llms import openai_answers, openai_refusals
 from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
-from wikidx.runtimes.llms.openai_bodies import Answer
+from wikidx.runtimes.llms.openai_answers import Answer
 from wikidx.runtimes.llms.openai_connection import _validate
 from wikidx.runtimes.methods import METHODS, model_output
 from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers, parse_verdict
@@ -106,11 +106,11 @@ def test_answers_of_endpoints(answer: Mapping[str, Any]) -> None:
         return
     assert all(type(n) in (int, bool) for n in checked.tokens)
     for choice in checked.choices:
-        gen = openai_bodies.parse_gen(choice, Generate(prompt=TURNS, decoding=Decoding(max_tokens=4), logprobs=True), ())
+        gen = openai_answers.parse_gen(choice, Generate(prompt=TURNS, decoding=Decoding(max_tokens=4), logprobs=True), ())
         json.dumps([gen.text, gen.logprobs], ensure_ascii=False, allow_nan=False).encode()
-        asked = openai_bodies.parse_yes_no(choice, AskYesNo(prompt=TURNS))
+        asked = openai_answers.parse_yes_no(choice, AskYesNo(prompt=TURNS))
         assert asked is None or 0 <= asked.p_positive < 1e3
-        scored = openai_bodies.parse_echo_nll(choice, MeanNll(prompt="", continuation="yes"), "")
+        scored = openai_answers.parse_echo_nll(choice, MeanNll(prompt="", continuation="yes"), "")
         assert scored is None or (0 <= scored[0] < float("inf") and scored[1] > 0)
 
 
@@ -118,7 +118,7 @@ def test_answers_of_endpoints(answer: Mapping[str, Any]) -> None:
 @given(status=st.integers(400, 599), body=replaced({"error": {"message": "too long", "code": "c", "param": "p"}}))
 @example(status=400, body="\n")
 def test_refusals_of_endpoints(status: int, body: object) -> None:
-    said = openai_bodies.parse_refusal(status, body)
+    said = openai_refusals.parse_refusal(status, body)
     check_refusal(LLMError(said.message))
-    assert isinstance(said.is_too_long, bool)
+    assert isinstance(said.means("too_long"), bool)
     said.refused_parameter({"stop": ["x"], "logprobs": True})

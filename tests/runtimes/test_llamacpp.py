@@ -22,7 +22,7 @@ from wikidx.runtimes.llms.embedded import embedded_file
 from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.llms.openai_connection import Connection
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question

@@ -23,7 +23,7 @@ from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.methods import METHODS, find_method
@@ -103,7 +103,7 @@ from tests.lucene.oracle import index_passages
 from wikidx.indexer.published.lucene import import_lucene
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.llms.base import Decoding, Generate
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 
 build_store(load("corpus", "sample", CORPORA), StoreOptions())
 store = open_store("sample")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.llms.base import Decoding, Gen, Generate, Message, Reply
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 
 Open = Callable[..., OpenAIHttp]

@@ -11,7 +11,7 @@ import torch
 from tests.runtimes.llms.calling import FAST, Open
 from tests.runtimes.llms.endpoint import Endpoint, serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 

@@ -19,9 +19,9 @@ from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passag
 from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema
 from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.dialects import recognize
-from wikidx.runtimes.llms.openai_bodies import BEGINS_ANEW, OWN_SAMPLING
 from wikidx.runtimes.llms.openai_connection import Connection
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
+from wikidx.runtimes.llms.openai_requests import BEGINS_ANEW, OWN_SAMPLING
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.text import FREE_TEXT
 from wikidx.runtimes.methods import find_method

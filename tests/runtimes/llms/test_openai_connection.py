@@ -20,11 +20,11 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_servin
 from wikidx.base.errors import InputError
 from wikidx.base.net import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
-from wikidx.runtimes.llms import openai_bodies
+from wikidx.runtimes.llms import openai_answers
 from wikidx.runtimes.llms.base import AskYesNo, Generate, Reply
-from wikidx.runtimes.llms.openai_bodies import parse_refusal
 from wikidx.runtimes.llms.openai_connection import Connection
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
+from wikidx.runtimes.llms.openai_refusals import parse_refusal
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.llms.thinking import NO_THINKING
@@ -186,7 +186,7 @@ def test_numbers_of_tokens_that_the_endpoint_does_not_give_are_estimated(usage: 
         (reply,) = model.run([ASK])
     assert isinstance(reply, Reply)
     assert (reply.prompt_tokens, reply.completion_tokens) == counted
-    assert gens(reply)[0].degraded == (() if usage is USAGE else (openai_bodies.ESTIMATED,))
+    assert gens(reply)[0].degraded == (() if usage is USAGE else (openai_answers.ESTIMATED,))
 
 
 def test_a_refusal_is_no_proof_that_the_endpoint_has_no_logprobs() -> None:
@@ -250,7 +250,7 @@ class SlowPages(dict[str, Any]):
 @pytest.mark.parametrize(("n_read", "n_written", "counted"), [(-5, 10**400, (0, 0)), (10**9, 10**9 + 1, (10**9, 0)), (True, 1.5, (1, 0))])
 def test_impossible_numbers_of_tokens_are_taken_as_absent(n_read: object, n_written: object, counted: tuple[int, int]) -> None:
     usage = {"prompt_tokens": n_read, "completion_tokens": n_written, "completion_tokens_details": {"reasoning_tokens": n_written}}
-    answer = openai_bodies.Answer({"usage": usage}, ())
+    answer = openai_answers.Answer({"usage": usage}, ())
     assert (*answer.tokens, answer.hidden_tokens) == (*counted, 0)
 
 

@@ -27,8 +27,8 @@ from wikidx.runtimes.llms.base import (
     TokenIds,
     YesNo,
 )
-from wikidx.runtimes.llms.openai_bodies import parse_gen
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_answers import parse_gen
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.llms.text import BY_WORD

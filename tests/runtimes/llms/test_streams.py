@@ -20,7 +20,7 @@ from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply
 from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.naming import Settings, assign_models, open_llms
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.streams import ReportedError, StreamedAnswer
 
 OPENAI: Pages = {"/v1/models": {"data": [{"id": "fake", "owned_by": "openai"}]}}

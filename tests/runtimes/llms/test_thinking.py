@@ -20,7 +20,7 @@ from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, Message, Reply, Thinking, YesNo
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import EngineOptions, parse_extra_body, parse_thinking
 from wikidx.runtimes.llms.thinking import NO_ROOM, NO_THINKING, ROOM, finish_text, opens_thought, split_thinking
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine

@@ -37,7 +37,7 @@ from wikidx.runtimes.llms.base import (
     YesNo,
 )
 from wikidx.runtimes.llms.naming import assign_models, close_llms, open_llms
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.vllm_server import Vllm
 
 STAND_IN = """

@@ -15,7 +15,7 @@ from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_servi
 from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Reply, TokenIds, YesNo
-from wikidx.runtimes.llms.openai_http import OpenAIHttp
+from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.text import answer_pattern, is_blank
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 

@@ -21,7 +21,8 @@ from typing import Any, Literal
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
 
-from . import openai_bodies as bodies
+from . import openai_answers as answers
+from . import openai_requests as requests
 from .base import (
     AskYesNo,
     Call,
@@ -43,10 +44,11 @@ from .base import (
     prompt_text,
     single,
 )
-from .dialects import OLLAMA, UNKNOWN, own_limits, recognize
+from .dialects import OLLAMA, UNKNOWN, Body, own_limits, recognize
 from .fitting import fit
 from .openai_connection import Connection, Refused, answer_all
 from .openai_logprobs import generated_tokens
+from .openai_refusals import Lacks
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_PROMPT_LOGPROBS, NO_TEMPLATE, yes_no_from_word
@@ -84,29 +86,26 @@ class OpenAIHttp:
         self._probe_lock, self._is_probed, self._is_context_asked = threading.Lock(), False, False
         self._dialect, self._tokens = UNKNOWN, ServedTokens(self._connection, model, options.context)
         self._thinks = self._opens_thoughts = False  # although thinking is off; by the chat template
-        self._effort: str | None = None  # the model's lowest effort of reasoning; None: the dialect's
-        self._max_n: int | None = None  # maximum number of texts in one request; None: unlimited
-        self._refused = set[str]()
-        self._folds: frozenset[Fold] = frozenset()
-        self._top, self._answer_tokens = bodies.TOP_LOGPROBS[0], 1
-        self._has_chat = self._has_completions = self._has_logprobs = self._has_echo = True
+        self._lacks, self._answer_tokens = Lacks(), 1
+        self._has_logprobs = self._has_echo = True
         self._has_returned_logprobs = False  # if true, an answer without logprobs does not prove that the endpoint lacks them
 
     @property
     def capabilities(self) -> Capabilities:
         """Capabilities of the endpoint: those of its dialect, until an answer disproves them."""
         self._probe()
+        lacks = self._lacks
         examples: dict[str, Schema] = {"choice": Choice(("a",)), "regex": Regex("a"), "json": JsonSchema("{}")}
         structures = {kind: self._dialect.structure(schema, is_chat=True) for kind, schema in examples.items()}
         return Capabilities(
-            chat=self._has_chat,
-            logprobs=self._has_logprobs and "logprobs" not in self._refused,
-            top_logprobs=self._top if self._has_logprobs and not {"logprobs", "top_logprobs"} & self._refused else 0,
-            prompt_logprobs=self._has_echo and self._has_completions,
-            structured=frozenset(kind for kind, fields in structures.items() if fields and not fields.keys() & self._refused),
-            n=self._max_n != 1,
-            seed="seed" not in self._refused,
-            token_ids=self._has_completions,
+            chat=not lacks.chat,
+            logprobs=self._has_logprobs and "logprobs" not in lacks.fields,
+            top_logprobs=lacks.top if self._has_logprobs and not {"logprobs", "top_logprobs"} & lacks.fields else 0,
+            prompt_logprobs=self._has_echo and not lacks.completions,
+            structured=frozenset(kind for kind, fields in structures.items() if fields and not fields.keys() & lacks.fields),
+            n=lacks.n != 1,
+            seed="seed" not in lacks.fields,
+            token_ids=not lacks.completions,
             context=self._tokens.context,
             concurrency=self._concurrency,
         )
@@ -152,7 +151,7 @@ class OpenAIHttp:
             if self._is_probed:
                 return
             server = recognize(self._connection, self._model, is_cloud=self._is_cloud, known=self._options.dialect)
-            self._dialect, self._max_n = server.dialect, None if server.dialect.has_n else 1
+            self._dialect, self._lacks.n = server.dialect, None if server.dialect.has_n else 1
             self._tokens.context, self._tokens.tokenizer = self._tokens.context or server.context, server.dialect.tokenizer
             if server.slots and self._options.concurrency is None:
                 self._concurrency = min(server.slots, DEFAULT_CONCURRENCY)
@@ -193,11 +192,11 @@ class OpenAIHttp:
             asked, answer = smaller, self._send(smaller)
         if NO_TEMPLATE in answer.degraded and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
-        self._opens_thoughts = self._opens_thoughts or any(map(bodies.closes_thought, answer.choices))
+        self._opens_thoughts = self._opens_thoughts or any(map(answers.closes_thought, answer.choices))
         gens = [self._parse(choice, call, asked, answer) for choice in answer.choices[: call.n]]
         if any(generated_tokens(choice.get("logprobs")) for choice in answer.choices):
             self._has_returned_logprobs = True
-        elif call.logprobs and not self._has_returned_logprobs and any(map(bodies.has_text, answer.choices)):
+        elif call.logprobs and not self._has_returned_logprobs and any(map(answers.has_text, answer.choices)):
             self._has_logprobs = False
         n_read, n_written = answer.tokens
         one_by_one = (f"{len(gens)} of {call.n} texts in one answer: the others are requested one by one",)
@@ -208,26 +207,26 @@ class OpenAIHttp:
         reply = Reply(tuple(end_turn(gen, call.prompt) for gen in gens), n_read, n_written, answer.model)
         return reply, any(gen.reasoning is not None for gen in gens)
 
-    def _parse(self, choice: dict[str, Any], call: Generate, asked: Generate, answer: bodies.Answer) -> Gen:
+    def _parse(self, choice: dict[str, Any], call: Generate, asked: Generate, answer: answers.Answer) -> Gen:
         """Parse a text of a call as it was asked. Thoughts that the endpoint counts but hides are an empty text."""
-        gen = bodies.parse_gen(choice, call, answer.degraded, is_open=self._opens_thoughts)
+        gen = answers.parse_gen(choice, call, answer.degraded, is_open=self._opens_thoughts)
         if asked.decoding.max_tokens > call.decoding.max_tokens:
             gen = limit_answer(gen, call.decoding.max_tokens, self.truncate)
         return dataclasses.replace(gen, reasoning="") if gen.reasoning is None and answer.hidden_tokens else gen
 
     def _yes_no(self, call: AskYesNo) -> Reply:
         n_read = n_written = 0
-        if self._has_logprobs and "logprobs" not in self._refused and not self._thinks:
+        if self._has_logprobs and "logprobs" not in self._lacks.fields and not self._thinks:
             answer = self._send_yes_no(call)
             n_read, n_written = answer.tokens
-            yes_no = bodies.parse_yes_no(answer.choices[0], call, answer.degraded)
-            if bodies.begins_thought(answer.choices[0]) and (yes_no is None or yes_no.mass < LOW_MASS):
+            yes_no = answers.parse_yes_no(answer.choices[0], call, answer.degraded)
+            if answers.begins_thought(answer.choices[0]) and (yes_no is None or yes_no.mass < LOW_MASS):
                 self._thinks, yes_no = True, None
             if yes_no:
                 self._has_returned_logprobs = True
                 return Reply(yes_no, n_read, n_written, answer.model)
             # An answer without text has no logprobs either.
-            if not self._has_returned_logprobs and not self._thinks and bodies.has_text(answer.choices[0]):
+            if not self._has_returned_logprobs and not self._thinks and answers.has_text(answer.choices[0]):
                 self._has_logprobs = False
         word = Generate(prompt=call.prompt, role=call.role, decoding=Decoding(max_tokens=_WORD_TOKENS))
         reply = self._generate(dataclasses.replace(word, decoding=dataclasses.replace(word.decoding, thinking="off")))
@@ -235,39 +234,39 @@ class OpenAIHttp:
         yes_no = yes_no_from_word(gen.text, call.positive, call.negative, degraded=(*gen.degraded, BY_WORD))
         return Reply(yes_no, n_read + reply.prompt_tokens, n_written + reply.completion_tokens, reply.model)
 
-    def _send_yes_no(self, call: AskYesNo) -> bodies.Answer:
+    def _send_yes_no(self, call: AskYesNo) -> answers.Answer:
         """Send a yes/no question. If the model begins with white space, ask again for more tokens, and for as many from then on."""
         n_tokens = self._answer_tokens
         answer = self._send(call)
-        if n_tokens == 1 and bodies.begins_blank(answer.choices[0]):
+        if n_tokens == 1 and answers.begins_blank(answer.choices[0]):
             self._answer_tokens = 1 + MAX_BLANKS
             return self._send(call)
         return answer
 
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()
-        if not isinstance(prompt, str | TokenIds) and not self._has_chat:
+        if not isinstance(prompt, str | TokenIds) and self._lacks.chat:
             call = adapt_to_text(call, prompt)
             prompt, degraded = as_text(prompt), (NO_TEMPLATE,)
         unknown = Reply(Nll(total=None, n_tokens=0, degraded=(NO_PROMPT_LOGPROBS,)))
         ids = self._ids_to_score(prompt, call.continuation)
-        if not self._has_completions or not self._has_echo or (ids is None and not isinstance(prompt, str)):
+        if self._lacks.completions or not self._has_echo or (ids is None and not isinstance(prompt, str)):
             return unknown  # mostly, only the endpoint knows the chat template
         if not call.continuation:
             return Reply(Nll(total=0.0, n_tokens=0, degraded=degraded))
         echoed = "" if ids else prompt_text(prompt)
         try:
             data = self._post(
-                bodies.build_ids_body([*ids[0], *ids[1]], self._model) if ids else bodies.build_echo_body(call, echoed, self._model)
+                requests.build_ids_body([*ids[0], *ids[1]], self._model) if ids else requests.build_echo_body(call, echoed, self._model)
             )
         except Refused as error:
-            if error.refusal.is_too_long:
+            if error.refusal.means("too_long"):
                 raise PromptTooLong(f"{error}; a text that is scored is not cut: shorten it") from error
             self._has_echo = False
             return unknown
-        answer = bodies.Answer(data, degraded).with_counts(prompt_text(prompt) + call.continuation, self._tokens.count_prompt)
+        answer = answers.Answer(data, degraded).with_counts(prompt_text(prompt) + call.continuation, self._tokens.count_prompt)
         choice = answer.choices[0]
-        scored = bodies.parse_ids_nll(choice, ids[1]) if ids else bodies.parse_echo_nll(choice, call, echoed)
+        scored = answers.parse_ids_nll(choice, ids[1]) if ids else answers.parse_echo_nll(choice, call, echoed)
         if scored is None:
             self._has_echo = False
             return unknown
@@ -279,15 +278,15 @@ class OpenAIHttp:
         after = None if before is None else self._tokens.split(continuation)
         return (before, after) if before and after else None
 
-    def _send(self, call: Generate | AskYesNo) -> bodies.Answer:
+    def _send(self, call: Generate | AskYesNo) -> answers.Answer:
         """Send a call, and adapt it after each refusal until the endpoint accepts it."""
         n_generated = call.decoding.max_tokens if isinstance(call, Generate) else self._answer_tokens
         self._tokens.compare(call.prompt)
         budget = None if self._tokens.context is None else self._tokens.context - n_generated
         last_refusal: Refused | None = None
-        folds = self._folds
+        folds = self._lacks.folds
         while True:
-            if isinstance(call, Generate) and self._max_n is not None and call.n > self._max_n:
+            if isinstance(call, Generate) and self._lacks.n is not None and call.n > self._lacks.n:
                 call = single(call, 0)
             try:
                 fitted = fit(call.prompt, budget, self._tokens.count_prompt)
@@ -296,28 +295,26 @@ class OpenAIHttp:
                     raise
                 raise PromptTooLong(f"{last_refusal}; nothing more can be cut: shorten the question or the demonstrations") from error
             sent, adapted = self._adapt_call(dataclasses.replace(call, prompt=fitted.prompt), folds)
-            full_body = bodies.build_body(sent, self._model, self._dialect, answer_tokens=self._answer_tokens)
-            body = bodies.extend(
-                bodies.drop_refused(full_body, self._refused, top=self._top, effort=self._effort), self._options.extra_body
-            )
+            full_body = requests.build_body(sent, self._model, self._dialect, answer_tokens=self._answer_tokens)
+            body = requests.extend(self._lacks.strip(full_body), self._options.extra_body)
             try:
                 with self._slots:
                     data = self._post(body)
             except Refused as error:
-                last_refusal, fold = error, self._next_fold(error, body, fitted.prompt, folds)
-                if fold is None:
-                    budget = self._adapt(error, body, fitted.prompt, budget)
+                last_refusal = error
+                if error.refusal.means("too_long"):
+                    budget = self._tokens.shorter_budget(error.refusal, fitted.prompt, n_generated=_n_generated(body), budget=budget)
                 else:
-                    folds = folds | {fold}
+                    folds = self._adapt(error, body, fitted.prompt, folds)
                 continue
-            notes = (*adapted, *fitted.degraded, *bodies.describe_fallbacks(sent, self._dialect, full_body, body))
+            notes = (*adapted, *fitted.degraded, *requests.describe_fallbacks(sent, self._dialect, full_body, body))
             if "stream" in body and not data.get("usage"):
-                self._refused.add("stream")  # some servers count tokens in whole answers only
-            self._folds |= folds  # learned only from an accepted request
+                self._lacks.fields.add("stream")  # some servers count tokens in whole answers only
+            self._lacks.folds |= folds  # learned only from an accepted request
             self._learn_context()
-            return bodies.Answer(data, notes).with_counts(sent.prompt, self._tokens.count_prompt)
+            return answers.Answer(data, notes).with_counts(sent.prompt, self._tokens.count_prompt)
 
-    def _post(self, body: bodies.Body) -> dict[str, Any]:
+    def _post(self, body: Body) -> dict[str, Any]:
         path = "/chat/completions" if "messages" in body else "/completions"
         return self._connection.post(path, body, cancels=self._dialect.cancels)
 
@@ -331,62 +328,35 @@ class OpenAIHttp:
         """Return a call with its prompt in a form that the endpoint supports, and the fallbacks used."""
         prompt, notes = call.prompt, tuple[str, ...]()
         if isinstance(prompt, str | TokenIds):
-            if isinstance(prompt, str) and not self._has_completions:
+            if isinstance(prompt, str) and self._lacks.completions:
                 prompt, notes = (Message("user", prompt),), (_ONLY_CHAT,)
-        elif self._has_chat:
+        elif not self._lacks.chat:
             prompt, notes = fold_turns(prompt, folds)
         else:
             call = adapt_to_text(call, prompt)
             prompt, notes = as_text(prompt), (NO_TEMPLATE,)
         return dataclasses.replace(call, prompt=prompt), notes
 
-    def _next_fold(self, error: Refused, body: bodies.Body, prompt: Prompt, folds: frozenset[Fold]) -> Fold | None:
-        """Return the fold to try after a refusal; None if the refusal is not about turns, or nothing more can be folded."""
-        refusal, likeliest = error.refusal, error.refusal.refused_turns
-        is_other = refusal.is_too_long or refusal.is_model_missing or refusal.refused_parameter(body) is not None
-        if likeliest is None or is_other or "messages" not in body or isinstance(prompt, str | TokenIds):
-            return None
-        return next_fold(prompt, folds, likeliest)
-
-    def _adapt(self, error: Refused, body: bodies.Body, prompt: Prompt, budget: int | None) -> int | None:
-        """Adapt to a refusal, and return the token budget of the next attempt.
+    def _adapt(self, error: Refused, body: Body, prompt: Prompt, folds: frozenset[Fold]) -> frozenset[Fold]:
+        """Learn from a refusal for another reason than the prompt's length, and return the changes of turns of the next attempt.
 
         Raises:
             Refused: the refusal is final.
         """
         refusal = error.refusal
-        if refusal.is_too_long:
-            n_generated = body.get("max_tokens") or body.get("max_completion_tokens") or 1
-            return self._tokens.shorter_budget(refusal, prompt, n_generated=n_generated, budget=budget)
-        if refusal.is_model_missing:
+        if refusal.means("no_model"):
             names = get_close_matches(self._model, [model["id"] for model in self._connection.models() if model.get("id")], n=5, cutoff=0)
             raise Refused(f"{error}: it serves {', '.join(names)}", refusal) if names else error
-        if (name := refusal.refused_parameter(body)) in self._options.extra_body:
+        name, chat = refusal.refused_parameter(body), () if isinstance(prompt, str | TokenIds) else prompt
+        if name is not None and name not in self._options.extra_body:
+            self._lacks.learn_field(name, body, refusal.message)
+        elif name is None and chat and "messages" in body and refusal.turns and (fold := next_fold(chat, folds, refusal.turns)):
+            return folds | {fold}
+        elif name is not None or not (refusal.is_about_api and self._lacks.learn_api(body)):
             raise error
-        if name == "n":
-            self._max_n = min(bodies.largest_n(refusal.message), body["n"] - 1)
-        elif name is not None:
-            self._drop_parameter(name, body, refusal.message)
-        elif refusal.status in (404, 405, 501) or "chat template" in refusal.message:
-            self._switch_api(error, body)
-        else:
-            raise error
-        return budget
+        return folds
 
-    def _drop_parameter(self, name: str, body: bodies.Body, message: str) -> None:
-        top = body.get("top_logprobs") or (body["logprobs"] if "prompt" in body and "logprobs" in body else 0)
-        if name in ("logprobs", "top_logprobs") and top > bodies.TOP_LOGPROBS[-1]:
-            self._top = bodies.TOP_LOGPROBS[-1]
-        elif name == "reasoning_effort" and (effort := bodies.lowest_effort(message)) not in (None, body[name]):
-            self._effort = effort
-        else:
-            self._refused.add(name)
 
-    def _switch_api(self, error: Refused, body: bodies.Body) -> None:
-        if isinstance(body.get("prompt"), list):
-            raise error  # token ids cannot be sent in another form
-        is_chat = "messages" in body
-        self._has_chat, self._has_completions = self._has_chat and not is_chat, self._has_completions and is_chat
-        if not self._has_chat and not self._has_completions:
-            self._has_chat = self._has_completions = True
-            raise error
+def _n_generated(body: Body) -> int:
+    n_tokens: int = body.get("max_tokens") or body.get("max_completion_tokens") or 1
+    return n_tokens
