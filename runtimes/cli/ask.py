@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .method_options import METHOD, AsJson, DryRun, PlanOptions, Seed, choose_model, exit_on_interrupt, make_plan, replace_prompts
-from .option_groups import flatten
-from .screen import is_unicode, note, pluralize, print_json, print_line, print_passage
+from wikidx.base.errors import IdxError, InputError
+
+from .method_options import METHOD, DryRun, PlanOptions, Seed, choose_model, exit_on_interrupt, make_plan, replace_prompts
+from .option_groups import command
+from .screen import Result, is_unicode, pluralize, print_passage
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.opening import Plan
     from wikidx.runtimes.execution.results import Cost, Prediction
     from wikidx.runtimes.methods.base import Method, Option
+    from wikidx.runtimes.methods.prompt_sets import PromptFile
     from wikidx.runtimes.questions import Question
     from wikidx.runtimes.training.base import Builder
 
 
-@flatten()
+@command()
 def ask(
     method: Annotated[str | None, METHOD] = None,
     question: Annotated[str | None, typer.Argument(help="The question; without it, the method is explained.")] = None,
@@ -31,28 +36,32 @@ def ask(
     seed: Seed = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Answer a question by a method.
 
     Without --llm, a very small embedded model answers, SmolLM2-135M-Instruct.
+
+    Examples:
+        idx ask
+        idx ask ra_isf
+        idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
+        idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run
+        idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1
     """
-    from wikidx.base.errors import InputError
     from wikidx.base.plugins import name_of
     from wikidx.runtimes.methods import find_method, method_names
     from wikidx.runtimes.questions import Question
 
     if method is None:
-        print_methods([find_method(name) for name in method_names()], as_json=as_json)
-        return
+        return list_methods([find_method(name) for name in method_names()])
     chosen: Method = find_method(name_of("method", method))
     if question is None:
-        _explain(replace_prompts(chosen, plan_options, None), as_json=as_json)
-        return
+        return _explain(replace_prompts(chosen, plan_options, None))
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
     plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run)
-    _show(plan, predict(plan, Question("question", question), cache, seed), trace=trace, as_json=as_json)
+    prediction = predict(plan, Question("question", question), cache, seed)
+    return _result(plan, prediction, trace=trace)
 
 
 def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Prediction:
@@ -65,29 +74,31 @@ def predict(plan: Plan, question: Question, cache: Path | None, seed: int) -> Pr
     return prediction
 
 
-def _show(plan: Plan, prediction: Prediction, *, trace: bool, as_json: bool) -> None:
-    """Print a prediction. For a failed question, print the requested steps and raise ``IdxError``."""
-    from wikidx.base.errors import IdxError
+def _result(plan: Plan, prediction: Prediction, *, trace: bool) -> Result:
+    """Return the answer with its passages, after the requested steps. A failed question is an error, after its steps."""
     from wikidx.runtimes.execution.results import prediction_to_json
 
     from .trace import print_trace
 
-    if as_json and prediction.error is None:
-        record: dict[str, Any] = {"method": plan.method.name, **prediction_to_json(prediction, with_steps=trace or plan.is_dry)}
-        print_json({name: value for name, value in record.items() if name not in ("id", "error")})
-        return
-    if (trace or plan.is_dry) and not as_json:
-        print_trace(prediction, with_prompts=plan.is_dry)
+    steps = [partial(print_trace, prediction, with_prompts=plan.is_dry)] if trace or plan.is_dry else []
     if prediction.error is not None:
-        raise IdxError(prediction.error.partition(": ")[2])
-    if not plan.is_dry:
-        print_line(prediction.answer or "(the answer is empty)")
-        for number, passage in enumerate(prediction.passages, 1):
-            print_line()
-            print_passage(f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
-    for fallback in prediction.degraded:
-        note(f"note: {fallback}")
-    note(("a dry run: " if plan.is_dry else "") + format_cost(prediction.cost, prediction.seconds))
+        fail = partial(_fail, prediction.error.partition(": ")[2])
+        return Result(fail, [*steps, fail])
+    record: dict[str, Any] = {"method": plan.method.name, **prediction_to_json(prediction, with_steps=trace or plan.is_dry)}
+    cost = ("a dry run: " if plan.is_dry else "") + format_cost(prediction.cost, prediction.seconds)
+    notes = [*(f"note: {fallback}" for fallback in prediction.degraded), cost]
+    answer = [] if plan.is_dry else [prediction.answer or "(the answer is empty)", *_passage_lines(prediction)]
+    return Result({name: value for name, value in record.items() if name not in ("id", "error")}, [*steps, *answer], notes)
+
+
+def _fail(message: str) -> None:
+    raise IdxError(message)
+
+
+def _passage_lines(prediction: Prediction) -> Iterator[str | Callable[[], None]]:
+    for number, passage in enumerate(prediction.passages, 1):
+        yield ""
+        yield partial(print_passage, f"{number:>3}  {passage.title}  [{passage.id}]", passage.text)
 
 
 def format_cost(cost: Cost, seconds: float) -> str:
@@ -98,52 +109,55 @@ def format_cost(cost: Cost, seconds: float) -> str:
     )
 
 
-def print_methods(methods: Sequence[Method | Builder], *, as_json: bool) -> None:
-    """Print methods, or builders of training data, one per line."""
-    if as_json:
-        print_json({"methods": [{"method": method.name, "summary": method.summary, "source": method.source} for method in methods]})
-        return
-    for method in methods:
-        print_line(f"{method.name:<16}{method.summary} ({method.source})")
+def list_methods(methods: Sequence[Method | Builder]) -> Result:
+    """Return methods, or builders of training data, one per line."""
+    values = {"methods": [{"method": method.name, "summary": method.summary, "source": method.source} for method in methods]}
+    return Result(values, [f"{method.name:<16}{method.summary} ({method.source})" for method in methods])
 
 
-def _explain(method: Method, *, as_json: bool) -> None:
-    """Print a method's summary, roles, presets, prompts and options."""
+def _explain(method: Method) -> Result:
+    """Return a method's summary, roles, presets, prompts and options."""
     from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.methods.prompt_sets import list_prompts, prompt_sets
 
     options, prompts = list_options(method.options()), list(list_prompts(method))
-    if as_json:
-        presets = {
-            name: {"corpus": preset.corpus, "retriever": preset.retriever, "search": preset.search}
-            for name, preset in method.presets.items()
-        }
-        description = {"method": method.name, "summary": method.summary, "source": method.source, "roles": method.roles, "presets": presets}
-        files = [prompt._asdict() for prompt in prompts]
-        print_json({**description, "prompts": files, "prompt_sets": prompt_sets(method.name), "options": options_to_json(options)})
-        return
-    print_line(f"{method.name}: {method.summary} ({method.source})")
-    print_line(f"roles: {', '.join(method.roles)}")
+    values = {
+        "method": method.name,
+        "summary": method.summary,
+        "source": method.source,
+        "roles": method.roles,
+        "presets": {name: dataclasses.asdict(preset) for name, preset in method.presets.items()},
+        "prompts": [prompt._asdict() for prompt in prompts],
+        "prompt_sets": prompt_sets(method.name),
+        "options": options_to_json(options),
+    }
+    return Result(values, [*_describe(method, prompts), *option_lines(options)])
+
+
+def _describe(method: Method, prompts: Sequence[PromptFile]) -> Iterator[str]:
+    from wikidx.runtimes.methods.prompt_sets import prompt_sets
+
+    yield f"{method.name}: {method.summary} ({method.source})"
+    yield f"roles: {', '.join(method.roles)}"
     for name, preset in method.presets.items():
         searched = "".join(f", {option} {value}" for option, value in preset.search.items())
-        print_line(f"preset {name}: {preset.corpus}, {preset.retriever}{searched}")
+        yield f"preset {name}: {preset.corpus}, {preset.retriever}{searched}"
     for name in prompt_sets(method.name):
-        print_line(f"prompt set {name}: idx ask {method.name} --prompts {name}")
+        yield f"prompt set {name}: idx ask {method.name} --prompts {name}"
     by_origin: dict[str, list[str]] = {}
     for prompt in prompts:
         shown = prompt.name if prompt.demonstrations is None else f"{prompt.name} ({prompt.demonstrations})"
         by_origin.setdefault(prompt.origin or "origin not said", []).append(shown)
     for origin, names in by_origin.items():
-        print_line(textwrap.fill(f"prompts [{origin}]: {', '.join(names)}", 120, subsequent_indent="    "))
-    print_options(options)
+        yield textwrap.fill(f"prompts [{origin}]: {', '.join(names)}", 120, subsequent_indent="    ")
 
 
-def print_options(options: Sequence[Option]) -> None:
-    """Print options with their defaults, in the syntax of ``--set``."""
+def option_lines(options: Sequence[Option]) -> Iterator[str]:
+    """Yield options with their defaults, in the syntax of ``--set``."""
     for option in options:
         choices = f". One of {', '.join(map(str, option.choices))}" if option.choices else ""
         line = f"{option.name}={format_value(option.default)}  [{option.origin}] {option.description}{choices}"
-        print_line(textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      "))
+        yield textwrap.fill(line, 120, initial_indent="  ", subsequent_indent="      ")
 
 
 def options_to_json(options: Sequence[Option]) -> list[dict[str, Any]]:

@@ -16,9 +16,9 @@ from wikidx.base.progress_display import show_steps
 from wikidx.indexer.encoders.recipes import RecipeOptions
 
 from . import completion
-from .option_groups import flatten
+from .option_groups import command
 from .ray_option import EncoderCpus, RayAddress
-from .screen import coverage, note, pluralize, print_json, print_line
+from .screen import Result, coverage, note, pluralize
 
 if TYPE_CHECKING:
     from wikidx.base.artifacts.manifest import Manifest
@@ -60,7 +60,7 @@ Kinds = Annotated[
 ]
 
 
-@flatten(normalize=Normalize)
+@command(normalize=Normalize)
 def build(
     corpus: Corpus,
     bm25: Annotated[bool, typer.Option("--bm25", help="Build BM25; the default if no index is requested.")] = False,
@@ -84,9 +84,14 @@ def build(
     ray_cpus: EncoderCpus = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print estimates of disk space, memory and time.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild existing indexes; if none is named, also the passages.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Build a corpus and its indexes; the same command resumes an interrupted build."""
+) -> Result:
+    """Build a corpus and its indexes; the same command resumes an interrupted build.
+
+    Examples:
+        idx build sample --bm25 --encoder minilm
+        idx build passages.jsonl.gz --name mine
+        idx build wiki2018 --encoder contriever --index ivfpq --dry-run
+    """
     from wikidx.base.cluster import connect
     from wikidx.base.errors import InputError
     from wikidx.base.plugins import name_of
@@ -110,7 +115,7 @@ def build(
     reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split, n_words=words)
     resolved = resolve(corpus, name=name, options=options, reading=reading)
     with connect(ray) if ray is not None else contextlib.nullcontext():
-        _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run, as_json=as_json)
+        return _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run)
 
 
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:
@@ -132,7 +137,7 @@ def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions
     return [*over_passages, *(index for name in names for index in (name, *(f"{name}-{kind}" for kind in kinds)))]
 
 
-def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
+def _run(spec: BuildSpec, *, dry_run: bool) -> Result:
     from wikidx.base.errors import StorageError
     from wikidx.indexer.planning import plan
 
@@ -145,24 +150,18 @@ def _run(spec: BuildSpec, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         if build_plan.shortage:
             note(build_plan.shortage)
-        if as_json:
-            estimates = [dataclasses.asdict(estimate) for estimate in build_plan.estimates]
-            print_json({"corpus": spec.name, "estimates": estimates, "notes": build_plan.notes})
-        return
+        estimates = [dataclasses.asdict(estimate) for estimate in build_plan.estimates]
+        return Result({"corpus": spec.name, "estimates": estimates, "notes": build_plan.notes})
     if build_plan.shortage:
         raise StorageError(build_plan.shortage)
     manifests = _build_parts(spec, build_plan.store)
     _show_skipped(spec.name, manifests["passages"])
-    if as_json:
-        counts = {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}
-        print_json({"corpus": spec.name, "built": counts, "notes": build_plan.notes})
-    else:
-        built = {estimate.step for estimate in build_plan.estimates}
-        states = [(f"built '{spec.name}'", built), ("already there, not built again", manifests.keys() - built)]
-        for state, artifacts in states:
-            parts = [f"{artifact} ({coverage(manifest.counts)})" for artifact, manifest in manifests.items() if artifact in artifacts]
-            if parts:
-                print_line(f"{state}: {', '.join(parts)}")
+    counts = {artifact: dict(manifest.counts) for artifact, manifest in manifests.items()}
+    built = {estimate.step for estimate in build_plan.estimates}
+    states = [(f"built '{spec.name}'", built), ("already there, not built again", counts.keys() - built)]
+    parts = [(state, [f"{name} ({coverage(counts[name])})" for name in counts if name in artifacts]) for state, artifacts in states]
+    lines = [f"{state}: {', '.join(artifacts)}" for state, artifacts in parts if artifacts]
+    return Result({"corpus": spec.name, "built": counts, "notes": build_plan.notes}, lines)
 
 
 def _build_parts(spec: BuildSpec, store: PassageStore | None) -> dict[str, Manifest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +12,14 @@ import typer
 from wikidx.base.progress_display import show_steps
 
 from . import completion
-from .screen import note, print_json, print_line
+from .option_groups import command
+from .screen import Result, note
 
 if TYPE_CHECKING:
     from .check_gpu import Part
 
 
+@command()
 def check(
     corpus: Annotated[str, completion.corpus_argument("A built corpus.")] = "",
     recall: Annotated[
@@ -28,11 +31,15 @@ def check(
     gpu: Annotated[
         bool, typer.Option("--gpu", help="Compare what runs on a GPU with the CPU instead, with made data; without a GPU, on the CPU.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+) -> Result:
     """Verify the files of a corpus by their checksums.
 
     With --gpu, compare what runs on a GPU with the CPU. Exit status 1 if a file is corrupt, or a comparison failed.
+
+    Examples:
+        idx check sample
+        idx check wiki2018 --recall --queries questions.txt
+        idx check --gpu
     """
     from wikidx.base.errors import InputError
     from wikidx.corpora.resolving import require_built
@@ -40,20 +47,16 @@ def check(
     if gpu:
         if recall or corpus:
             raise InputError("--gpu checks this machine, with made data: leave the corpus and --recall out")
-        _report_gpu(as_json=as_json)
-        return
+        return _check_gpu()
     if not corpus:
         raise InputError("name a built corpus, or --gpu")
     require_built(corpus)
     if queries and not recall:
         raise InputError("--queries is for --recall")
-    if recall:
-        _report_recall(corpus, queries, as_json=as_json)
-    else:
-        _report_corruption(corpus, as_json=as_json)
+    return _measure_recall(corpus, queries) if recall else _find_corruption(corpus)
 
 
-def _report_gpu(*, as_json: bool) -> None:
+def _check_gpu() -> Result:
     """Compare what runs on a GPU with the CPU, and measure the card."""
     import importlib.util
 
@@ -61,28 +64,28 @@ def _report_gpu(*, as_json: bool) -> None:
 
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
         raise MissingExtraError("idx check --gpu", "gpu")
-    from .check_gpu import compare_all, describe_device, device_to_check
+    from .check_gpu import Part, compare_all, describe_device, device_to_check
 
-    device, parts = device_to_check(), []
-    write = note if as_json else print_line
-    for part in compare_all(device):
-        parts.append(part)
-        write(f"{'passed' if part.passed else 'FAILED':<10}{part.name:<18}{part.seconds:>5.1f} s  {part.reason}".rstrip())
-        for case, difference, allowed in part.differences:
-            write(f"{'':10}{case}: {difference:.1e} of {allowed:.0e}")
+    device, parts = device_to_check(), list[Part]()
+    with show_steps() as step:
+        progress = step("comparing", "parts")
+        for part in compare_all(device):
+            parts.append(part)
+            progress(len(parts), None)
     figures, passed = describe_device(device), all(part.passed for part in parts)
-    if as_json:
-        print_json({"device": device, "passed": passed, "parts": [_part_json(part) for part in parts], "figures": figures})
-    else:
-        print_line(
-            "\n" + ", ".join(f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items())
-        )
-    note(
-        f"{device}: {'all comparisons passed' if passed else 'not all comparisons passed'}"
-        + ("" if "cuda" in device else "; there is no GPU here")
-    )
-    if not passed:
-        raise typer.Exit(1)
+    values = {"device": device, "passed": passed, "parts": [_part_json(part) for part in parts], "figures": figures}
+    shown = (f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items())
+    verdict = f"{device}: {'' if passed else 'not '}all comparisons passed{'' if 'cuda' in device else '; there is no GPU here'}"
+    if passed:
+        note(verdict)
+    lines = [*(line for part in parts for line in _part_lines(part)), "", ", ".join(shown)]
+    return Result(values, lines, failure=None if passed else verdict)
+
+
+def _part_lines(part: Part) -> Iterator[str]:
+    yield f"{'passed' if part.passed else 'FAILED':<10}{part.name:<18}{part.seconds:>5.1f} s  {part.reason}".rstrip()
+    for case, difference, allowed in part.differences:
+        yield f"{'':10}{case}: {difference:.1e} of {allowed:.0e}"
 
 
 def _part_json(part: Part) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def _part_json(part: Part) -> dict[str, Any]:
     return {"name": part.name, "passed": part.passed, "seconds": part.seconds, "reason": part.reason, "differences": found}
 
 
-def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
+def _measure_recall(corpus: str, queries: Path | None) -> Result:
     from wikidx.indexer.recall import measure_recall
     from wikidx.runtimes.questions.queries import read_queries
 
@@ -103,13 +106,14 @@ def _report_recall(corpus: str, queries: Path | None, *, as_json: bool) -> None:
         note(f"lines that are no queries are left out, such as {error}")
     with show_steps() as step:
         reports = measure_recall(corpus, list(texts), str(queries), step)
-    if as_json:
-        print_json({"corpus": corpus, "recall": reports})
-        return
+    return Result({"corpus": corpus, "recall": reports}, _recall_lines(reports))
+
+
+def _recall_lines(reports: Mapping[str, Any]) -> Iterator[str]:
     for name, report in reports.items():
-        print_line(f"{name}  (exact search: {report['exact_queries_per_s']:,.0f} queries/s)")
+        yield f"{name}  (exact search: {report['exact_queries_per_s']:,.0f} queries/s)"
         for point in report["points"]:
-            print_line("    " + _recall_line(point, report))
+            yield "    " + _recall_line(point, report)
 
 
 def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
@@ -119,7 +123,7 @@ def _recall_line(point: dict[str, Any], report: dict[str, Any]) -> str:
     return f"{setting:<18}{recalls}  {point['queries_per_s']:>9,.0f} queries/s"
 
 
-def _report_corruption(corpus: str, *, as_json: bool) -> None:
+def _find_corruption(corpus: str) -> Result:
     from wikidx.base.artifacts.manifest import verify_files
     from wikidx.base.errors import ArtifactError, MissingExtraError, PlugInMismatch
     from wikidx.corpora.build import open_store, store_manifest, store_path
@@ -144,11 +148,6 @@ def _report_corruption(corpus: str, *, as_json: bool) -> None:
                 note(f"{name}: the files are as built, but it was not opened: {error}")
             except ArtifactError as error:
                 problems[name] = [str(error)]
-    if as_json:
-        print_json({"corpus": corpus, "problems": problems})
-    else:
-        for name, lines in problems.items():
-            print_line(f"{name}: {'; '.join(lines) or 'as built'}")
-    if any(problems.values()):
-        note(f"error: '{corpus}' is corrupt: rebuild the parts named above with --force")
-        raise typer.Exit(1)
+    failure = f"error: '{corpus}' is corrupt: rebuild the parts named above with --force" if any(problems.values()) else None
+    lines = [f"{name}: {'; '.join(found) or 'as built'}" for name, found in problems.items()]
+    return Result({"corpus": corpus, "problems": problems}, lines, failure=failure)

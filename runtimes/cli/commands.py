@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import itertools
 import logging
 import os
 import pkgutil
 import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -44,61 +46,6 @@ COMMANDS = {
 }
 """Command -> (module and function in this folder, description in the list of commands)."""
 
-EXAMPLES = {
-    "list": ("idx list",),
-    "build": (
-        "idx build sample --bm25 --encoder minilm",
-        "idx build passages.jsonl.gz --name mine",
-        "idx build wiki2018 --encoder contriever --index ivfpq --dry-run",
-    ),
-    "check": ("idx check sample", "idx check wiki2018 --recall --queries questions.txt", "idx check --gpu"),
-    "remove": ("idx remove sample --index minilm-ivfpq",),
-    "questions": ("idx questions", "idx questions nq hotpotqa:train", "idx questions halluqa --mirror https://mirror.example.org"),
-    "search": (
-        'idx search sample "Which metal is liquid at room temperature?" -k 3',
-        'idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm',
-        "idx search sample --queries questions.txt",
-        'idx search sample "chemical symbol Au" --url http://127.0.0.1:8000',
-    ),
-    "tune": ("idx tune sample --questions sample --retriever bm25 --retriever minilm --metric answer@5 --name my-hybrid",),
-    "serve": ("idx serve sample --retriever bm25 --retriever bm25+minilm", "idx serve wiki2018 --retriever contriever --port 8001"),
-    "ask": (
-        "idx ask",
-        "idx ask ra_isf",
-        'idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1',
-        'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run',
-        'idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1',
-    ),
-    "run": (
-        "idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag",
-        "idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed",
-    ),
-    "reproduce": (
-        "idx reproduce",
-        "idx reproduce ra_isf/table1 --sample --limit 3",
-        "idx reproduce refeed/table1 --dry-run",
-        "idx reproduce refeed/table1 --dataset NQ --llm openai:qwen@http://127.0.0.1:8001/v1 --limit 500",
-    ),
-    "view": ("idx view runs/rag", "idx view runs/direct runs/rag"),
-    "train-data": (
-        "idx train-data ra_isf",
-        "idx train-data ra_isf --questions nq:train --against nq --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf",
-    ),
-    "mcp": ("idx mcp sample --retriever bm25",),
-    "doctor": ("idx doctor", "idx doctor --json"),
-    "import lucene": ("idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018",),
-    "import embeddings": ("idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100",),
-    "eval answers": (
-        "idx eval answers runs/rag",
-        "idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1",
-    ),
-    "eval retrieval": ("idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm",),
-    "eval compare": ("idx eval compare runs/direct runs/rag --html compare.html",),
-    "eval folder": ("idx eval folder runs", "idx eval folder runs --format latex --table Runs"),
-}
-"""Command -> the examples at the end of its help."""
-
-
 _ENDED_BY_SIGPIPE = 141  # 128 + 13, as a shell says; the signal itself would also end a server when a client leaves
 
 
@@ -125,8 +72,9 @@ def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click comm
     """Import a command's module, and build its typer command; ``path`` is a key of ``COMMANDS``."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
-    examples = "\n".join(("\b", "Examples:", *(f"  {example}" for example in EXAMPLES[path])))
-    single.command(path.split()[-1], cls=RayCommand, epilog=examples)(function)
+    text, _, examples = (inspect.getdoc(function) or "").partition("\n\nExamples:\n")
+    epilog = f"\b\nExamples:\n{textwrap.indent(textwrap.dedent(examples), '  ')}"
+    single.command(path.split()[-1], cls=RayCommand, help=text, epilog=epilog)(function)
     return get_command(single)
 
 

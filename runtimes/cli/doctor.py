@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import re
@@ -9,13 +10,11 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from wikidx.base.progress import format_bytes
 
-from .screen import print_json, print_line
+from .option_groups import command
+from .screen import Result
 
 _WIDTH = 20
 _VARIABLES = ("IDX_HOME", "IDX_MIRROR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NUMBA_CACHE_DIR", "HF_HOME")  # none has a secret
@@ -25,10 +24,15 @@ _DEVELOPERS_EXTRAS = {"bench", "dev", "docs", "test-full"}
 Section = dict[str, str]
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+@command()
+def doctor() -> Result:
     """Describe this installation and machine, for bug reports.
 
     The report has paths, sizes and versions; keys and texts are not in it.
+
+    Examples:
+        idx doctor
+        idx doctor --json
     """
     packages, extras = _describe_packages()
     report = {
@@ -39,13 +43,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         "extras": extras,
         "embedded models": _describe_models(),
     }
-    if as_json:
-        print_json(report)
-        return
-    for title, section in report.items():
-        print_line(title)
-        for label, value in section.items():
-            print_line(f"    {label:<{_WIDTH}}{value}")
+    shown = ([title, *(f"    {label:<{_WIDTH}}{value}" for label, value in section.items())] for title, section in report.items())
+    return Result(report, itertools.chain.from_iterable(shown))
 
 
 def _describe_program() -> Section:

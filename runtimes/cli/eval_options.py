@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from wikidx.base.progress_display import show_steps
 from .completion import words
 from .method_options import exit_on_interrupt
 from .question_options import ScoredQuestionFormat
-from .screen import note, print_json, print_line
+from .screen import Result, note, print_result
 
 if TYPE_CHECKING:
     from wikidx.runtimes.evaluation.answers.metric import Metric
@@ -79,6 +80,11 @@ class Output:
     ] = None
     html: Annotated[Path | None, typer.Option(help="Also write the report with plots as one HTML file.")] = None
     per_question: Annotated[Path | None, typer.Option(help="Also write the values of every question, as JSON Lines.")] = None
+
+    @property
+    def is_json(self) -> bool:
+        """True if the report is printed as JSON."""
+        return self.as_json or self.format == "json"
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -218,16 +224,14 @@ def finish(
         lines = "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
         write_durably(output.per_question, lines.encode())
         note(f"per question: {output.per_question}")
-    if output.as_json or output.format == "json":
-        print_json(to_json())
-    else:
-        print_line(reports.render(selected, output.format))
-    failures = [(run.name, name, about) for run in runs for name, about in run.row_metrics.items() if about.get("failures")]
-    for run, name, about in failures:
-        why, n = max(about["failures"].items(), key=lambda failure: failure[1])
-        note(f"{run}: {name} failed on {about['counts']['failed']:,} answers, most often ({n:,} calls): {why}")
-    if failures:
-        raise typer.Exit(1)
+    failures = [
+        f"{run.name}: {name} failed on {about['counts']['failed']:,} answers, most often ({n:,} calls): {why}"
+        for run in runs
+        for name, about in run.row_metrics.items()
+        for why, n in Counter[str](about.get("failures")).most_common(1)
+    ]
+    shown = [] if output.is_json else [reports.render(selected, output.format)]
+    print_result(Result(to_json, shown, failure="\n".join(failures) or None), as_json=output.is_json)
 
 
 def check_output(output: Output) -> None:
@@ -244,7 +248,7 @@ def check_output(output: Output) -> None:
         raise unknown_name_error("format", output.format, FORMATS)
     if output.as_json and output.format not in ("table", "json"):
         raise InputError(f"--json and --format {output.format}: use one of them")
-    if output.tables and (output.as_json or output.format == "json"):
+    if output.tables and output.is_json:
         raise InputError("--table selects tables, which JSON has not: leave it out, or use another --format")
     for file in filter(None, (output.html, output.per_question)):
         if not file.absolute().parent.is_dir():

@@ -17,7 +17,7 @@ from wikidx.base.progress_display import show_steps
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
 from .method_options import QueryDtype, Reranker, Search
-from .option_groups import flatten
+from .option_groups import command
 from .question_options import QuestionOptions, Questions, ScoredQuestionFormat
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Task(NamedTuple):
     run_out: Path | None
 
 
-@flatten(question_format=ScoredQuestionFormat)
+@command(question_format=ScoredQuestionFormat)
 def retrieval(
     corpus: Corpus,
     questions: Questions,
@@ -102,7 +102,11 @@ def retrieval(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k."""
+    """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k.
+
+    Examples:
+        idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm
+    """
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions

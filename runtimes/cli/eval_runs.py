@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from .eval_options import Level, Output, Scoring, Seed, check_output, find_runs, finish, score_each, score_runs
-from .option_groups import flatten
+from .option_groups import command
 
 
-@flatten()
+@command()
 def answers(
     run: Annotated[
         Path,
@@ -25,7 +25,12 @@ def answers(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the answers of a run: means with intervals, also by group of questions, what went wrong, costs, examples, data issues."""
+    """Score the answers of a run: means with intervals, also by group of questions, what went wrong, costs, examples, data issues.
+
+    Examples:
+        idx eval answers runs/rag
+        idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1
+    """
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
@@ -41,7 +46,7 @@ def answers(
     )
 
 
-@flatten()
+@command()
 def compare(
     runs: Annotated[
         list[Path],
@@ -57,7 +62,11 @@ def compare(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, published results."""
+    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, published results.
+
+    Examples:
+        idx eval compare runs/direct runs/rag --html compare.html
+    """
     from wikidx.runtimes.evaluation.reports.comparison_report import compare as compare_runs
     from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
@@ -73,7 +82,7 @@ def compare(
     )
 
 
-@flatten()
+@command()
 def folder(
     path: Annotated[Path, typer.Argument(metavar="FOLDER", help='A folder that holds folders of "idx run", at any depth.')],
     *,
@@ -82,7 +91,12 @@ def folder(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score all runs in a folder as one table, and runs that differ in the seed alone also as mean and standard deviation."""
+    """Score all runs in a folder as one table, and runs that differ in the seed alone also as mean and standard deviation.
+
+    Examples:
+        idx eval folder runs
+        idx eval folder runs --format latex --table Runs
+    """
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json
     from wikidx.runtimes.evaluation.reports.comparison_report import question_records, seeds_json
     from wikidx.runtimes.evaluation.reports.folder_report import folder_report

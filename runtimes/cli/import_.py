@@ -10,16 +10,21 @@ import typer
 from wikidx.base.progress_display import show_steps
 
 from . import completion
-from .screen import coverage, print_json, print_line
+from .option_groups import command
+from .screen import Result, coverage
 
 
+@command()
 def lucene(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory of a Lucene index that Pyserini or Anserini built.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages are indexed.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing Lucene index.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Import a Lucene index."""
+) -> Result:
+    """Import a Lucene index.
+
+    Examples:
+        idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018
+    """
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.published.lucene import import_lucene
@@ -27,12 +32,12 @@ def lucene(
     require_built(corpus)
     with show_steps() as step:
         manifest = import_lucene(corpus, path, open_store(corpus), force=force, progress=step("lucene", "documents"))
-    if as_json:
-        print_json({"corpus": corpus, "imported": {"lucene": dict(manifest.counts)}})
-    else:
-        print_line(f"imported 'lucene' into '{corpus}': {manifest.counts['documents']:,} documents of {manifest.counts['rows']:,} passages")
+    counts = dict(manifest.counts)
+    line = f"imported 'lucene' into '{corpus}': {counts['documents']:,} documents of {counts['rows']:,} passages"
+    return Result({"corpus": corpus, "imported": {"lucene": counts}}, [line])
 
 
+@command()
 def embeddings(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder of embeddings.")],
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages were embedded.")],
@@ -52,9 +57,12 @@ def embeddings(
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale the embeddings to length 1.")] = False,
     device: Annotated[str, typer.Option(help="Device of the encoder for --verify.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Import embeddings as the vectors of an encoder, published ones or your own."""
+) -> Result:
+    """Import embeddings as the vectors of an encoder, published ones or your own.
+
+    Examples:
+        idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100
+    """
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec
@@ -68,7 +76,5 @@ def embeddings(
     with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))
         manifest = import_vectors(corpus, spec, open_store(corpus), embeddings_, options, step(spec.name, "passages"))
-    if as_json:
-        print_json({"corpus": corpus, "imported": {spec.name: dict(manifest.counts)}})
-    else:
-        print_line(f"imported '{spec.name}' into '{corpus}': {coverage(manifest.counts)}")
+    line = f"imported '{spec.name}' into '{corpus}': {coverage(manifest.counts)}"
+    return Result({"corpus": corpus, "imported": {spec.name: dict(manifest.counts)}}, [line])

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from wikidx.base.errors import ArtifactError, ArtifactMismatch
 from wikidx.base.progress import format_bytes
 
-from .screen import pluralize, print_json, print_line
+from .option_groups import command
+from .screen import Result, pluralize
 
 if TYPE_CHECKING:
     from wikidx.base.artifacts.manifest import Manifest
 
 
-def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List corpora, their indexes and sizes."""
+@command()
+def list_corpora() -> Result:
+    """List corpora, their indexes and sizes.
+
+    Examples:
+        idx list
+    """
     from wikidx.base.artifacts.home import corpus_names, home
     from wikidx.corpora.resolving import known_corpora
 
@@ -29,25 +34,20 @@ def list_corpora(as_json: Annotated[bool, typer.Option("--json", help="Print JSO
         {"name": name, "summary": summary, "built": _list_artifacts(name), "unfinished": _list_unfinished(name)}
         for name, summary in summaries.items()
     ]
-    if as_json:
-        print_json({"home": str(home()), "corpora": entries})
-        return
-    print_line(f"home: {home()}")
-    for entry in entries:
-        print_line()
-        print_line(f"{entry['name']}  {entry['summary']}".rstrip())
-        if not entry["built"]:
-            print_line("    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ": name its file again"))
-        for artifact in entry["built"]:
-            print_line(
-                f"    {artifact['name']:<20}"
-                + (artifact["problem"] or f"{pluralize(artifact['rows'], 'row'):>19} {format_bytes(artifact['bytes']):>12}")
-            )
-        for artifact in entry["unfinished"]:
-            rows = "" if artifact["rows"] is None else pluralize(artifact["rows"], "row")
-            print_line(
-                f"    {artifact['name']:<20}{rows:>19} {format_bytes(artifact['bytes']):>12}   unfinished: the same 'idx build' resumes"
-            )
+    values = {"home": str(home()), "corpora": entries}
+    return Result(values, [f"home: {home()}", *(line for entry in entries for line in _describe(entry, known))])
+
+
+def _describe(entry: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+    """Yield the lines of a corpus."""
+    yield ""
+    yield f"{entry['name']}  {entry['summary']}".rstrip()
+    if not entry["built"]:
+        yield "    not built" + (f": idx build {entry['name']}" if entry["name"] in known else ": name its file again")
+    for artifact in (*entry["built"], *entry["unfinished"]):
+        rows = "" if artifact["rows"] is None else pluralize(artifact["rows"], "row")
+        state = "" if "problem" in artifact else "   unfinished: the same 'idx build' resumes"
+        yield f"    {artifact['name']:<20}" + (artifact.get("problem") or f"{rows:>19} {format_bytes(artifact['bytes']):>12}{state}")
 
 
 def _describe_origin(corpus: str) -> str:

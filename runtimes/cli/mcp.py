@@ -32,7 +32,11 @@ def mcp(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, allow searches without a key from other machines.")] = False,
 ) -> None:
-    """Offer searches to agents (Model Context Protocol)."""
+    """Offer searches to agents (Model Context Protocol).
+
+    Examples:
+        idx mcp sample --retriever bm25
+    """
     from wikidx.base.machine.devices import check_device
     from wikidx.retrievers.mcp.tools import create_server
 

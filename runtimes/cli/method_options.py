@@ -53,7 +53,6 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the prompts without calling a model; placeholders replace all models except scripted ones.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Groups of options: a command has a dataclass as a parameter, and typer shows the dataclass's fields as options."""
+"""Commands as functions: from groups of options, dataclasses whose fields typer shows as options, to a result that is printed here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import typer
 from pydantic.fields import FieldInfo
 
 from .completion import words
+from .screen import Result, print_result
+
+_AS_JSON = inspect.Parameter(
+    "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")]
+)
 
 
-def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - annotations
-    """Make typer show the fields of a command's dataclass parameters as options, and build the dataclasses from the options' values.
+def command(**annotations: Any) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:  # noqa: ANN401 - annotations
+    """Make a function a command: typer shows the fields of its dataclass parameters as options, and the result of a call is printed.
+
+    A command that returns a ``Result`` has the option ``--json``, which decides how it is printed.
 
     A field is annotated with a typer option or with pydantic's ``Field``. A ``Field`` becomes an option with the field's name, such as
     ``--max-k`` for ``max_k`` and ``-k`` for ``k``. The option's help is the first sentence of the field's description.
@@ -23,11 +30,12 @@ def flatten(**annotations: Any) -> Callable[[Callable[..., None]], Callable[...,
         annotations: field name -> annotation that replaces the field's own. After the typer option, the annotation may hold a function that
             converts the option's value to the field's value.
     """
-    return lambda command: _flatten(command, annotations)
+    return lambda function: _command(function, annotations)
 
 
-def _flatten(command: Callable[..., None], annotations: dict[str, Any]) -> Callable[..., None]:
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
+def _command(function: Callable[..., Result | None], annotations: dict[str, Any]) -> Callable[..., None]:
+    signature = inspect.signature(function, eval_str=True)
+    parameters, has_result = signature.parameters.values(), signature.return_annotation is not None
     groups: dict[str, Any] = {
         parameter.name: parameter.annotation for parameter in parameters if dataclasses.is_dataclass(parameter.annotation)
     }
@@ -35,19 +43,22 @@ def _flatten(command: Callable[..., None], annotations: dict[str, Any]) -> Calla
     converters = {name: metadata for name, annotation in annotations.items() for metadata in get_args(annotation)[2:]}
 
     def wrapper(**values: Any) -> None:  # noqa: ANN401 - of any option
+        as_json = values.pop(_AS_JSON.name) if has_result else False
         values |= {name: convert(values[name]) for name, convert in converters.items()}
         built = {
             name: type_(**{field.name: values.pop(field.name) for field in dataclasses.fields(type_)}) for name, type_ in groups.items()
         }
-        command(**values, **built)
+        if (result := function(**values, **built)) is not None:
+            print_result(result, as_json=as_json)
 
     shown = [
         option
         for parameter in parameters
         for option in (_parameters(parameter.annotation, annotations) if parameter.name in groups else [parameter])
     ]
+    shown += [_AS_JSON] if has_result else []
     wrapper.__signature__ = inspect.Signature([parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in shown])  # type: ignore[attr-defined]
-    wrapper.__annotations__, wrapper.__doc__, wrapper.__name__ = {}, command.__doc__, command.__name__
+    wrapper.__annotations__, wrapper.__doc__, wrapper.__name__ = {}, function.__doc__, function.__name__
     return wrapper
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -13,12 +14,14 @@ from wikidx.base.progress import format_bytes
 from wikidx.base.progress_display import show_steps
 
 from . import completion
-from .screen import note, pluralize, print_json, print_line
+from .option_groups import command
+from .screen import Result, note, pluralize
 
 if TYPE_CHECKING:
     from wikidx.runtimes.questions import PublishedSet
 
 
+@command()
 def questions(
     names: Annotated[
         list[str] | None,
@@ -35,11 +38,15 @@ def questions(
     ] = None,
     retriever: Annotated[str, completion.retriever_option("The retriever of these passages.")] = "bm25",
     out: Annotated[Path | None, typer.Option(help="The file for --corpus.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+) -> Result:
     """List and fetch published sets of questions: download, check and convert them.
 
     A fetched set is read by its name: --questions nq, or nq:train.
+
+    Examples:
+        idx questions
+        idx questions nq hotpotqa:train
+        idx questions halluqa --mirror https://mirror.example.org
     """
     from wikidx.base.errors import OptionError
     from wikidx.base.registry import unknown_name_error
@@ -48,8 +55,7 @@ def questions(
     if corpus is not None or out is not None:
         if corpus is None or out is None or len(names or ()) != 1:
             raise OptionError("--corpus and --out belong together, and take one set or file of questions")
-        _keep_retrieved_answers((names or [""])[0], corpus, retriever, out)
-        return
+        return _keep_retrieved_answers((names or [""])[0], corpus, retriever, out)
     if mirror is not None:
         os.environ["IDX_MIRROR"] = mirror
     entries = [(name, find_set(name)) for name in names or ()]
@@ -57,15 +63,9 @@ def questions(
         if entry is None:
             raise unknown_name_error("set of questions", name, {one.name for one in published_sets()})
     fetched = {split.key: split for _, entry in entries if entry is not None for split in _fetch(entry)}
-    shown = list(fetched.values()) if names else list(published_sets())
-    if as_json:
-        print_json({"questions": list(map(_to_json, shown))})
-    elif names:
-        for entry in shown:
-            described = _to_json(entry)
-            print_line(f"{entry.key}: {pluralize(entry.n, 'question')} in {described['path']}")
-    else:
-        _print_table(shown)
+    shown = [(entry, _to_json(entry)) for entry in (fetched.values() if names else published_sets())]
+    lines = (f"{entry.key}: {pluralize(entry.n, 'question')} in {about['path']}" for entry, about in shown)
+    return Result({"questions": [about for _, about in shown]}, lines if names else _table(shown))
 
 
 def _fetch(entry: PublishedSet) -> list[PublishedSet]:
@@ -83,7 +83,7 @@ def _fetch(entry: PublishedSet) -> list[PublishedSet]:
     return splits
 
 
-def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -> None:
+def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -> Result:
     from wikidx.retrievers.opening import open_searcher
     from wikidx.runtimes.evaluation.retrieval.has_answer import keep_retrieved_answers
     from wikidx.runtimes.questions import find_questions
@@ -96,7 +96,10 @@ def _keep_retrieved_answers(name: str, corpus: str, retriever: str, out: Path) -
     write_questions(out, kept)
     n_before, n_after = (sum(len(one.golden_answers) for one in some) for some in (asked, kept))
     n_empty = sum(not one.golden_answers for one in kept)
-    print_line(f"{out}: {pluralize(len(kept), 'question')} with {n_after:,} of {n_before:,} gold answers; {n_empty:,} have none")
+    values = {"out": str(out), "questions": len(kept), "gold_answers": n_before, "kept": n_after, "without": n_empty}
+    return Result(
+        values, [f"{out}: {pluralize(len(kept), 'question')} with {n_after:,} of {n_before:,} gold answers; {n_empty:,} have none"]
+    )
 
 
 def _to_json(entry: PublishedSet) -> dict[str, Any]:
@@ -113,12 +116,11 @@ def _to_json(entry: PublishedSet) -> dict[str, Any]:
     }
 
 
-def _print_table(entries: list[PublishedSet]) -> None:
-    print_line(f"{'set':<23} {'questions':>9}  {'here':<4}  {'checksum':<8}  {'from':<26}  protocols; note")
-    for entry in entries:
-        described = _to_json(entry)
-        state, checksum = "yes" if described["path"] else "no", "known" if entry.file.sha256 else "first"
-        remarks = "; ".join(filter(None, (", ".join(described["protocols"]), entry.note)))
-        print_line(f"{entry.key:<23} {entry.n:>9,}  {state:<4}  {checksum:<8}  {urlsplit(entry.file.url).hostname:<26}  {remarks}".rstrip())
+def _table(entries: Sequence[tuple[PublishedSet, Mapping[str, Any]]]) -> Iterator[str]:
+    yield f"{'set':<23} {'questions':>9}  {'here':<4}  {'checksum':<8}  {'from':<26}  protocols; note"
+    for entry, about in entries:
+        state, checksum = "yes" if about["path"] else "no", "known" if entry.file.sha256 else "first"
+        remarks = "; ".join(filter(None, (", ".join(about["protocols"]), entry.note)))
+        yield f"{entry.key:<23} {entry.n:>9,}  {state:<4}  {checksum:<8}  {urlsplit(entry.file.url).hostname:<26}  {remarks}".rstrip()
     note("'idx questions NAME' fetches a set; a name without a split means the first. Checksum 'first': not verified here, a first")
     note("download is trusted, and a later one must equal it.")

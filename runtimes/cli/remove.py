@@ -13,7 +13,8 @@ import typer
 from wikidx.base.errors import StorageError, escape_controls
 
 from . import completion
-from .screen import note, print_json, print_line
+from .option_groups import command
+from .screen import Result, note
 
 Corpus = Annotated[str, completion.corpus_argument("The corpus.")]
 Indexes = Annotated[
@@ -27,15 +28,18 @@ Indexes = Annotated[
 ]
 
 
+@command()
 def remove(
     corpus: Corpus,
     index: Indexes = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+) -> Result:
     """Delete a corpus or some of its indexes.
 
     Without --index, the downloads are deleted too.
+
+    Examples:
+        idx remove sample --index minilm-ivfpq
     """
     from wikidx.base.artifacts.building import staging_path
     from wikidx.base.artifacts.home import corpus_path, downloads_path
@@ -67,11 +71,8 @@ def remove(
     if not yes:
         typer.confirm(f"Delete {' and '.join(map(escape_controls, map(str, paths)))}?", abort=True, err=True)
     _delete(paths, in_use)
-    if as_json:
-        print_json({"corpus": corpus, "deleted": [str(path) for path in paths], "left_without_vectors": orphaned})
-    else:
-        for path in paths:
-            print_line(f"deleted {path}")
+    deleted = list(map(str, paths))
+    return Result({"corpus": corpus, "deleted": deleted, "left_without_vectors": orphaned}, [f"deleted {path}" for path in deleted])
 
 
 def _delete(paths: Sequence[Path], in_use: Sequence[Path]) -> None:

@@ -17,9 +17,9 @@ from wikidx.base.errors import InputError
 from wikidx.base.progress_display import format_duration, show_steps
 
 from .eval_options import Scoring, score_runs
-from .method_options import AsJson, InFlight, ModelOptions, PlanOptions, RetryFailed, choose_model, exit_on_interrupt, make_plan
-from .option_groups import flatten
-from .screen import note, pluralize, print_json, print_line
+from .method_options import InFlight, ModelOptions, PlanOptions, RetryFailed, choose_model, exit_on_interrupt, make_plan
+from .option_groups import command
+from .screen import Result, note, pluralize, print_result
 
 if TYPE_CHECKING:
     from wikidx.runtimes.evaluation.scoring import ScoredRun
@@ -45,7 +45,7 @@ class _Planned(NamedTuple):
     llms: tuple[str, ...]
 
 
-@flatten()
+@command()
 def reproduce(
     name: Name = None,
     out: Annotated[
@@ -67,34 +67,39 @@ def reproduce(
     in_flight: InFlight = None,
     retry_failed: RetryFailed = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and time.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Make the runs of a paper's table, beside the paper's figures.
 
     Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing. The
     report holds all runs so far. Exit status 1 if questions have failed.
+
+    Examples:
+        idx reproduce
+        idx reproduce ra_isf/table1 --sample --limit 3
+        idx reproduce refeed/table1 --dry-run
+        idx reproduce refeed/table1 --dataset NQ --llm openai:qwen@http://127.0.0.1:8001/v1 --limit 500
     """
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
     from wikidx.runtimes.experiments.jobs import check_roles, plan_jobs
     from wikidx.runtimes.experiments.results import Outcome, check_metrics
 
     if name is None:
-        _list_experiments(as_json=as_json)
-        return
+        return _list_experiments()
     experiment, selected = _read(name, row or (), dataset or (), sample=sample)
     check_metrics(experiment, {"--citations": citations, "--judge": judge})
     folder = out or _default_folder(name, is_sample=sample)
     jobs = plan_jobs(selected, folder, questions_from, limit)
-    _print_estimate(jobs, retry_failed=retry_failed, as_json=as_json and dry_run)
+    estimated = _estimate(jobs, retry_failed=retry_failed)
     if dry_run:
-        return
+        return estimated
+    print_result(estimated, as_json=False)
     options = choose_model(model_options, dry_run=False)
     check_roles(options.llm or (), {role for job in jobs for role in job.method.roles})
     _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
-    _write(Outcome(name, experiment, *_score(experiment, folder, citations, judge), Bootstrap()), folder, as_json=as_json)
-    if n_failed := sum(job.finished().n_failed for job in jobs):
-        note(f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions")
-        raise typer.Exit(1)
+    result = _write(Outcome(name, experiment, *_score(experiment, folder, citations, judge), Bootstrap()), folder)
+    n_failed = sum(job.finished().n_failed for job in jobs)
+    failure = f"{pluralize(n_failed, 'question')} failed: add --retry-failed to repeat failed questions" if n_failed else None
+    return result._replace(failure=failure)
 
 
 def _read(name: str, rows: Sequence[str], datasets: Sequence[str], *, sample: bool) -> tuple[Experiment, Experiment]:
@@ -113,19 +118,16 @@ def _default_folder(name: str, *, is_sample: bool) -> Path:
     return Path("runs") / (f"{known}-sample" if is_sample else known)
 
 
-def _list_experiments(*, as_json: bool) -> None:
+def _list_experiments() -> Result:
     from wikidx.runtimes.experiments.files import experiment_names, read_experiment
 
     titles = {name: read_experiment(name).title for name in experiment_names()}
-    if as_json:
-        print_json({"experiments": [{"experiment": name, "title": title} for name, title in titles.items()]})
-        return
-    for name, title in titles.items():
-        print_line(f"{name:<26}{title}")
+    values = {"experiments": [{"experiment": name, "title": title} for name, title in titles.items()]}
+    return Result(values, [f"{name:<26}{title}" for name, title in titles.items()])
 
 
-def _print_estimate(jobs: Sequence[Job], *, retry_failed: bool, as_json: bool) -> None:
-    """Print what the missing questions will take."""
+def _estimate(jobs: Sequence[Job], *, retry_failed: bool) -> Result:
+    """Return what the missing questions will take."""
     from wikidx.runtimes.evaluation.reports import tables
     from wikidx.runtimes.experiments.jobs import ASSUMED_SPEED, Estimate, estimate, tokens_per_second
 
@@ -135,16 +137,15 @@ def _print_estimate(jobs: Sequence[Job], *, retry_failed: bool, as_json: bool) -
     total, speed = Estimate(*(math.fsum(each) for each in zip(*(cost for *_, cost in costs), strict=True))), tokens_per_second(finished)
     rows: list[list[tables.Cell]] = [[name, n, *cost] for name, n, cost in (*costs, ("all", sum(n for _, n, _ in costs), total))]
     names, seconds = ("run", "questions", *Estimate._fields), total.tokens / (speed or ASSUMED_SPEED)
-    if as_json:
-        print_json({"runs": [dict(zip(names, row, strict=True)) for row in rows], "tokens_per_s": speed, "seconds": seconds})
-    elif not costs:
-        note("nothing is left to be done")
-    else:
-        columns = [tables.Column(name.replace("_", " "), tables.brief) for name in names]
-        note(tables.text(tables.Table(columns, rows, "To be done")))
-        source = "as in the runs so far" if speed else "assumed until a run is finished"
-        note(f"about {format_duration(seconds)}, at {speed or ASSUMED_SPEED:,.0f} tokens a second ({source})")
-        note("from the questions asked so far, or from a dry run of one question, whose generated texts count at full length")
+    columns = [tables.Column(name.replace("_", " "), tables.brief) for name in names]
+    source = "as in the runs so far" if speed else "assumed until a run is finished"
+    notes = [
+        tables.text(tables.Table(columns, rows, "To be done")),
+        f"about {format_duration(seconds)}, at {speed or ASSUMED_SPEED:,.0f} tokens a second ({source})",
+        "from the questions asked so far, or from a dry run of one question, whose generated texts count at full length",
+    ]
+    values = {"runs": [dict(zip(names, row, strict=True)) for row in rows], "tokens_per_s": speed, "seconds": seconds}
+    return Result(values, notes=notes if costs else ["nothing is left to be done"])
 
 
 def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight: int | None, *, retry_failed: bool) -> _Planned:
@@ -265,8 +266,8 @@ def _has_predictions(folder: Path) -> bool:
     return (folder / PREDICTIONS).is_file() and (folder / PREDICTIONS).stat().st_size > 0
 
 
-def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
-    """Write the report as HTML and JSON, and print the figures."""
+def _write(outcome: Outcome, folder: Path) -> Result:
+    """Write the report as HTML and JSON, and return the figures."""
     from wikidx.runtimes.evaluation.reports import report as reports
     from wikidx.runtimes.experiments.results import outcome_json, outcome_report, summary_report
 
@@ -275,8 +276,5 @@ def _write(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     write_durably(folder / JSON, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode())
     report = outcome_report(outcome)
     write_durably(folder / HTML, reports.to_html(report).encode())
-    if as_json:
-        print_json(content)
-        return
-    print_line(reports.to_text(summary_report(report)))
-    note(f"with the set-ups that differ, costs and groups of questions: {folder / HTML}, {folder / JSON}")
+    more = f"with the set-ups that differ, costs and groups of questions: {folder / HTML}, {folder / JSON}"
+    return Result(content, [reports.to_text(summary_report(report))], [more])

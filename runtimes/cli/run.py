@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,6 @@ from wikidx.base.progress_display import show_steps
 from .ask import format_cost, predict
 from .eval_options import METRICS_HELP, select_metrics
 from .method_options import (
-    AsJson,
     Cache,
     DryRun,
     InFlight,
@@ -28,9 +28,9 @@ from .method_options import (
     exit_on_interrupt,
     make_plan,
 )
-from .option_groups import flatten
+from .option_groups import command
 from .question_options import QuestionOptions, Questions
-from .screen import note, pluralize, print_json, print_line
+from .screen import Result, note, pluralize
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.resumable import ResumableRun, RunSummary
@@ -41,7 +41,7 @@ _SHOWN_REASONS = 5
 _SHOWN_CHARACTERS = 200
 
 
-@flatten()
+@command()
 def run(
     method: MethodName,
     questions: Questions,
@@ -57,13 +57,16 @@ def run(
     with_steps: Steps = True,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Answer the questions of a file by a method.
 
     Without --llm, a very small embedded model answers. Repeat the command after an interruption to resume the run.
 
     Exit status 1 if questions have failed.
+
+    Examples:
+        idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag
+        idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed
     """
     from wikidx.base.plugins import name_of
     from wikidx.runtimes.evaluation.answers.metrics import describe_metrics
@@ -82,12 +85,11 @@ def run(
         scored_by = describe_metrics(metric.name for metric in select_metrics(metrics, all_questions))
         job = job._replace(extra_settings={**job.extra_settings, "metrics": scored_by})
     if dry_run:
-        show_first_question(job, {}, as_json=as_json)
-        return
+        return first_question(job, {})
     source = {"file": questions, "format": question_options.question_format}
     with exit_on_interrupt(), show_steps() as step:
         summary = job.run(out, cache=cache, source=source, progress=step(chosen.name, "questions"))
-    _report(job, summary, out, as_json=as_json)
+    return _report(job, summary, out)
 
 
 def options_of_questions(method: Method, questions: Sequence[Question], assigned: Collection[str]) -> dict[str, Any]:
@@ -103,62 +105,58 @@ def options_of_questions(method: Method, questions: Sequence[Question], assigned
     return {**texts, "form": form}
 
 
-def show_first_question(job: ResumableRun, extra_settings: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the requests of a dry run's first question; ``extra_settings`` are added to JSON output."""
+def first_question(job: ResumableRun, extra_settings: Mapping[str, Any]) -> Result:
+    """Return the requests of a dry run's first question; ``extra_settings`` are added to JSON output."""
     from wikidx.runtimes.execution.results import prediction_to_json
 
     from .trace import print_trace
 
-    questions = job.questions
-    prediction = predict(job.plan, questions[0], None, job.options.seed)
-    if as_json:
-        print_json({"settings": job.settings(), "questions": len(questions), **extra_settings, "first": prediction_to_json(prediction)})
-        return
-    print_trace(prediction, with_prompts=True)
-    first = f"the first of {pluralize(len(questions), 'question')}"
-    note(f"a dry run: {first}; {format_cost(prediction.cost, prediction.seconds)}")
+    prediction = predict(job.plan, job.questions[0], None, job.options.seed)
+    values = {"settings": job.settings(), "questions": len(job.questions), **extra_settings, "first": prediction_to_json(prediction)}
+    first = f"the first of {pluralize(len(job.questions), 'question')}"
+    cost = f"a dry run: {first}; {format_cost(prediction.cost, prediction.seconds)}"
+    return Result(values, [partial(print_trace, prediction, with_prompts=True)], [cost])
 
 
-def _report(job: ResumableRun, summary: RunSummary, out: Path, *, as_json: bool) -> None:
-    """Print a summary of the run; exit with status 1 if questions have failed."""
+def _report(job: ResumableRun, summary: RunSummary, out: Path) -> Result:
+    """Return a summary of the run, a failure if questions have failed."""
+    from wikidx.runtimes.execution.results import count_kinds
+
+    n_questions, n_failed, reasons = len(job.questions), len(summary.errors), count_kinds(summary.errors)
+    values: dict[str, Any] = {
+        "method": job.plan.method.name,
+        "out": str(out),
+        "questions": n_questions,
+        "answered": n_questions - n_failed,
+        "failed": [{"questions": n, "error": error} for n, error in reasons],
+        "degraded": [{"questions": n, "rule": fallback} for n, fallback in count_kinds(summary.degraded)],
+        "models": summary.models,
+        "yes_no": _describe_masses(summary.yes_no_masses),
+        "cost": summary.cost._asdict(),
+        "seconds": round(summary.seconds, 3),
+    }
+    lines = [f"{out}: {pluralize(n_questions, 'question')}, {n_questions - n_failed:,} answered, {n_failed:,} failed"]
+    lines += [f"    {n:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}" for n, error in reasons[:_SHOWN_REASONS]]
+    if len(reasons) > _SHOWN_REASONS:
+        lines.append(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
+    failure = "add --retry-failed to repeat failed questions" if n_failed else None
+    return Result(values, lines, _notes(job, summary, values["yes_no"]), failure)
+
+
+def _notes(job: ResumableRun, summary: RunSummary, yes_no: Mapping[str, float]) -> Iterator[str]:
+    """Yield what else is worth knowing of a run."""
     from wikidx.runtimes.execution.results import count_kinds
     from wikidx.runtimes.llms.text import LOW_MASS
 
-    n_questions, n_failed = len(job.questions), len(summary.errors)
-    reasons, degraded, yes_no = count_kinds(summary.errors), count_kinds(summary.degraded), _describe_masses(summary.yes_no_masses)
-    if as_json:
-        print_json(
-            {
-                "method": job.plan.method.name,
-                "out": str(out),
-                "questions": n_questions,
-                "answered": n_questions - n_failed,
-                "failed": [{"questions": n, "error": error} for n, error in reasons],
-                "degraded": [{"questions": n, "rule": fallback} for n, fallback in degraded],
-                "models": summary.models,
-                "yes_no": yes_no,
-                "cost": summary.cost._asdict(),
-                "seconds": round(summary.seconds, 3),
-            }
-        )
-    else:
-        print_line(f"{out}: {pluralize(n_questions, 'question')}, {n_questions - n_failed:,} answered, {n_failed:,} failed")
-        for n, error in reasons[:_SHOWN_REASONS]:
-            print_line(f"    {n:,} × {textwrap.shorten(error, _SHOWN_CHARACTERS, placeholder=' …')}")
-        if len(reasons) > _SHOWN_REASONS:
-            print_line(f"    and {len(reasons) - _SHOWN_REASONS:,} other reasons: see 'error' in {out / 'predictions.jsonl'}")
-        for n, fallback in degraded:
-            note(f"note: {pluralize(n, 'question')}: {fallback}")
-        named = sorted({spec.model for spec in job.plan.specs().values()})
-        if others := [model for model in summary.models if not any(name in model or model in name for name in named)]:
-            note(f"note: the endpoint calls the model that answered {' and '.join(map(repr, others))}, not {' or '.join(map(repr, named))}")
-        if yes_no and yes_no["mass"] < LOW_MASS:
-            asked = pluralize(len(summary.yes_no_masses), "yes/no question")
-            note(f"note: {asked}: yes and no together have a probability of {yes_no['mass']:.2f} on average; their scores mean little")
-        note(f"this time: {format_cost(summary.cost, summary.seconds)}")
-    if n_failed:
-        note("add --retry-failed to repeat failed questions")
-        raise typer.Exit(1)
+    for n, fallback in count_kinds(summary.degraded):
+        yield f"note: {pluralize(n, 'question')}: {fallback}"
+    named = sorted({spec.model for spec in job.plan.specs().values()})
+    if others := [model for model in summary.models if not any(name in model or model in name for name in named)]:
+        yield f"note: the endpoint calls the model that answered {' and '.join(map(repr, others))}, not {' or '.join(map(repr, named))}"
+    if yes_no and yes_no["mass"] < LOW_MASS:
+        asked = pluralize(len(summary.yes_no_masses), "yes/no question")
+        yield f"note: {asked}: yes and no together have a probability of {yes_no['mass']:.2f} on average; their scores mean little"
+    yield f"this time: {format_cost(summary.cost, summary.seconds)}"
 
 
 def _describe_masses(masses: Sequence[float]) -> dict[str, float]:

@@ -6,13 +6,45 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import typer
 
 from wikidx.base.errors import escape_controls, named_errors
 
 _SHOWN_CHARACTERS = 300  # of a passage
 _BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"
+
+
+class Result(NamedTuple):
+    """What a command has found; ``print_result`` prints it.
+
+    Attributes:
+        values: the JSON value of ``--json``, or a function that returns it.
+        lines: the lines of text without ``--json``, and functions that print what is more than a line.
+        notes: lines for standard error, without ``--json``.
+        failure: why the exit status is 1, for standard error; None: it is 0.
+    """
+
+    values: Any
+    lines: Iterable[str | Callable[[], None]] = ()
+    notes: Iterable[str] = ()
+    failure: str | None = None
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Print a result as JSON or as text; exit with status 1 if it is a failure."""
+    if as_json:
+        print_json(result.values() if callable(result.values) else result.values)
+    else:
+        for line in result.lines:
+            line() if callable(line) else print_line(line)
+        for line in result.notes:
+            note(line)
+    if result.failure is not None:
+        note(result.failure)
+        raise typer.Exit(1)
 
 
 def print_line(line: str = "") -> None:

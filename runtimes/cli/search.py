@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,8 @@ from wikidx.retrievers.options import SearchOptions
 
 from . import completion
 from .method_options import QueryDtype
-from .option_groups import flatten
-from .screen import is_unicode, note, print_json, print_line, print_passage
+from .option_groups import command
+from .screen import Result, is_unicode, note, print_json, print_passage
 
 if TYPE_CHECKING:
     from wikidx.retrievers.base import Ranking, Rankings, Searcher
@@ -69,7 +70,7 @@ Weights = Annotated[
 ]
 
 
-@flatten(weights=Weights)
+@command(weights=Weights)
 def search(
     corpus: Corpus,
     queries: Queries = None,
@@ -84,9 +85,15 @@ def search(
     api_key: Annotated[str | None, typer.Option(envvar="IDX_API_KEY", help="API key of the server.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of the server in seconds.")] = 30.0,
     full: Annotated[bool, typer.Option("--full", help="Print whole passages instead of their beginnings.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Search a corpus."""
+) -> Result | None:
+    """Search a corpus.
+
+    Examples:
+        idx search sample "Which metal is liquid at room temperature?" -k 3
+        idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm
+        idx search sample --queries questions.txt
+        idx search sample "chemical symbol Au" --url http://127.0.0.1:8000
+    """
     from wikidx.base.machine.devices import check_devices
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.client import RemoteSearcher
@@ -107,14 +114,11 @@ def search(
             searcher = stack.enter_context(remote)
         if file_queries:
             _search_each(searcher, file_queries, options)
-            return
+            return None
         rankings = searcher.search_groups([group], options)
-    if as_json:
-        stages = {"stages": [stage._asdict() for stage in rankings.stages]} if options.explain else {}
-        print_json({"corpus": corpus, "retriever": retriever, "queries": group, "passages": _to_json(rankings[0]), **stages})
-    else:
-        _show(rankings[0], group, is_full=full)
-        _explain(rankings)
+    stages = {"stages": [stage._asdict() for stage in rankings.stages]} if options.explain else {}
+    values = {"corpus": corpus, "retriever": retriever, "queries": group, "passages": _to_json(rankings[0]), **stages}
+    return Result(values, _lines(rankings[0], group, is_full=full), _stage_lines(rankings))
 
 
 def _read(queries: list[str], file: Path | None) -> tuple[list[str], list[Query]]:
@@ -152,16 +156,17 @@ def _search_each(searcher: Searcher, queries: Sequence[Query], options: SearchOp
             if ranking.error:
                 note(f"query {number:,} was not searched: {ranking.error}")
         n_errors += len(rankings.errors)
-        _explain(rankings)
+        for stage in _stage_lines(rankings):
+            note(stage)
     if n_errors:
         raise InputError(f"{n_errors:,} of {len(queries):,} queries could not be searched; the others have been answered")
 
 
-def _explain(rankings: Rankings) -> None:
-    """Write the stages of a search to standard error."""
+def _stage_lines(rankings: Rankings) -> Iterator[str]:
+    """Yield the stages of a search, for standard error."""
     for stage in rankings.stages:
         before = f"{stage.candidates_in:,} candidates -> " if stage.candidates_in else ""
-        note(f"{stage.stage}: {before}{stage.candidates_out:,} candidates, {1000 * stage.seconds:.1f} ms")
+        yield f"{stage.stage}: {before}{stage.candidates_out:,} candidates, {1000 * stage.seconds:.1f} ms"
 
 
 def _to_json(ranking: Ranking) -> list[dict[str, Any]]:
@@ -170,13 +175,13 @@ def _to_json(ranking: Ranking) -> list[dict[str, Any]]:
     return [{"rank": rank, **passage} for rank, passage in enumerate(orjson.loads(ranking_to_json(ranking)), 1)]
 
 
-def _show(ranking: Ranking, queries: Sequence[str], *, is_full: bool) -> None:
-    """Print a ranking, with provenance if several queries or retrievers could find a passage."""
+def _lines(ranking: Ranking, queries: Sequence[str], *, is_full: bool) -> Iterator[str | Callable[[], None]]:
+    """Yield a ranking, with provenance if several queries or retrievers could find a passage."""
     if not ranking:
-        print_line("no passage found")
+        yield "no passage found"
     with_origin = len(queries) > 1 or len({match.retriever for hit in ranking for match in hit.provenance}) > 1
     for rank, hit in enumerate(ranking, 1):
         heading = f"{rank:>3}  {hit.score:.4f}  {hit.passage.title}  [{hit.passage.id}]"
-        print_passage(heading, hit.passage.text, queries, is_full=is_full)
+        yield partial(print_passage, heading, hit.passage.text, queries, is_full=is_full)
         for match in hit.provenance if with_origin else ():
-            print_line(f"     {match.retriever} rank {match.rank} for '{match.query}'")
+            yield f"     {match.retriever} rank {match.rank} for '{match.query}'"

@@ -65,7 +65,12 @@ def serve(
     shards: ShardCount = None,
     replicas: ReplicaCount = 1,
 ) -> None:
-    """Serve searches over HTTP, and with --llm answers to questions."""
+    """Serve searches over HTTP, and with --llm answers to questions.
+
+    Examples:
+        idx serve sample --retriever bm25 --retriever bm25+minilm
+        idx serve wiki2018 --retriever contriever --port 8001
+    """
     from wikidx.corpora.resolving import require_built_names
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings

@@ -12,12 +12,12 @@ import typer
 from wikidx.base.progress_display import show_steps
 
 from . import completion
-from .ask import format_cost, options_to_json, print_methods, print_options
-from .method_options import AsJson, Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
-from .option_groups import flatten
+from .ask import format_cost, list_methods, option_lines, options_to_json
+from .method_options import Cache, DryRun, InFlight, PlanOptions, RetryFailed, Seed, Steps, exit_on_interrupt, make_plan
+from .option_groups import command
 from .question_options import format_named
-from .run import show_first_question
-from .screen import note, print_json, print_line
+from .run import first_question
+from .screen import Result, note
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.resumable import RunSummary
@@ -55,7 +55,7 @@ _Near = Annotated[
 ]
 
 
-@flatten(assignments=_Set)
+@command(assignments=_Set)
 def train_data(
     method: _Name = None,
     questions: _Questions = None,
@@ -72,11 +72,14 @@ def train_data(
     with_steps: Steps = False,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Result:
     """Make a method's training data: ask models, label and filter their replies, write chat-format JSON Lines and a manifest.
 
     The same command resumes an interrupted run. Exit status 1 if questions have failed.
+
+    Examples:
+        idx train-data ra_isf
+        idx train-data ra_isf --questions nq:train --against nq --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf
     """
     from wikidx.base.errors import InputError
     from wikidx.runtimes.execution.resumable import RunOptions
@@ -85,8 +88,7 @@ def train_data(
     from wikidx.runtimes.training.pipeline import Task, draw, parse_options, run
 
     if method is None or not questions:
-        _explain(method, as_json=as_json)
-        return
+        return _explain(method)
     builder: Builder = find_builder(method)
     train, test = _read_sets(questions, against or (), question_format or ())
     builder_options = parse_options(builder, plan_options.assignments or ())
@@ -99,13 +101,12 @@ def train_data(
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
     task = Task(builder, sets, leak_check, plan, builder_options.build, options)
     if dry_run:
-        show_first_question(task.resumable_run(), {"leaks": leak_check.to_json()}, as_json=as_json)
-        return
+        return first_question(task.resumable_run(), {"leaks": leak_check.to_json()})
     if out is None:
         raise InputError("name the folder for the training data: --out FOLDER")
     with exit_on_interrupt(), show_steps() as step:
         manifest, summary = run(task, out, cache=cache, progress=step(builder.name, "questions"))
-    _report(manifest, summary, out, as_json=as_json)
+    return _report(manifest, summary, out)
 
 
 def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]) -> tuple[list[QuestionSet], list[QuestionSet]]:
@@ -127,12 +128,13 @@ def _read_sets(train: Sequence[str], test: Sequence[str], formats: Sequence[str]
 
 def _read(name: str, file: str, question_format: str | None) -> QuestionSet:
     from wikidx.base.artifacts.durable import file_sha256
-    from wikidx.runtimes.questions import SAMPLE, find_questions, question_file
+    from wikidx.runtimes.questions import SAMPLE, Selection, find_questions, question_file
     from wikidx.runtimes.training.sets import make_question_set
 
-    questions = find_questions(file, format_named(question_format))
+    named = format_named(question_format)
     is_file = file != SAMPLE or Path(file).exists()
-    return make_question_set(name, questions, file_sha256(question_file(file)) if is_file else "")
+    made = make_question_set(name, find_questions(file, named), file_sha256(question_file(file)) if is_file else "")
+    return made._replace(format=Selection(format=named).to_json())
 
 
 def _name_and_file(text: str) -> tuple[str, str]:
@@ -141,45 +143,38 @@ def _name_and_file(text: str) -> tuple[str, str]:
     return (name, file) if equals and not Path(text).exists() else (Path(text).name.partition(".")[0], text)
 
 
-def _explain(method: str | None, *, as_json: bool) -> None:
-    """Print the summary and options of a method's training data or, without a method, all methods that have training data."""
+def _explain(method: str | None) -> Result:
+    """Return the summary and options of a method's training data or, without a method, all methods that have training data."""
     from wikidx.runtimes.methods.base import list_options
     from wikidx.runtimes.training import BUILDERS, find_builder
 
     if method is None:
-        print_methods([find_builder(name) for name in BUILDERS], as_json=as_json)
-        return
+        return list_methods([find_builder(name) for name in BUILDERS])
     builder: Builder = find_builder(method)
-    options_by_phase = {"collect": list_options(builder.collect_options()), "build": list_options(builder.build_options())}
-    if as_json:
-        described = {phase: options_to_json(options) for phase, options in options_by_phase.items()}
-        print_json({"method": builder.name, "summary": builder.summary, "source": builder.source, "options": described})
-        return
-    print_line(f"{builder.name}: {builder.summary} ({builder.source})")
-    for phase, heading in (
-        ("collect", "options of collecting the models' replies:"),
-        ("build", "options of building files from the replies:"),
-    ):
-        print_line(heading)
-        print_options(options_by_phase[phase])
+    collect, build = list_options(builder.collect_options()), list_options(builder.build_options())
+    described = {"collect": options_to_json(collect), "build": options_to_json(build)}
+    lines = [
+        f"{builder.name}: {builder.summary} ({builder.source})",
+        "options of collecting the models' replies:",
+        *option_lines(collect),
+        "options of building files from the replies:",
+        *option_lines(build),
+    ]
+    return Result({"method": builder.name, "summary": builder.summary, "source": builder.source, "options": described}, lines)
 
 
-def _report(manifest: Mapping[str, Any], summary: RunSummary, out: Path, *, as_json: bool) -> None:
-    """Print a summary of the training data; exit with status 1 if questions have failed."""
+def _report(manifest: Mapping[str, Any], summary: RunSummary, out: Path) -> Result:
+    """Return a summary of the training data, a failure if questions have failed."""
     from wikidx.runtimes.training.pipeline import LEAKS
 
-    if as_json:
-        print_json({**manifest, "out": str(out), "cost": summary.cost._asdict()})
-    else:
-        for file_kind, tally in manifest["counts"].items():
-            dropped = "".join(f"; {n:,} {rule}" for rule, n in tally["dropped"].items() if n)
-            print_line(f"{file_kind}: {tally['kept']:,} of {tally['in']:,}{dropped}")
-        for name, file in manifest["files"].items():
-            print_line(f"{out / 'data' / name}.jsonl: {file['examples']:,} examples; {file['description']}")
-        note(f"this time: {format_cost(summary.cost, summary.seconds)}")
-    leaks, counts = manifest["leaks"], manifest["leaks"]["counts"]
+    lines, leaks, counts = list[str](), manifest["leaks"], manifest["leaks"]["counts"]
+    for file_kind, tally in manifest["counts"].items():
+        dropped = "".join(f"; {n:,} {rule}" for rule, n in tally["dropped"].items() if n)
+        lines.append(f"{file_kind}: {tally['kept']:,} of {tally['in']:,}{dropped}")
+    for name, file in manifest["files"].items():
+        lines.append(f"{out / 'data' / name}.jsonl: {file['examples']:,} examples; {file['description']}")
     if any(counts.values()):
         note(f"evaluation questions: {counts['equal']:,} equal and {counts['near']:,} near; {leaks['mode']}: see {out / LEAKS}")
-    if summary.errors:
-        note(f"{len(summary.errors):,} questions have failed: add --retry-failed to repeat them")
-        raise typer.Exit(1)
+    failure = f"{len(summary.errors):,} questions have failed: add --retry-failed to repeat them" if summary.errors else None
+    values = {**manifest, "out": str(out), "cost": summary.cost._asdict()}
+    return Result(values, lines, [f"this time: {format_cost(summary.cost, summary.seconds)}"], failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +12,9 @@ from wikidx.base.errors import InputError
 
 from . import completion
 from .eval_options import Seed
-from .option_groups import flatten
+from .option_groups import command
 from .question_options import QuestionOptions, Questions
-from .screen import print_json, print_line
+from .screen import Result
 
 if TYPE_CHECKING:
     from wikidx.retrievers.kernels import Lists
@@ -32,10 +33,9 @@ Depth = Annotated[int, typer.Option(min=1, max=1000, help="Number of results of 
 Folds = Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")]
 Name = Annotated[str, typer.Option(help="Name of the pipeline, which search, serve and run take as a retriever.")]
 Device = Annotated[str, typer.Option(help="Device of encoders, reranker and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@flatten()
+@command()
 def tune(  # noqa: PLR0913
     corpus: Corpus,
     questions: Questions,
@@ -50,9 +50,12 @@ def tune(  # noqa: PLR0913
     folds: Folds = 5,
     seed: Seed = 0,
     device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Choose a pipeline of retrievers on questions: fusion, weights, depth, rerank depth. Save it with its held-out figure."""
+) -> Result:
+    """Choose a pipeline of retrievers on questions: fusion, weights, depth, rerank depth. Save it with its held-out figure.
+
+    Examples:
+        idx tune sample --questions sample --retriever bm25 --retriever minilm --metric answer@5 --name my-hybrid
+    """
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import OpenCorpora
@@ -79,11 +82,8 @@ def tune(  # noqa: PLR0913
     record["corpus_fingerprint"] = store_manifest(corpus).fingerprint
     description = f"{metric} {tuned.held_out.mean:.4f} on held-out questions of {Path(questions).name}"
     path = write_pipeline(corpus, name, tuned.pipeline, description, record)
-    if as_json:
-        print_json({"corpus": corpus, "name": name, "pipeline": str(tuned.pipeline), **record})
-    else:
-        _show(tuned, metric, bootstrap)
-        print_line(f"saved as '{name}' in {path}: idx search {corpus} QUERY --retriever {name}")
+    saved = f"saved as '{name}' in {path}: idx search {corpus} QUERY --retriever {name}"
+    return Result({"corpus": corpus, "name": name, "pipeline": str(tuned.pipeline), **record}, [*_lines(tuned, metric, bootstrap), saved])
 
 
 def _retriever_names(given: list[str]) -> list[str]:
@@ -155,16 +155,16 @@ def _to_record(tuned: Tuned, how: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _show(tuned: Tuned, metric: str, bootstrap: Bootstrap) -> None:
+def _lines(tuned: Tuned, metric: str, bootstrap: Bootstrap) -> Iterator[str]:
     def text(mean: float, low: float, high: float) -> str:
         return f"{mean:.4f} [{low:.4f}, {high:.4f}]"
 
     baseline, value = tuned.baseline
-    print_line(f"pipeline   {tuned.pipeline}")
-    print_line(f"held out   {metric} {text(*tuned.held_out[:3])} on {tuned.held_out.n:,} questions ({bootstrap.note()})")
+    yield f"pipeline   {tuned.pipeline}"
+    yield f"held out   {metric} {text(*tuned.held_out[:3])} on {tuned.held_out.n:,} questions ({bootstrap.note()})"
     for number, (mean, node) in enumerate(tuned.folds, 1):
-        print_line(f"  fold {number}   {mean:.4f}  chosen without it: {node}")
-    print_line(f"training   {metric} {tuned.training:.4f}, on the questions that it was chosen on: too high to quote")
-    print_line(f"untuned    {metric} {text(*value[:3])} for {baseline}, the best of those on the same questions")
+        yield f"  fold {number}   {mean:.4f}  chosen without it: {node}"
+    yield f"training   {metric} {tuned.training:.4f}, on the questions that it was chosen on: too high to quote"
+    yield f"untuned    {metric} {text(*value[:3])} for {baseline}, the best of those on the same questions"
     verdict = "significant" if tuned.test.p < 0.05 else "not significant"
-    print_line(f"difference {text(*tuned.test[:3])}, held out minus untuned: {verdict} (p {tuned.test.p:.3f}, paired randomisation test)")
+    yield f"difference {text(*tuned.test[:3])}, held out minus untuned: {verdict} (p {tuned.test.p:.3f}, paired randomisation test)"

@@ -17,7 +17,12 @@ def view(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of the page; 0: any free port.")] = 0,
 ) -> None:
-    """Show the questions of a run, or of two, in a browser."""
+    """Show the questions of a run, or of two, in a browser.
+
+    Examples:
+        idx view runs/rag
+        idx view runs/direct runs/rag
+    """
     from wikidx.base.errors import InputError
     from wikidx.retrievers.server.settings import Settings, listen, server_url
     from wikidx.runtimes.pages.viewing import Viewer, serve

@@ -75,6 +75,7 @@ class Task(NamedTuple):
                 "sha256": questions_digest([(question.id, question.text) for question in item.questions]),
                 "n": len(item.questions),
                 "others": questions_digest([(text,) for text in item.others]),
+                **item.format,
             }
             for item in self.sets
         }
@@ -154,7 +155,13 @@ def _make(task: Task, out: Path, summary: RunSummary, citation_scorer: RowMetric
     metadata = {
         "replies": {"questions": len(replies), "failed": len(summary.errors)},
         "sets": {
-            item.name: {"file_sha256": item.sha256, "read": item.n_read, "eligible": len(item.others), "drawn": len(item.questions)}
+            item.name: {
+                "file_sha256": item.sha256,
+                **item.format,
+                "read": item.n_read,
+                "eligible": len(item.others),
+                "drawn": len(item.questions),
+            }
             for item in task.sets
         },
         "leaks": task.leaks.to_json(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from wikidx.base.errors import InputError
@@ -20,6 +21,7 @@ class QuestionSet(NamedTuple):
         others: texts of all questions of the set, drawn or not. A negative example takes its passages from one of these questions.
         n_read: number of questions in the file.
         sha256: checksum of the file; empty: there is no file.
+        format: what runs record of a format that is a plug-in.
     """
 
     name: str
@@ -27,6 +29,7 @@ class QuestionSet(NamedTuple):
     others: tuple[str, ...]
     n_read: int
     sha256: str = ""
+    format: Mapping[str, str] = MappingProxyType({})
 
 
 def words_of(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer import VECTOR_INDEXES
 from wikidx.indexer.encoders.families import ENCODERS
-from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
+from wikidx.runtimes.cli.commands import COMMANDS, command_of
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.training import find_builder
 
@@ -24,16 +24,16 @@ TRAINED = ("ra_isf", "self_reasoning")
 
 
 def test_each_command_is_listed_and_explained_with_examples_that_can_be_parsed(idx: Command) -> None:
-    assert set(EXAMPLES) == set(COMMANDS)
     lists = {above: idx(*above, "--help") for above in {tuple(path.split()[:-1]) for path in COMMANDS}}
     for path, (_, about) in COMMANDS.items():
         *above, name = path.split()
         assert re.search(rf"^  {name} +{re.escape(about)}$", lists[*above], re.MULTILINE)
         assert PARSED[path].help.startswith(about.rstrip("."))
+        assert "Examples" not in PARSED[path].help
         shown = idx(*path.split(), "--help").rpartition("Examples:\n")[2].splitlines()
-        assert [line.strip() for line in shown] == list(EXAMPLES[path])
-        for example in EXAMPLES[path]:
-            assert example.startswith(f"idx {path}")
+        assert shown
+        for example in shown:
+            assert example.strip().startswith(f"idx {path}")
             parse(shlex.split(example)[1:])
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from wikidx.base.errors import OptionError
 from wikidx.base.validation import options
-from wikidx.runtimes.cli.option_groups import flatten
+from wikidx.runtimes.cli import option_groups
 from wikidx.runtimes.cli.ray_option import EncoderCpus, RayAddress, RayCommand
 
 
@@ -38,7 +38,7 @@ def read(values: list[str] | None) -> dict[str, int]:
 made: list[Any] = []
 
 
-@flatten(by_name=Annotated[list[str] | None, typer.Option("--each"), read])
+@option_groups.command(by_name=Annotated[list[str] | None, typer.Option("--each"), read])
 def command(word: str, *, ways: Ways, plain: Plain, last: bool = False, ray: RayAddress = None, ray_cpus: EncoderCpus = None) -> None:
     """Do it."""
     made[:] = [word, ways, plain, last, ray, ray_cpus]

@@ -87,6 +87,22 @@ def test_a_run_records_it_and_is_not_resumed_with_another_version(
     assert "holds a run with other settings: questions" in idx(*command, status=2)
 
 
+@pytest.mark.usefixtures("sample_home")
+def test_training_data_record_it_and_are_not_resumed_with_another_version(
+    written: Callable[[str], str], tmp_path: Path, idx: Command, script: Callable[..., str]
+) -> None:
+    reference, out, model = written(CARDS), tmp_path / "data", script({"role": "answer", "match": "", "text": "mercury"})
+    only_know = [argument for name in ("relevance", "decompose") for argument in ("--set", f"{name}=false")]
+    command = ("train-data", "ra_isf", "--questions", tmp_path / "cards.txt", "--llm", model, "--corpus", "sample", *only_know)
+    command = (*command, "--leaks", "keep", "--out", out)
+    idx(*command, "--format", reference)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["sets"]["cards"]["question_format_sha256"] == hashlib.sha256(CARDS.encode()).hexdigest()
+    idx(*command, "--format", reference)
+    written(CARDS + "# another version\n")
+    assert "sets.cards.question_format_sha256 was" in idx(*command, "--format", reference, status=2)
+
+
 def test_the_check_tells_a_format_whose_questions_change(written: Callable[[str], str], tmp_path: Path) -> None:
     check_question_format(written(CARDS), tmp_path / "cards.txt")
     changing = CARDS.replace("str(number), text", 'f"{number}-{id(object())}-{time.time_ns()}", text').replace("\n", "\nimport time\n", 1)
