@@ -7,8 +7,10 @@ import json
 import math
 import re
 import string
+import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
@@ -21,43 +23,11 @@ from .fields import id_from, objects_from, objects_of, record_id, text_from, tex
 from .multi_hop import supporting_facts
 from .records import Record
 
-# The fields that any record may have; of answers and of gold passages, the first that is there counts.
-QUESTIONS = ("question", "query", "input", "prompt", "problem", "question_text", "question_stem")
-# RAGAS has its model's beside it as "answer"; the last four: GPQA's and SciQ's, OTT-QA's and HybridQA's, ARC's, verl's.
-ANSWERS = (
-    "golden_answers",
-    "answers",
-    "ground_truth",
-    "answer",
-    "correct_answer",
-    "correct_answers",
-    "answer-text",
-    "answerKey",
-    "reward_model",
-)
-# The text in an answer that is an object; verl's, Mintaka's, GrailQA's and WebQSP's, ComplexWebQuestions'.
-_WITHIN = ("ground_truth", "target", "mention", "entity_name", "answer_argument", "answer")
-_FURTHER_ANSWERS = ("alt_ans", "answer_aliases")  # CRAG's, MuSiQue's
-_CHOICES = ("choices", "options")
-_PASSAGES = ("gold_ids", "positive_passages", "positive_ctxs")  # ids, or objects with one: BRIGHT's, Tevatron's, DPR's
+_FIELDS = tomllib.loads(resources.files(__package__).joinpath("fields.toml").read_text(encoding="utf-8"))
+QUESTIONS, ANSWERS = tuple(_FIELDS["questions"]), tuple(_FIELDS["answers"])
+_READ = frozenset(QUESTION_IDS).union(*(names for of, names in _FIELDS.items() if of != "within"))
 _NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's
 _NONE = "N/A"  # BRIGHT's
-_READ = frozenset(
-    {
-        "text",
-        "output",
-        "meta",
-        "excluded_ids",
-        "type",
-        "hops",
-        *QUESTIONS,
-        *QUESTION_IDS,
-        *ANSWERS,
-        *_FURTHER_ANSWERS,
-        *_CHOICES,
-        *_PASSAGES,
-    }
-)
 _LABEL = re.compile(r"\s*((Topic|Title|Description):|Number:\s*(0+(?=\d))?)?", re.IGNORECASE)  # which qrels lack, as zeros in front
 
 
@@ -114,20 +84,20 @@ def _given_answers(record: Record) -> tuple[str, list[Any]]:
     name = find_field(record.value, ANSWERS) or ANSWERS[0]
     given = [
         *_flatten(record.value.get(name, [])),
-        *(one for further in _FURTHER_ANSWERS for one in _flatten(record.value.get(further) or [])),
+        *(one for further in _FIELDS["further_answers"] for one in _flatten(record.value.get(further) or [])),
     ]
     return name, [math.nan if answer is None else answer for answer in given]
 
 
 def _flatten(value: Any) -> list[Any]:  # noqa: ANN401 - JSON
-    """Return the answers in a list, or one, each a text or an object with one of ``_WITHIN`` and perhaps "aliases"."""
+    """Return the answers in a list, or one, each a text or an object with one of the fields "within" and perhaps "aliases"."""
     if isinstance(value, str) and value.startswith("["):
         texts = parse_list(value)
         value = texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else value
     if isinstance(value, list):
         return [answer for one in value for answer in ([one] if isinstance(one, list) else _flatten(one))]
     known = {name: inner for name, inner in value.items() if inner not in (None, "", [])} if isinstance(value, dict) else {}
-    name = find_field(known, _WITHIN)
+    name = find_field(known, _FIELDS["within"])
     return [*_flatten(known[name]), *_flatten(known.get("aliases", []))] if name else [value]
 
 
@@ -136,7 +106,7 @@ def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
 
     Labels of the record decide before texts, as with an answer that is a key; of other letters and numbers, those that are texts are none.
     """
-    texts: Any = next((value[name] for name in _CHOICES if name in value), None)
+    texts: Any = next((value[name] for name in _FIELDS["choices"] if name in value), None)
     labels: Any = list(string.ascii_uppercase)
     if isinstance(texts, list) and all(isinstance(one, dict) for one in texts):  # ARC's own [{"text": …, "label": …}]
         texts = {name: [one.get(name) for one in texts] for name in ("text", "label")}
@@ -155,7 +125,7 @@ def _choices(value: Mapping[str, Any], *, is_key: bool) -> dict[Any, Any]:
 
 def _passage_ids(record: Record) -> list[str]:
     """Return the ids of the gold passages; objects without one are left out."""
-    given = next((_list(record, name) for name in _PASSAGES if name in record.value), [])
+    given = next((_list(record, name) for name in _FIELDS["passages"] if name in record.value), [])
     named = [one if isinstance(one, dict) else {PASSAGE_IDS[0]: one} for one in given]
     return list(unique(id_from(record, next(one[name] for name in PASSAGE_IDS if name in one)) for one in named if {*PASSAGE_IDS} & {*one}))
 
