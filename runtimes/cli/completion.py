@@ -24,20 +24,6 @@ def retriever_option(help_: str) -> Any:  # noqa: ANN401
     return typer.Option("--retriever", "-r", metavar="NAME", help=help_, autocompletion=retriever)
 
 
-def any_corpus(incomplete: str) -> list[str]:
-    """Return the known and built corpora that match; if there are none, the shell completes file names."""
-    from wikidx.corpora.resolving import built_names, known_names
-
-    return _matching(incomplete, [*known_names(), *built_names()])
-
-
-def built_corpus(incomplete: str) -> list[str]:
-    """Return the built corpora that match."""
-    from wikidx.corpora.resolving import built_names
-
-    return _matching(incomplete, built_names())
-
-
 def index(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the matching indexes of the corpora on the command line, or of all built corpora if the line names none."""
     return _matching(incomplete, _built_indexes(ctx))
@@ -55,13 +41,6 @@ def retriever(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{joined}{plus}{name}" for name in _matching(last, names)]
 
 
-def encoder(incomplete: str) -> list[str]:
-    """Return the matching encoders."""
-    from wikidx.indexer.naming import encoder_names
-
-    return _matching(incomplete, encoder_names())
-
-
 def questions(incomplete: str) -> list[str]:
     """Return the matching published sets of questions; if there are none, the shell completes file names."""
     from wikidx.runtimes.questions import published_sets
@@ -74,30 +53,22 @@ def words(*choices: str) -> Callable[[str], list[str]]:
     return lambda incomplete: _matching(incomplete, choices)
 
 
-def _names_in(table: str) -> Callable[[str], list[str]]:
-    """Return a completer for the names in a table, given as ``module:TABLE``; the completer imports the module when called."""
+def _names_in(*places: str) -> Callable[[str], list[str]]:
+    """Return a completer of the names in tables, or from functions, given as ``module:NAME``; it imports their modules when called."""
 
     def complete(incomplete: str) -> list[str]:
-        return _matching(incomplete, pkgutil.resolve_name(table))
+        tables = (pkgutil.resolve_name(f"wikidx.{place}") for place in places)
+        return _matching(incomplete, [name for table in tables for name in (table() if callable(table) else table)])
 
     return complete
 
 
-def method(incomplete: str) -> list[str]:
-    """Return the matching methods."""
-    from wikidx.runtimes.methods import method_names
-
-    return _matching(incomplete, method_names())
-
-
-trained_method = _names_in("wikidx.runtimes.training:BUILDERS")
-
-
-def kind_of_index(incomplete: str) -> list[str]:
-    """Return the matching kinds of index over vectors."""
-    from wikidx.indexer.naming import vector_kinds
-
-    return _matching(incomplete, vector_kinds())
+built_corpus = _names_in("corpora.resolving:built_names")
+any_corpus = _names_in("corpora.resolving:known_names", "corpora.resolving:built_names")  # else the shell completes file names
+encoder = _names_in("indexer.naming:encoder_names")
+kind_of_index = _names_in("indexer.naming:vector_kinds")
+method = _names_in("runtimes.methods:method_names")
+trained_method = _names_in("runtimes.training:BUILDERS")
 
 
 def _built_indexes(ctx: typer.Context) -> Sequence[str]:

@@ -16,7 +16,7 @@ from wikidx.base.progress_display import show_steps
 
 from . import completion
 from .eval_options import Level, Output, Seed, check_output, finish
-from .method_options import QueryDtype, Reranker, Search
+from .method_options import Device, QueryDtype, Reranker, Search
 from .option_groups import command
 from .question_options import QuestionOptions, Questions, ScoredQuestionFormat
 
@@ -57,7 +57,6 @@ QrelsFile = Annotated[
     Path | None, typer.Option("--qrels", help="Gold passages as qrels of TREC or BEIR; they replace the gold passages of the questions.")
 ]
 RunOut = Annotated[Path | None, typer.Option(help="A folder for the rankings, as TREC runs, and the gold passages, as qrels.")]
-Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 
 class _Task(NamedTuple):

@@ -38,6 +38,7 @@ QueryDtype = Annotated[
     Literal["float32", "float16", "bfloat16"] | None,
     typer.Option(help="Precision in which queries are encoded; default: by the encoder's size and the device."),
 ]
+Device = Annotated[str, typer.Option(help="Device of encoders, rerankers and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Cache = Annotated[Path | None, typer.Option(help="The file of cached replies; default: replies.sqlite in the output folder.")]
 InFlight = Annotated[

@@ -15,7 +15,7 @@ from wikidx.base.errors import InputError
 from wikidx.retrievers.options import SearchOptions
 
 from . import completion
-from .method_options import QueryDtype
+from .method_options import Device, QueryDtype
 from .option_groups import command
 from .screen import Result, is_unicode, note, print_json, print_passage
 
@@ -46,7 +46,6 @@ Retriever = Annotated[
 Reranker = Annotated[
     str | None, typer.Option(help="Rerank by this model (--rerank cross-encoder): a name such as simlm, a directory, or rerank:MODEL@URL.")
 ]
-Device = Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 _BATCH = 256  # queries of a file that are searched together
 

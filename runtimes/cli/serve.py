@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import completion
-from .method_options import QueryDtype
+from .method_options import Device, QueryDtype
 from .ray_option import RayAddress
 from .screen import note
 
@@ -46,7 +46,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0: any free port.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share memory-mapped indexes.")] = 1,
-    device: Annotated[str, typer.Option(help="Device of encoders and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")] = "auto",
+    device: Device = "auto",
     query_dtype: QueryDtype = None,
     reranker: Annotated[str | None, typer.Option(help="The model of requests with rerank cross-encoder.")] = None,
     cache: Annotated[int, typer.Option(min=0, help="Size of each retriever's cache of recent results, in megabytes.", metavar="MB")] = 0,

@@ -12,6 +12,7 @@ from wikidx.base.errors import InputError
 
 from . import completion
 from .eval_options import Seed
+from .method_options import Device
 from .option_groups import command
 from .question_options import QuestionOptions, Questions
 from .screen import Result
@@ -32,7 +33,6 @@ QrelsFile = Annotated[Path | None, typer.Option("--qrels", help="Gold passages a
 Depth = Annotated[int, typer.Option(min=1, max=1000, help="Number of results of each retriever; at least the metric's cutoff.")]
 Folds = Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")]
 Name = Annotated[str, typer.Option(help="Name of the pipeline, which search, serve and run take as a retriever.")]
-Device = Annotated[str, typer.Option(help="Device of encoders, reranker and indexes: auto, cpu, cuda, cuda:0,1, all (GPUs), mps.")]
 
 
 @command()

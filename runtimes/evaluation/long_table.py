@@ -77,9 +77,9 @@ def _rows(run: ScoredRun) -> Iterator[tuple[str, tuple[str, ...], str, FloatArra
         yield (PROBLEM, (), name, mask.astype(np.float64), n)
 
 
-def select(table: Iterable[Series], *kinds: str, dataset: str | None = None) -> list[Series]:
-    """Return the series of some kinds, of one question set or of all."""
-    return [series for series in table if series.kind in kinds and dataset in (None, series.dataset)]
+def select(table: Iterable[Series], *kinds: str) -> list[Series]:
+    """Return the series of some kinds."""
+    return [series for series in table if series.kind in kinds]
 
 
 def nest(table: Iterable[Series], cell: Callable[[Series], Any], *, by_run: bool = False) -> dict[str, Any]:

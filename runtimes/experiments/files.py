@@ -262,19 +262,11 @@ def _expand(row: Row) -> list[Row]:
 def _check(experiment: Experiment) -> None:
     """Check names and values beyond their types; raise ``InputError`` or ``UnknownNameError``."""
     table = {figure for figure in published_figures() if figure.paper == experiment.paper}
-    if experiment.paper and not table:
-        raise unknown_name_error("paper", experiment.paper, {figure.paper for figure in published_figures()})
-    if experiment.table:
-        _known("table", [experiment.table], {figure.table for figure in table})
+    _known("paper", filter(None, [experiment.paper]), {figure.paper for figure in published_figures()})
+    _known("table", filter(None, [experiment.table]), {figure.table for figure in table})
     systems = {figure.system for figure in table if figure.table == experiment.table}
     SearchOptions(**experiment.search)
     _check_seeds(experiment.seeds, "")
-    for name, questions in experiment.questions.items():
-        _known("protocol", [questions.protocol] if questions.protocol else [], PROTOCOLS)
-        _known(f"metric of questions.{name}", questions.metrics, _metric_names())
-        _known(f"form of questions.{name}", [questions.form] if questions.form else [], FORMS)
-        if not questions.source and questions.missing is None:
-            raise InputError(f"questions.{name} needs a 'protocol' that has a set of questions, or a 'file'")
     for row in experiment.rows:
         _known(f"system of row '{row.name}'", row.systems or [], systems)
         _check_row(experiment, row)
@@ -282,7 +274,12 @@ def _check(experiment: Experiment) -> None:
     every_option = {field.name for name in methods for field in dataclasses.fields(find_method(name).options)}
     _known("option", experiment.options, every_option)
     for name, questions in experiment.questions.items():
+        _known("protocol", filter(None, [questions.protocol]), PROTOCOLS)
+        _known(f"metric of questions.{name}", questions.metrics, _metric_names())
+        _known(f"form of questions.{name}", filter(None, [questions.form]), FORMS)
         _known(f"option of questions.{name}", questions.options, every_option)
+        if not questions.source and questions.missing is None:
+            raise InputError(f"questions.{name} needs a 'protocol' that has a set of questions, or a 'file'")
     _check_names("row", [row.name for row in experiment.rows])
     _check_names("question set", list(experiment.questions))
 

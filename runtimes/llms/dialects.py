@@ -197,6 +197,13 @@ _PAGES = (  # a page, a field of it, and the only dialect that has both
     ("/v1/internal/model/info", "model_name", WEB_UI),
 )
 
+_LIMITS: Mapping[str, tuple[str, tuple[str, str] | None, str, str]] = {  # page, list of models there and their name's field, context, slots
+    LLAMA_CPP.name: ("/props", None, "default_generation_settings.n_ctx", "total_slots"),
+    OLLAMA.name: ("/api/ps", ("models", "name"), "context_length", ""),
+    LM_STUDIO.name: ("/api/v0/models", ("data", "id"), "loaded_context_length", ""),
+    TGI.name: ("/info", None, "max_total_tokens", "max_concurrent_requests"),
+}
+
 
 def recognize(pages: Pages, model: str, *, is_cloud: bool, known: Dialect | None = None) -> Server:
     """Return the server that has a model, from its list of models and its own pages. OpenAI's cloud has no such pages.
@@ -216,47 +223,27 @@ def recognize(pages: Pages, model: str, *, is_cloud: bool, known: Dialect | None
 
 
 def own_limits(dialect: Dialect, pages: Pages, model: str) -> tuple[int | None, int | None]:
-    """Return context and number of slots from a server's own pages; None: unknown."""
-    return _LIMITS[dialect.name](pages, model) if dialect.name in _LIMITS else (None, None)
+    """Return context and number of slots from a server's own page; None: unknown. Ollama's context is that with which a model is loaded."""
+    if dialect.name not in _LIMITS:
+        return None, None
+    path, models, context, slots = _LIMITS[dialect.name]
+    about: object = pages.page(path) or {}
+    if models is not None:
+        entries, names = _at(about, models[0]), {model, f"{model}:latest"}
+        named = (entry for entry in entries if _at(entry, models[1]) in names) if isinstance(entries, list) else iter(())
+        about = next(named, {})
+    return _positive(_at(about, context)), _positive(_at(about, slots))
 
 
 def _by_page(pages: Pages) -> Dialect | None:
     return next((dialect for path, name, dialect in _PAGES if name in (pages.page(path) or {})), None)
 
 
-def _llama_cpp(pages: Pages, model: str) -> tuple[int | None, int | None]:
-    """Return the context and the number of slots."""
-    properties = pages.page("/props") or {}
-    settings = properties.get("default_generation_settings")
-    slots = _positive(properties.get("total_slots"))
-    return _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None, slots
-
-
-def _ollama(pages: Pages, model: str) -> tuple[int | None, int | None]:
-    """Return the context with which a model is loaded; Ollama silently cuts longer prompts."""
-    loaded = (pages.page("/api/ps") or {}).get("models")
-    names = {model, f"{model}:latest"}
-    found = (entry for entry in loaded if isinstance(entry, dict) and entry.get("name") in names) if isinstance(loaded, list) else iter(())
-    return next((_positive(entry.get("context_length")) for entry in found), None), None
-
-
-def _lm_studio(pages: Pages, model: str) -> tuple[int | None, int | None]:
-    entries = (pages.page("/api/v0/models") or {}).get("data")
-    found = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == model) if isinstance(entries, list) else iter(())
-    return next((_positive(entry.get("loaded_context_length")) for entry in found), None), None
-
-
-def _tgi(pages: Pages, model: str) -> tuple[int | None, int | None]:
-    about = pages.page("/info") or {}
-    return _positive(about.get("max_total_tokens")), _positive(about.get("max_concurrent_requests"))
-
-
-_LIMITS: Mapping[str, Callable[[Pages, str], tuple[int | None, int | None]]] = {
-    LLAMA_CPP.name: _llama_cpp,
-    OLLAMA.name: _ollama,
-    LM_STUDIO.name: _lm_studio,
-    TGI.name: _tgi,
-}
+def _at(value: object, path: str) -> object:
+    """Return the value at a path of fields; None if there is none."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _positive(value: object) -> int | None:

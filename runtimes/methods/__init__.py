@@ -16,21 +16,10 @@ from typing import Any
 
 from wikidx.base.plugins import PlugIn, find, plug_in_names
 
-METHODS = {
-    "ra_isf": "wikidx.runtimes.methods.ra_isf:METHOD",
-    "self_reasoning": "wikidx.runtimes.methods.self_reasoning:METHOD",
-    "retrorag": "wikidx.runtimes.methods.retrorag:METHOD",
-    "refeed": "wikidx.runtimes.methods.refeed:METHOD",
-    "direct": "wikidx.runtimes.methods.direct:METHOD",
-    "cot": "wikidx.runtimes.methods.cot:METHOD",
-    "least_to_most": "wikidx.runtimes.methods.least_to_most:METHOD",
-    "genread": "wikidx.runtimes.methods.genread:METHOD",
-    "rag": "wikidx.runtimes.methods.rag:METHOD",
-    "ircot": "wikidx.runtimes.methods.ircot:METHOD",
-    "iter_retgen": "wikidx.runtimes.methods.iter_retgen:METHOD",
-    "self_ask": "wikidx.runtimes.methods.self_ask:METHOD",
-    "react": "wikidx.runtimes.methods.react:METHOD",
-}
+_PAPERS = ("ra_isf", "self_reasoning", "retrorag", "refeed")
+_BASELINES = ("direct", "cot", "least_to_most", "genread", "rag", "ircot", "iter_retgen", "self_ask", "react")
+METHODS = {name: f"{__name__}.{name}:METHOD" for name in (*_PAPERS, *_BASELINES)}
+"""Name -> the method, which is imported on first use; a plug-in is found by the same function."""
 
 
 def find_method(name: str) -> Any:  # noqa: ANN401 - a Method; the import would slow down the command line

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers.alce_text import first_line, remove_citations
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.rouge import rouge_lsum
 from wikidx.runtimes.questions import Question
 
@@ -53,27 +53,8 @@ def _of_groups(score: Callable[[str, Sequence[Sequence[str]]], float | None]) ->
 
 
 METRICS = (
-    Metric(
-        "alce_str_em",
-        "ALCE's str_em on ASQA: the share of readings that the first line of the answer, without citations, answers. A short answer that "
-        "normalises to the empty string is always found. Undefined without readings.",
-        _of_groups(lambda answer, groups: str_em(strip_citations(answer), groups)),
-    ),
-    Metric(
-        "alce_str_hit",
-        "ALCE's str_hit on ASQA: 1 if every reading is answered, else 0. Otherwise as alce_str_em.",
-        _of_groups(lambda answer, groups: str_hit(strip_citations(answer), groups)),
-    ),
-    Metric(
-        "alce_rouge_lsum",
-        "ALCE's rougeLsum (package rouge_score, with stemming) of the first line, without citations, against the better of the first two "
-        "references. Sentences end at . ! ? before white space, not where NLTK ends them. An empty answer scores 0. Undefined without "
-        "references.",
-        lambda answer, question: rouge_lsum_f(strip_citations(answer), question.gold.get("long_answers", ())),
-    ),
-    Metric(
-        "asqa_str_em",
-        "str_em as ASQA's authors compute it: on the whole answer, including its citations. Otherwise as alce_str_em.",
-        _of_groups(str_em),
-    ),
+    official("alce_str_em", _of_groups(lambda answer, groups: str_em(strip_citations(answer), groups))),
+    official("alce_str_hit", _of_groups(lambda answer, groups: str_hit(strip_citations(answer), groups))),
+    official("alce_rouge_lsum", lambda answer, question: rouge_lsum_f(strip_citations(answer), question.gold.get("long_answers", ()))),
+    official("asqa_str_em", _of_groups(str_em)),
 )

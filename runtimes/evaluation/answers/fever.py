@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.questions import Question
 
 _GENREAD_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -37,21 +37,7 @@ def _of_label(score: Callable[[str, str], float]) -> Callable[[str, Question], f
 
 
 METRICS = (
-    Metric(
-        "fever_label_accuracy",
-        "fever-scorer's label accuracy with three classes: the answer equals the label except for case; white space counts. An empty "
-        "answer is wrong. Undefined without a label.",
-        _of_label(lambda answer, label: float(answer.upper() == label.upper())),
-    ),
-    Metric(
-        "react_fever_em",
-        "ReAct's em on FEVER: answer and label are equal after SQuAD's normalisation. An empty answer is wrong. Undefined without a label.",
-        _of_label(lambda answer, label: float(normalizing.squad(answer) == normalizing.squad(label))),
-    ),
-    Metric(
-        "genread_fever_hit",
-        "GenRead's accuracy on FEVER: the answer contains the label or a word for it (supports: yes, true; refutes: no, false). An empty "
-        "answer is wrong. Undefined without a label.",
-        _of_label(lambda answer, label: genread_correct(answer, [label.lower()])),
-    ),
+    official("fever_label_accuracy", _of_label(lambda answer, label: float(answer.upper() == label.upper()))),
+    official("react_fever_em", _of_label(lambda answer, label: float(normalizing.squad(answer) == normalizing.squad(label)))),
+    official("genread_fever_hit", _of_label(lambda answer, label: genread_correct(answer, [label.lower()]))),
 )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 
 from . import hotpotqa, squad
@@ -27,33 +27,12 @@ def _any_matches(match: Callable[[re.Pattern[str], str], object], answer: str, g
 
 
 METRICS = (
-    Metric(
-        "flashrag_em",
-        "FlashRAG's em. An empty answer matches a gold that normalises to the empty string. 0 without golds.",
-        lambda answer, question: squad.exact_match(answer, question.golden_answers) or 0.0,
-    ),
-    Metric(
+    official("flashrag_em", lambda answer, question: squad.exact_match(answer, question.golden_answers) or 0.0),
+    official(
         "flashrag_acc",
-        "FlashRAG's acc (sub_em): the normalised answer contains a normalised gold. A gold that normalises to the empty string is always "
-        "contained. 0 without golds.",
         lambda answer, question: float(any(normalizing.squad(gold) in normalizing.squad(answer) for gold in question.golden_answers)),
     ),
-    *overlap_metrics(
-        "flashrag",
-        "FlashRAG's {figure}, computed as by HotpotQA: the largest over the golds; f1, precision and recall may come from different golds. "
-        "0 if answer and gold both normalise to the empty string. 0 without golds.",
-        lambda answer, question: hotpotqa.best_overlap(answer, question.golden_answers),
-    ),
-    Metric(
-        "flashrag_pattern_em",
-        "FlashRAG's em on CuratedTREC: a gold, as a regular expression, matches the whole normalised answer, ignoring case. "
-        "Undefined if a gold is not a valid expression.",
-        lambda answer, question: _any_matches(re.Pattern.fullmatch, answer, question.golden_answers),
-    ),
-    Metric(
-        "flashrag_pattern_acc",
-        "FlashRAG's acc on CuratedTREC: a gold, as a regular expression, matches part of the normalised answer, ignoring case. "
-        "Undefined if a gold is not a valid expression.",
-        lambda answer, question: _any_matches(re.Pattern.search, answer, question.golden_answers),
-    ),
+    *overlap_metrics("flashrag", lambda answer, question: hotpotqa.best_overlap(answer, question.golden_answers)),
+    official("flashrag_pattern_em", lambda answer, question: _any_matches(re.Pattern.fullmatch, answer, question.golden_answers)),
+    official("flashrag_pattern_acc", lambda answer, question: _any_matches(re.Pattern.search, answer, question.golden_answers)),
 )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation import normalizing
 from wikidx.runtimes.evaluation.answers import squad
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.token_overlap import NO_OVERLAP, Overlap, overlap, overlap_metrics
 
 _ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
@@ -31,16 +31,8 @@ def best_overlap(answer: str, golds: Sequence[str]) -> Overlap:
 
 
 METRICS = (
-    Metric(
-        "hotpotqa_em",
-        "HotpotQA's em, against the first gold. An empty answer matches a gold that normalises to the empty string. An unanswered question "
-        "counts 0.",
-        lambda answer, question: squad.exact_match(answer, question.golden_answers[:1]),
-    ),
+    official("hotpotqa_em", lambda answer, question: squad.exact_match(answer, question.golden_answers[:1])),
     *overlap_metrics(
-        "hotpotqa",
-        "HotpotQA's {figure}, against the first gold. 0 if answer and gold both normalise to the empty string. yes, no and noanswer get no "
-        "partial credit. An unanswered question counts 0.",
-        lambda answer, question: answer_overlap(answer, question.golden_answers[0]) if question.golden_answers else None,
+        "hotpotqa", lambda answer, question: answer_overlap(answer, question.golden_answers[0]) if question.golden_answers else None
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric, references
+from wikidx.runtimes.evaluation.answers.metric import official, references
 from wikidx.runtimes.evaluation.answers.rouge import rouge_l
 from wikidx.runtimes.evaluation.answers.token_overlap import overlap
 from wikidx.runtimes.questions import Question
@@ -26,30 +26,9 @@ def _best(score: Callable[[str, str], float]) -> Callable[[str, Question], float
     return best_score
 
 
-_RULE = (
-    "An empty answer scores 0. Empty golds are dropped. Undefined if no gold remains: KILT then gives an empty answer 0, and fails on any "
-    "other answer. KILT refuses a file that lacks answers."
-)
-
 METRICS = (
-    Metric(
-        "kilt_accuracy",
-        f"KILT's accuracy: the answer equals a gold without normalisation. {_RULE}",
-        _best(lambda answer, gold: float(answer == gold)),
-    ),
-    Metric(
-        "kilt_em",
-        f"KILT's em. {_RULE}",
-        _best(lambda answer, gold: float(normalizing.squad(answer) == normalizing.squad(gold))),
-    ),
-    Metric(
-        "kilt_f1",
-        f"KILT's f1, also used for Wizard of Wikipedia. {_RULE}",
-        _best(lambda answer, gold: overlap(normalizing.squad(answer).split(), normalizing.squad(gold).split()).f1),
-    ),
-    Metric(
-        "kilt_rouge_l",
-        f"KILT's rougel, also used for Wizard of Wikipedia: ROUGE-L of the package rouge 1.0, without normalisation. {_RULE}",
-        _best(lambda answer, gold: rouge_l(answer, gold).f),
-    ),
+    official("kilt_accuracy", _best(lambda answer, gold: float(answer == gold))),
+    official("kilt_em", _best(lambda answer, gold: float(normalizing.squad(answer) == normalizing.squad(gold)))),
+    official("kilt_f1", _best(lambda answer, gold: overlap(normalizing.squad(answer).split(), normalizing.squad(gold).split()).f1)),
+    official("kilt_rouge_l", _best(lambda answer, gold: rouge_l(answer, gold).f)),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import ClassVar
 
 from wikidx.runtimes.questions import Question
@@ -27,6 +30,16 @@ class Metric:
     origin: str
     score: Callable[[str, Question], float | None]
     missing: float | None = 0.0
+
+
+def official(name: str, score: Callable[[str, Question], float | None], missing: float | None = 0.0) -> Metric:
+    """Return a metric of idx, whose origin ``origins.toml`` tells."""
+    return Metric(name, _origins()[name], score, missing)
+
+
+@cache
+def _origins() -> dict[str, str]:
+    return tomllib.loads(resources.files(__package__).joinpath("origins.toml").read_text(encoding="utf-8"))
 
 
 def references(question: Question) -> Sequence[str]:

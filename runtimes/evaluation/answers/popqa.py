@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 
 
 def first_line(generation: str) -> str:
@@ -21,11 +21,4 @@ def is_correct(answer: str, golds: Sequence[str]) -> bool:
     return any(form in answer for gold in golds for form in (gold, gold.lower(), gold.capitalize()))
 
 
-METRICS = (
-    Metric(
-        "popqa_accuracy",
-        "PopQA's accuracy (adaptive-retrieval): the first line of the answer contains a gold, its lower-case form or its capitalised "
-        "form. 0 without golds. An empty gold always matches.",
-        lambda answer, question: float(is_correct(first_line(answer), question.golden_answers)),
-    ),
-)
+METRICS = (official("popqa_accuracy", lambda answer, question: float(is_correct(first_line(answer), question.golden_answers))),)

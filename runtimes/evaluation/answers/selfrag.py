@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.questions import Question
 
 _FEVER_GOLDS = {"SUPPORTS": "true", "REFUTES": "false"}
@@ -42,20 +42,7 @@ def _fever_match(answer: str, question: Question) -> float | None:
 
 
 METRICS = (
-    Metric(
-        "selfrag_match",
-        "Self-RAG's match: the answer contains a gold, without normalisation. 0 without golds. An empty gold always matches.",
-        lambda answer, question: match(answer, question.golden_answers),
-    ),
-    Metric(
-        "selfrag_accuracy",
-        "Self-RAG's accuracy for its baselines: the answer contains the first gold, without normalisation. Undefined without golds.",
-        lambda answer, question: contains_first_gold(answer, question.golden_answers),
-    ),
-    Metric(
-        "selfrag_fever_match",
-        "Self-RAG's match on FEVER: an answer with SUPPORTS is read as true, one with REFUTES as false. Undefined for NOT ENOUGH INFO, "
-        "which Self-RAG's data lack. An empty answer is wrong; the original fails on it.",
-        _fever_match,
-    ),
+    official("selfrag_match", lambda answer, question: match(answer, question.golden_answers)),
+    official("selfrag_accuracy", lambda answer, question: contains_first_gold(answer, question.golden_answers)),
+    official("selfrag_fever_match", _fever_match),
 )

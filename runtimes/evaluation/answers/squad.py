@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1, overlap
 
 exact_match, f1 = best_exact_match(normalizing.squad), best_f1(normalizing.squad)
@@ -33,30 +33,8 @@ def _golds_v2(golds: Sequence[str]) -> list[str]:
 
 
 METRICS = (
-    Metric(
-        "squad_em",
-        "exact_match of SQuAD v1.1. An empty answer matches a gold that normalises to the empty string. Undefined without golds. An "
-        "unanswered question counts 0.",
-        lambda answer, question: exact_match(answer, question.golden_answers),
-    ),
-    Metric(
-        "squad_f1",
-        "f1 of SQuAD v1.1. 0 if answer and gold both normalise to the empty string. Undefined without golds. An unanswered question "
-        "counts 0.",
-        lambda answer, question: f1(answer, question.golden_answers),
-    ),
-    Metric(
-        "squad2_em",
-        "exact of SQuAD v2.0. Golds that normalise to the empty string are dropped, unless all do. Without golds, the empty answer is "
-        "right. The mean is over the answered questions only.",
-        lambda answer, question: exact_match_v2(answer, question.golden_answers),
-        missing=None,
-    ),
-    Metric(
-        "squad2_f1",
-        "f1 of SQuAD v2.0. Golds as in squad2_em. 1 if answer and gold both normalise to the empty string. The mean is over the answered "
-        "questions only.",
-        lambda answer, question: f1_v2(answer, question.golden_answers),
-        missing=None,
-    ),
+    official("squad_em", lambda answer, question: exact_match(answer, question.golden_answers)),
+    official("squad_f1", lambda answer, question: f1(answer, question.golden_answers)),
+    official("squad2_em", lambda answer, question: exact_match_v2(answer, question.golden_answers), missing=None),
+    official("squad2_f1", lambda answer, question: f1_v2(answer, question.golden_answers), missing=None),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.questions import Question
 
 _WORDS = {"yes": True, "true": True, "no": False, "false": False}
@@ -29,11 +29,4 @@ def _accuracy(answer: str, question: Question) -> float | None:
     return None if gold is None else accuracy(boolean(answer), gold)
 
 
-METRICS = (
-    Metric(
-        "strategyqa_accuracy",
-        "StrategyQA's accuracy, whose evaluator compares booleans. After SQuAD's normalisation, yes and true are read as true, no and "
-        "false as false; any other answer is wrong. Undefined unless the only gold is one of these words.",
-        _accuracy,
-    ),
-)
+METRICS = (official("strategyqa_accuracy", _accuracy),)

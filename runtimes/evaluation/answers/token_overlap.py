@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import Metric, official
 from wikidx.runtimes.questions import Question
 
 
@@ -43,12 +43,11 @@ def best_f1(normalise: Callable[[str], str]) -> Callable[[str, Sequence[str]], f
     return lambda answer, golds: max((overlap(normalise(answer).split(), normalise(gold).split()).f1 for gold in golds), default=None)
 
 
-def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
+def overlap_metrics(name: str, measure: Callable[[str, Question], Overlap | None]) -> tuple[Metric, ...]:
     """Return three metrics: F1, precision and recall of an overlap.
 
     Args:
         name: prefix of the metrics' names.
-        origin: template of the metrics' ``origin``; ``{figure}`` is replaced by "f1", "precision" or "recall".
         measure: (answer, question) -> overlap; None if undefined for the question.
     """
 
@@ -57,6 +56,6 @@ def overlap_metrics(name: str, origin: str, measure: Callable[[str, Question], O
             result = measure(answer, question)
             return None if result is None else result[position]
 
-        return Metric(f"{name}_{figure}", origin.format(figure=figure), score)
+        return official(f"{name}_{figure}", score)
 
     return tuple(metric(position, figure) for position, figure in enumerate(Overlap._fields))

@@ -7,22 +7,12 @@ data's ``NormalizedAliases``, which are already normalised in this way. Normalis
 from __future__ import annotations
 
 from wikidx.runtimes.evaluation import normalizing
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.token_overlap import best_exact_match, best_f1
 
 exact_match, f1 = best_exact_match(normalizing.triviaqa), best_f1(normalizing.triviaqa)
 
 METRICS = (
-    Metric(
-        "triviaqa_em",
-        "TriviaQA's exact_match. An empty answer matches an alias that normalises to the empty string. Undefined without golds. An "
-        "unanswered question counts 0.",
-        lambda answer, question: exact_match(answer, question.golden_answers),
-    ),
-    Metric(
-        "triviaqa_f1",
-        "TriviaQA's f1. 0 if answer and alias both normalise to the empty string. Undefined without golds. An unanswered question "
-        "counts 0.",
-        lambda answer, question: f1(answer, question.golden_answers),
-    ),
+    official("triviaqa_em", lambda answer, question: exact_match(answer, question.golden_answers)),
+    official("triviaqa_f1", lambda answer, question: f1(answer, question.golden_answers)),
 )

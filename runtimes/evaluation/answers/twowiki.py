@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation.answers import hotpotqa, squad
-from wikidx.runtimes.evaluation.answers.metric import Metric
+from wikidx.runtimes.evaluation.answers.metric import official
 from wikidx.runtimes.evaluation.answers.token_overlap import overlap_metrics
 from wikidx.runtimes.questions import Question
 
@@ -19,17 +19,8 @@ def _names(question: Question) -> Sequence[str]:
 
 
 METRICS = (
-    Metric(
-        "twowiki_em",
-        "em of 2WikiMultihopQA v1.1, over the gold and its aliases. An empty answer matches a gold or alias that normalises to the empty "
-        "string. Undefined without golds. An unanswered question counts 0.",
-        lambda answer, question: squad.exact_match(answer, _names(question)) if question.golden_answers else None,
-    ),
+    official("twowiki_em", lambda answer, question: squad.exact_match(answer, _names(question)) if question.golden_answers else None),
     *overlap_metrics(
-        "twowiki",
-        "{figure} of 2WikiMultihopQA v1.1, the largest over the gold and its aliases; f1, precision and recall may come from different "
-        "ones. 0 if answer and gold both normalise to the empty string. yes, no and noanswer get no partial credit. Undefined without "
-        "golds. An unanswered question counts 0.",
-        lambda answer, question: hotpotqa.best_overlap(answer, _names(question)) if question.golden_answers else None,
+        "twowiki", lambda answer, question: hotpotqa.best_overlap(answer, _names(question)) if question.golden_answers else None
     ),
 )
