@@ -137,7 +137,7 @@ def _estimate(jobs: Sequence[Job], *, retry_failed: bool) -> Result:
     total, speed = Estimate(*(math.fsum(each) for each in zip(*(cost for *_, cost in costs), strict=True))), tokens_per_second(finished)
     rows: list[list[tables.Cell]] = [[name, n, *cost] for name, n, cost in (*costs, ("all", sum(n for _, n, _ in costs), total))]
     names, seconds = ("run", "questions", *Estimate._fields), total.tokens / (speed or ASSUMED_SPEED)
-    columns = [tables.Column(name.replace("_", " "), tables.brief) for name in names]
+    columns = tables.columns(*(name.replace("_", " ") for name in names), show=tables.brief)
     source = "as in the runs so far" if speed else "assumed until a run is finished"
     notes = [
         tables.text(tables.Table(columns, rows, "To be done")),

@@ -22,7 +22,7 @@ from wikidx.runtimes.evaluation.reports.report import Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import answered, issue_tables, run_sections
 from wikidx.runtimes.evaluation.reports.search_tables import NO_TEXTS
 from wikidx.runtimes.evaluation.reports.tables import Cell as Value
-from wikidx.runtimes.evaluation.reports.tables import Column, Spread, Table, brief, cell_json, percent, signed_brief, signed_percent
+from wikidx.runtimes.evaluation.reports.tables import Spread, Table, brief, cell_json, columns, percent, signed_brief, signed_percent
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
@@ -198,11 +198,9 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_shar
         comparable = None if is_comparable is None else "yes" if is_comparable else "no"
         rows.append([row, *theirs, metric or None, ours, difference, reached or None, comparable, remark])
     show, show_difference = (percent, signed_percent) if is_share else (brief, signed_brief)
-    columns = [
-        *(Column("row"), Column("metric"), Column("the paper's LLM"), Column("the paper's", show), Column("our metric")),
-        *(Column("ours", show), Column("difference", show_difference), Column("answered"), Column("comparable")),
-        Column("set-up, the paper's / ours, or why there is no value"),
-    ]
+    heads = columns("row", "metric", "the paper's LLM") + columns("the paper's", show=show) + columns("our metric")
+    heads += columns("ours", show=show) + columns("difference", show=show_difference)
+    heads += columns("answered", "comparable", "set-up, the paper's / ours, or why there is no value")
     notes = [f"ours: {outcome.bootstrap.note()}; over several seeds: mean ± standard deviation of the runs' means"]
     questions = outcome.experiment.questions[dataset]
     if any(result.paper for result in results):
@@ -217,12 +215,12 @@ def _table(dataset: str, results: Sequence[Result], outcome: Outcome, *, is_shar
         notes.append("the rows were asked different numbers of questions: repeat the command with the highest --limit to compare them")
     for why in dict.fromkeys(result.remark for result in results if result.ours is None):
         notes.append(f"no value of {'; '.join(dict.fromkeys(result.row for result in results if result.remark == why))}: {why}")
-    alike = [at for at, column in enumerate(columns) if column.name in _SETTINGS and rows[1:] and len({row[at] for row in rows}) == 1]
-    if named := [f"{columns[at].name}: {rows[0][at]}" for at in alike if rows[0][at] is not None]:
+    alike = [at for at, column in enumerate(heads) if column.name in _SETTINGS and rows[1:] and len({row[at] for row in rows}) == 1]
+    if named := [f"{heads[at].name}: {rows[0][at]}" for at in alike if rows[0][at] is not None]:
         notes.insert(0, f"of all rows: {', '.join(named)}")
-    shown = [at not in alike and any(row[at] is not None for row in rows) for at in range(len(columns))]
+    shown = [at not in alike and any(row[at] is not None for row in rows) for at in range(len(heads))]
     title = f"{dataset}, {'in %' if is_share else 'per question; service and latency_s in seconds'}"
-    return Table(list(compress(columns, shown)), [list(compress(row, shown)) for row in rows], title, notes)
+    return Table(list(compress(heads, shown)), [list(compress(row, shown)) for row in rows], title, notes)
 
 
 def _average(runs: Sequence[ScoredRun], metric: str, bootstrap: Bootstrap) -> Interval | Spread | None:

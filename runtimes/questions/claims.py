@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import find_field, plain_name
 
 from .base import FEVER_LABELS, Question, gold
@@ -25,7 +24,7 @@ def parse_fever(record: Record) -> Question:
     label = _LABELS.get(plain_name(given), given)
     if label is not None and label not in FEVER_LABELS:
         shown = f"the label is {given!r:.40}, none of {', '.join(FEVER_LABELS)}: leave the record out, or give 'question' and 'answer'"
-        raise InputError(f"{record.location}: {shown}")
+        raise record.error(shown)
     titles = list(unique(page_title(page) for page in _pages(record)))
     return Question(record_id(record), text_of(record, "claim", "question"), (label,) if label else (), gold(label=label, titles=titles))
 
@@ -44,7 +43,7 @@ def _pages(record: Record) -> Iterator[str]:
         return
     is_known = isinstance(evidence, list) and all(isinstance(group, list) for group in evidence)
     if not is_known or not all(isinstance(piece, list) and len(piece) == 4 for group in evidence for piece in group):
-        raise InputError(f"{record.location}: the field 'evidence' is {evidence!r:.40}, not sets of [annotation, evidence, page, sentence]")
+        raise record.wrong("evidence", evidence, "not sets of [annotation, evidence, page, sentence]")
     for group in evidence:
         for _, _, page, _ in group:
             if page is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import QUESTION_IDS, find_field
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -20,7 +19,7 @@ def text_of(record: Record, *names: str) -> str:
     """
     name = _first_present(record, names)
     if name not in record.value:
-        raise InputError(f"{record.location}: no field {' or '.join(map(repr, names))}; it has {_list_fields(record.value)}")
+        raise record.error(f"no field {' or '.join(map(repr, names))}; it has {_list_fields(record.value)}")
     return text_from(record, record.value[name], name)
 
 
@@ -31,7 +30,7 @@ def text_from(record: Record, value: object, name: str) -> str:
         InputError: the value is not a string, or is blank; the message states ``name`` as the field.
     """
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a text; it has {_list_fields(record.value)}")
+        raise record.error(f"the field '{name}' is {value!r:.40}, not a text; it has {_list_fields(record.value)}")
     return replace_surrogates(value)
 
 
@@ -52,9 +51,7 @@ def texts_from(record: Record, value: object, name: str, given: object = None) -
         InputError: the value is not a list of strings; the message states ``name`` as the field, and the value as it was ``given``.
     """
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise InputError(
-            f"{record.location}: the field '{name}' is {value if given is None else given!r:.40}, not a list of texts, such as ['Paris']"
-        )
+        raise record.error(f"the field '{name}' is {value if given is None else given!r:.40}, not a list of texts, such as ['Paris']")
     return tuple(map(replace_surrogates, value))
 
 
@@ -82,7 +79,7 @@ def id_from(record: Record, value: object) -> str:
         InputError: the value is neither a non-empty string nor an integer.
     """
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise InputError(f"{record.location}: the id is {value!r:.40}, neither a text nor a whole number")
+        raise record.error(f"the id is {value!r:.40}, neither a text nor a whole number")
     return replace_surrogates(str(value))
 
 
@@ -103,7 +100,7 @@ def objects_from(record: Record, value: object, name: str) -> list[Mapping[str, 
     """
     value = [] if value is None else value
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list of objects")
+        raise record.wrong(name, value, "not a list of objects")
     return value
 
 
@@ -120,7 +117,7 @@ def _first_present(record: Record, names: Iterable[str]) -> str:
     """
     candidates = list(names)
     if not isinstance(record.value, dict):
-        raise InputError(f"{record.location}: {record.value!r:.40} is not an object with a '{candidates[0]}'")
+        raise record.error(f"{record.value!r:.40} is not an object with a '{candidates[0]}'")
     return find_field(record.value, candidates) or candidates[0]
 
 

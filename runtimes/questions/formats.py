@@ -12,8 +12,6 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from wikidx.base.errors import InputError
-
 from .base import FEVER_LABELS, Question
 from .open_domain import ANSWERS, parse_list
 from .records import Record
@@ -94,5 +92,5 @@ def find_format(record: Record) -> Format:
         advice = (
             "a table has id, tab, question; or question, tab, ['answer', …]; or a header; of lines of text make JSON Lines of {question}"
         )
-        raise InputError(f"{record.location}: {record.value!r:.60} is no question in a known format: {advice}")
+        raise record.error(f"{record.value!r:.60} is no question in a known format: {advice}")
     return found

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import passage_from_record
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -52,7 +51,7 @@ def _passage(record: Record, item: Mapping[str, Any], default_id: str, where: st
     try:
         passage = passage_from_record(known, default_id)
     except ValueError as error:
-        raise InputError(f"{record.location}: no passage in '{where}': {error}") from error
+        raise record.error(f"no passage in '{where}': {error}") from error
     return GivenPassage(type(passage)(*map(replace_surrogates, passage)), _score(item.get("score")))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wikidx.base.errors import InputError
-
 from .base import Question, gold
 from .fields import id_from, objects_of, record_id, text_from, text_of, texts_from, unique
 from .records import Record
@@ -35,7 +33,7 @@ def parse_halluqa(record: Record) -> Question:
     """Parse a HalluQA question. A knowledge question has one right and one wrong answer; a misleading question has up to four of each."""
     answers, wrong = (tuple(_numbered_texts(record, names)) for names in (("Best Answer", "Best_Answer"), ("Wrong_Answer", "Wrong Answer")))
     if not answers:
-        raise InputError(f"{record.location}: no field 'Best Answer' or 'Best Answer1': not a question of HalluQA")
+        raise record.error("no field 'Best Answer' or 'Best Answer1': not a question of HalluQA")
     kind = text_of(record, "Category") if "Category" in record.value else None
     return Question(record_id(record), text_of(record, "Question"), unique(answers), gold(type=kind, wrong_answers=list(unique(wrong))))
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from wikidx.base.errors import InputError
-
 from .base import Question, gold
 from .fields import id_from, objects_of, record_id, text_from, text_of, texts_of, unique
 from .records import Record, read_records
@@ -54,7 +52,7 @@ def supporting_facts(record: Record, value: object) -> list[list[Any]]:
         return []
     pairs = _pair_up(value.get("title"), value.get("sent_id")) if isinstance(value, dict) else value
     if not isinstance(pairs, list) or not all(map(_is_fact, pairs)):
-        raise InputError(f"{record.location}: the field 'supporting_facts' is {value!r:.40}, not a list of [title, number of a sentence]")
+        raise record.wrong("supporting_facts", value, "not a list of [title, number of a sentence]")
     return [[text_from(record, title, "supporting_facts"), number] for title, number in pairs]
 
 
@@ -89,7 +87,7 @@ def _read_aliases(file: Path, answer_ids: Iterable[str]) -> Iterable[tuple[str, 
     ids, n_nameless = frozenset(answer_ids), 0
     for row in read_records(file):
         if not isinstance(row.value, dict) or "Q_id" not in row.value:
-            raise InputError(f"{row.location}: {row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
+            raise row.error(f"{row.value!r:.40} has no 'Q_id': put the authors' table there, or take the file away")
         if row.value["Q_id"] == "":  # an empty id occurs once in the authors' table
             n_nameless += 1
         elif (answer := id_from(row, row.value["Q_id"])) in ids:
@@ -120,7 +118,7 @@ def parse_strategyqa(record: Record) -> Question:
     """Parse a StrategyQA question. The answer is "yes" or "no"; the test set has no answers."""
     answer = record.value.get("answer")
     if answer is not None and not isinstance(answer, bool):
-        raise InputError(f"{record.location}: the field 'answer' is {answer!r:.40}, neither true nor false")
+        raise record.wrong("answer", answer, "neither true nor false")
     return Question(record_id(record), text_of(record, "question"), () if answer is None else (_YES_NO[answer],))
 
 
@@ -128,8 +126,8 @@ def parse_strategyqa_bigbench(record: Record) -> Question:
     """Parse a StrategyQA question in BIG-bench's format, which the authors of RA-ISF used."""
     scores = record.value.get("target_scores")
     if not isinstance(scores, dict) or {name.lower() for name in scores} != {"yes", "no"}:
-        raise InputError(f"{record.location}: the field 'target_scores' is {scores!r:.40}, not scores of 'Yes' and 'No'")
+        raise record.wrong("target_scores", scores, "not scores of 'Yes' and 'No'")
     best = [name.lower() for name, score in scores.items() if score == 1]
     if len(best) != 1:
-        raise InputError(f"{record.location}: the field 'target_scores' is {scores!r:.40}: one of the two must be 1")
+        raise record.error(f"the field 'target_scores' is {scores!r:.40}: one of the two must be 1")
     return Question(record_id(record), text_of(record, "input"), (best[0],))

@@ -14,7 +14,6 @@ from importlib import resources
 from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
-from wikidx.base.errors import InputError
 from wikidx.corpora.reading.records import PASSAGE_IDS, QUESTION_IDS, find_field, record_unkept_fields
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -73,9 +72,7 @@ def _choose(record: Record, key: Any, choices: Mapping[Any, Any]) -> Any:  # noq
     if str(key).casefold() in {str(text).casefold() for text in choices.values()}:
         return key
     if bare not in choices and re.fullmatch(r"\d+|-[02-9]\d*|[a-z]", bare):
-        raise InputError(
-            f"{record.location}: the answer {key!r:.40} is neither text, label nor number of a choice: correct it, or leave it out"
-        )
+        raise record.error(f"the answer {key!r:.40} is neither text, label nor number of a choice: correct it, or leave it out")
     return "" if bare == "-1" else choices.get(bare, key)
 
 
@@ -156,7 +153,7 @@ def parse_converted(record: Record) -> Question:
     """Parse a question as ``idx questions`` writes it: all fields of ``Question``."""
     gold_data = record.value.get("gold")
     if not isinstance(gold_data, dict):
-        raise InputError(f"{record.location}: the field 'gold' is {gold_data!r:.40}, not an object")
+        raise record.wrong("gold", gold_data, "not an object")
     gold_data = parse_json(replace_surrogates(json.dumps(gold_data, ensure_ascii=False)))
     return Question(record_id(record), text_of(record, "question"), texts_of(record, "golden_answers"), gold(**gold_data))
 
@@ -173,14 +170,14 @@ def parse_dpr_row(record: Record) -> Question:
     row = record.value
     question, answers = (row.get("question"), row.get("answers")) if isinstance(row, dict) else (row[0], row[-1])
     if answers is None or (isinstance(row, tuple) and len(row) != 2):
-        raise InputError(f"{record.location}: {len(row)} fields, not a question and its answers: check its tabs and quotes")
+        raise record.error(f"{len(row)} fields, not a question and its answers: check its tabs and quotes")
     return Question(str(record.number), text_from(record, question, "question"), texts_from(record, parse_list(answers), "answers"))
 
 
 def parse_topic(record: Record) -> Question:
     """Parse a row of a topics file: id, tab, question, which may be in quotes as in CSV."""
     if not isinstance(record.value, tuple) or len(record.value) != 2:
-        raise InputError(f"{record.location}: {len(record.value)} fields, not an id and a question: check its tabs and quotes")
+        raise record.error(f"{len(record.value)} fields, not an id and a question: check its tabs and quotes")
     name, text = record.value
     text = text[1:-1].replace('""', '"') if re.fullmatch('"([^"]|"")*"', text) else text
     return Question(id_from(record, name.strip()), text_from(record, text, "question"))
@@ -193,7 +190,7 @@ def parse_triviaqa(record: Record) -> Question:
     """
     answer = record.value.get("Answer", record.value.get("answer"))
     if answer is not None and not isinstance(answer, dict):
-        raise InputError(f"{record.location}: the field 'Answer' is {answer!r:.40}, not an object with 'Value' and 'Aliases'")
+        raise record.wrong("Answer", answer, "not an object with 'Value' and 'Aliases'")
     fields = record._replace(value={name.lower(): value for name, value in (answer or {}).items()})
     value = (text_of(fields, "value"),) if fields.value.get("value") else ()
     answers = unique((*value, *texts_of(fields, "aliases"), *texts_of(fields, "humananswers")))
@@ -249,7 +246,7 @@ def _integer(record: Record, value: object, name: str) -> int:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 20:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a whole number")
+        raise record.wrong(name, value, "not a whole number")
     return value
 
 
@@ -258,5 +255,5 @@ def _list(record: Record, name: str) -> list[Any]:
     value = record.value.get(name) or []
     value = [] if value == _NONE else value
     if not isinstance(value, list):
-        raise InputError(f"{record.location}: the field '{name}' is {value!r:.40}, not a list")
+        raise record.wrong(name, value, "not a list")
     return [one for one in value if one != _NONE]

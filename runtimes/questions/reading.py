@@ -49,7 +49,7 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
         for record in selected:
             question = chosen.read(record)
             if question.id in positions:
-                raise InputError(f"{record.location}: the id '{question.id}' is that of {positions[question.id]} too: give each its own")
+                raise record.error(f"the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
             if not questions and chosen.read in (parse_beir, parse_kilt, parse_plain) and (unread := unread_fields(record, question)):
                 logger.warning("%s: the first record has no known answer; its other fields: %s", path, f"{', '.join(unread):.200}")
@@ -145,7 +145,5 @@ def _select_records(records: Iterable[Record], chosen: Format, value_type: type)
         if not chosen.selects(record):
             continue
         if not isinstance(record.value, value_type):
-            raise InputError(
-                f"{record.location}: {record.value!r:.40} is not an object with a 'question', as the first record is: {chosen.record}"
-            )
+            raise record.error(f"{record.value!r:.40} is not an object with a 'question', as the first record is: {chosen.record}")
         yield record

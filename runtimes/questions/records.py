@@ -61,6 +61,14 @@ class Record(NamedTuple):
         """File and position, for error messages."""
         return f"{self.file}, {self.position}"
 
+    def error(self, message: str) -> InputError:
+        """Return (not raise) an error of this record."""
+        return InputError(f"{self.location}: {message}")
+
+    def wrong(self, field: str, value: object, needed: str) -> InputError:
+        """Return (not raise) the error of a field whose value is not what is needed."""
+        return self.error(f"the field '{field}' is {value!r:.40}, {needed}")
+
 
 def read_records(path: Path, *, has_texts: bool = False) -> Generator[Record]:
     """Yield the records of a file, in file order. Closing the generator closes the file.

@@ -24,7 +24,7 @@ from wikidx.runtimes.evaluation.reports.run_tables import (
     telling_metric,
     throughput,
 )
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, cell_json, percent
+from wikidx.runtimes.evaluation.reports.tables import Cell, Table, cell_json, columns, percent
 from wikidx.runtimes.evaluation.run_facts import RunFacts
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
@@ -57,11 +57,10 @@ def _scores(run: ScoredRun, metrics: Sequence[Series], bootstrap: Bootstrap) -> 
     for each in metrics:
         of_answered = [] if is_answered.all() else [bootstrap.interval(each.values[is_answered])]
         rows.append([each.metric, each.mean, *of_answered, each.mean.n, each.n - each.mean.n, answered(run)])
-    columns = [Column("metric"), Column("mean, %", percent)]
-    columns += [] if is_answered.all() else [Column("of the answered, %", percent)]
-    columns += [Column("questions"), Column("not defined"), Column("answered")]
+    means = columns("mean, %", *([] if is_answered.all() else ["of the answered, %"]), show=percent)
+    heads = [*columns("metric"), *means, *columns("questions", "not defined", "answered")]
     origins = [f"{name}: {find_metric(name).origin}" for name in run.values if name in metric_names()]
-    return Table(columns, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])
+    return Table(heads, rows, "Scores", [f"in brackets: {bootstrap.note()}", *row_metric_notes(run), *origins])
 
 
 def _example_tables(run: ScoredRun) -> list[Table]:
@@ -85,8 +84,8 @@ def _example_tables(run: ScoredRun) -> list[Table]:
             question, row = run.questions[at], run.rows[at]
             found = ", ".join(sorted(problems(row))) or None
             rows.append([kind, question.id, *map(abbreviate, (question.text, gold_text(question.golden_answers), row.answer)), found])
-    columns = [Column(name) for name in ("outcome", "id", "question", "gold answers", "answer", "what went wrong")]
-    return [Table(columns, rows, "Examples", [f"right: {metric} is at least 0.5; the first {_EXAMPLES} of each outcome"])] if rows else []
+    heads = columns("outcome", "id", "question", "gold answers", "answer", "what went wrong")
+    return [Table(heads, rows, "Examples", [f"right: {metric} is at least 0.5; the first {_EXAMPLES} of each outcome"])] if rows else []
 
 
 def answers_json(run: ScoredRun, bootstrap: Bootstrap) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from wikidx.runtimes.evaluation.reports.run_tables import (
     run_sections,
     telling_metric,
 )
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Spread, Table, brief, cell_json, p_value, percent, signed_percent
+from wikidx.runtimes.evaluation.reports.tables import Cell, Spread, Table, brief, cell_json, columns, p_value, percent, signed_percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, Interval
 
@@ -148,18 +148,18 @@ def question_records(runs: Sequence[ScoredRun]) -> Iterator[dict[str, Any]]:
 def _runs(runs: Sequence[ScoredRun]) -> Table:
     fields = [field for field in runs[0].facts._fields if any(getattr(run.facts, field) for run in runs)]
     rows = [(run.name, run.dataset, answered(run), *(getattr(run.facts, field) or None for field in fields)) for run in runs]
-    return Table([Column(name.replace("_", " ")) for name in ("run", "data set", "answered", *fields)], rows, "Runs")
+    return Table(columns("run", "data set", "answered", *(name.replace("_", " ") for name in fields)), rows, "Runs")
 
 
 def _scores_table(runs: Sequence[ScoredRun], means: _Means, title: str, bootstrap: Bootstrap) -> Table:
     """Return the table of the runs' scores, with the share of questions that each run has answered."""
     names = metric_names(runs)
     rows: list[list[Cell]] = [[run.name, answered(run), *map(means[run.name].get, names)] for run in runs]
-    columns = [Column("run"), Column("answered"), *(Column(name, percent) for name in names)]
+    heads = columns("run", "answered") + columns(*names, show=percent)
     notes = [f"in brackets: {bootstrap.note()}", *(f"{run.name}, {note}" for run in runs for note in row_metric_notes(run))]
     if any(run.n_answered < len(run.questions) for run in runs):
         notes.append("answered: the other questions count 0 in the means")
-    return Table(columns, rows, title, notes)
+    return Table(heads, rows, title, notes)
 
 
 def seed_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -169,9 +169,9 @@ def seed_tables(runs: Sequence[ScoredRun]) -> list[Table]:
         first = group[0]
         seeds, shares = ", ".join(run.facts.seed for run in group), ", ".join(dict.fromkeys(map(answered, group)))
         rows.append([", ".join(run.name for run in group), first.dataset, seeds, len(group), shares, *map(spreads.get, names)])
-    columns = [*map(Column, ("runs", "data set", "seeds", "number", "answered")), *(Column(name, percent) for name in names)]
+    heads = columns("runs", "data set", "seeds", "number", "answered") + columns(*names, show=percent)
     note = "mean ± sample standard deviation of the runs' means"
-    return [Table(columns, rows, "Several seeds, mean in %", [note])] if rows else []
+    return [Table(heads, rows, "Several seeds, mean in %", [note])] if rows else []
 
 
 def seed_spreads(runs: Sequence[ScoredRun]) -> list[tuple[list[ScoredRun], dict[str, Spread]]]:
@@ -198,10 +198,10 @@ def _examples(comparison: Comparison) -> list[Table]:
             ]
             for example in found
         ]
-        columns = [Column(name) for name in ("outcome", "id", "question", "gold answers", first, second)]
+        heads = columns("outcome", "id", "question", "gold answers", first, second)
         note = f"win: {first} scores higher by {metric}; up to {_EXAMPLES} wins and losses, the largest differences first"
         if rows:
-            tables.append(Table(columns, rows, f"Examples on {dataset}, {first} against {second}", [note]))
+            tables.append(Table(heads, rows, f"Examples on {dataset}, {first} against {second}", [note]))
     return tables
 
 
@@ -221,22 +221,15 @@ def _differences(comparison: Comparison) -> list[Table]:
     firsts = {difference.first for difference in comparison.differences}
     winner = firsts.pop() if len(firsts) == 1 else "the run before the minus sign"
     unfinished = [run for run in comparison.runs if run.n_answered < len(run.questions)]
-    names = ("questions", "wins", "losses", "ties", "not in both")
-    columns = (
-        Column("data set"),
-        Column("metric"),
-        Column("runs"),
-        Column("difference, points", signed_percent),
-        Column("p", p_value),
-        *map(Column, names),
-    )
+    heads = columns("data set", "metric", "runs") + columns("difference, points", show=signed_percent) + columns("p", show=p_value)
+    heads += columns("questions", "wins", "losses", "ties", "not in both")
     notes = [
         f"questions: those of both runs on which the metric is defined; wins: questions on which {winner} scores higher",
         f"p: two-sided paired randomisation test, not corrected for the {len(rows)} comparisons of this table",
         "not in both: questions of only one run, and different questions under the same id",
         *(f"{run.name} has answered {answered(run)} questions: the others count 0" for run in unfinished),
     ]
-    return [Table(columns, rows, "Differences, paired by question", notes)] if rows else []
+    return [Table(heads, rows, "Differences, paired by question", notes)] if rows else []
 
 
 def _papers(comparison: Comparison) -> list[Table]:
@@ -255,9 +248,9 @@ def _papers_table(comparison: Comparison, title: str, quotes: Sequence[Published
         search = ", ".join(filter(None, (published.retriever, published.corpus))) or None
         cells = [published.dataset, published.source, published.system, published.model, search, published.questions]
         rows.append([*cells, f"{published.metric}, our {metric}", published.value, *map(values.get, names), comparable])
-    heads = [Column(head) for head in ("data set", "paper", "system", "LLM", "retriever, corpus", "questions", "metric")]
-    ours = (Column(f"ours: {name}", show) for name in names)
-    return Table([*heads, Column("the paper's", show), *ours, Column("comparable, theirs / ours")], rows, title, [PAPERS_NOTE])
+    heads = columns("data set", "paper", "system", "LLM", "retriever, corpus", "questions", "metric")
+    heads += columns("the paper's", *(f"ours: {name}" for name in names), show=show) + columns("comparable, theirs / ours")
+    return Table(heads, rows, title, [PAPERS_NOTE])
 
 
 def _bars(comparison: Comparison, dataset: str, metric: str, means: _Means) -> Drawing:

@@ -9,7 +9,7 @@ from wikidx.runtimes.evaluation.long_table import COST, METRIC, PROBLEM, long_ta
 from wikidx.runtimes.evaluation.reports.comparison_report import seed_tables
 from wikidx.runtimes.evaluation.reports.report import Report, Section
 from wikidx.runtimes.evaluation.reports.run_tables import answered, issue_tables
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
+from wikidx.runtimes.evaluation.reports.tables import Cell, Table, brief, columns, percent
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
@@ -19,7 +19,7 @@ _COSTS = ("tokens", "calls", "searches", "service")
 
 def folder_report(folder: str, runs: Sequence[ScoredRun], left_out: Mapping[str, str], bootstrap: Bootstrap) -> Report:
     """Return the report; ``left_out`` is name -> error of the runs that could not be scored."""
-    problems = [Table((Column("run"), Column("why")), list(left_out.items()), "Left out")] if left_out else []
+    problems = [Table(columns("run", "why"), list(left_out.items()), "Left out")] if left_out else []
     sections = [
         Section("Runs", [_runs(runs, bootstrap)]),
         Section("Several seeds", seed_tables(runs)),
@@ -39,11 +39,11 @@ def _runs(runs: Sequence[ScoredRun], bootstrap: Bootstrap) -> Table:
         row: list[Cell] = [run.name, run.dataset, facts.method, facts.answered_by or facts.model, search, facts.seed, answered(run)]
         row += [*map(means.get(run.name, {}).get, names), *map(counts[run.name].get, _PROBLEMS)]
         rows.append([*row, *(costs[run.name][cost].mean for cost in _COSTS), run.wall_seconds])
-    columns = [Column(name) for name in ("run", "data set", "method", "model", "retriever, corpus", "seed", "answered")]
-    columns += [Column(f"{name}, %", percent) for name in names]
-    columns += [*map(Column, _PROBLEMS), *(Column(cost, brief) for cost in (*_COSTS, "wall, s"))]
+    heads = columns("run", "data set", "method", "model", "retriever, corpus", "seed", "answered")
+    heads += columns(*(f"{name}, %" for name in names), show=percent)
+    heads += columns(*_PROBLEMS) + columns(*_COSTS, "wall, s", show=brief)
     notes = [
         f"in brackets: {bootstrap.note()}; questions without an answer count 0",
         f"{', '.join(_PROBLEMS)}: numbers of questions; {', '.join(_COSTS)}: means per question, service in seconds",
     ]
-    return Table(columns, rows, "Runs", notes)
+    return Table(heads, rows, "Runs", notes)

@@ -14,7 +14,7 @@ from wikidx.runtimes.questions import Question
 from .drawings import Drawing
 from .report import Report, Section
 from .run_tables import issue_table
-from .tables import Cell, Column, Table, brief, cell_json, p_value, percent, plain, signed_percent, to_records
+from .tables import Cell, Column, Table, brief, cell_json, columns, p_value, percent, plain, signed_percent, to_records
 
 QUESTION, GROUP, RUN = "question", "group", "run"  # values of ``ScoredRetriever.queries``
 
@@ -92,11 +92,11 @@ def retrieval_report(evaluation: Evaluation) -> Report:
     speeds = [(result.retriever, result.queries, *result.speed) for result in evaluation.scored if result.speed]
     facts = [("corpus", evaluation.corpus), ("questions", f"{len(evaluation.questions):,}"), ("in brackets", evaluation.bootstrap.note())]
     facts += [("queries encoded", f"{name} in {one['dtype']} on {one['device']}") for name, one in evaluation.query_encoders.items()]
-    columns = (Column("retriever"), Column("queries"), Column("questions/s"), Column("CPU s/question", brief))
+    heads = columns("retriever", "queries", "questions/s") + columns("CPU s/question", show=brief)
     sections = [
         Section("Figures", rendered, _plots(evaluation, table)),
         Section("Differences", [compared] if compared else []),
-        Section("Speed of the searches", [Table(columns, speeds, "Speed of the searches")] if speeds else []),
+        Section("Speed of the searches", [Table(heads, speeds, "Speed of the searches")] if speeds else []),
         Section("Data issues", issue_table(evaluation.data_issues, "source")),
     ]
     return Report(f"Retrieval on {evaluation.corpus}", facts, sections)
@@ -111,9 +111,9 @@ def differences(evaluation: Evaluation) -> Table | None:
     names = next((names for names in _success_names(evaluation.scoring) if names[0] in evaluation.scored[0].values), None)
     if names is None or len(evaluation.scored) < 2:
         return None
-    columns = [Column("retriever"), Column("queries"), Column("against"), Column("with queries")]
+    heads = columns("retriever", "queries", "against", "with queries")
     for name in names:
-        columns += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", p_value)]
+        heads += [Column(_heading(name), signed_percent), Column(f"p ({_heading(name)})", p_value)]
     rows = list[list[Cell]]()
     for result in evaluation.scored[1:]:
         alone = (other for other in evaluation.scored if result.queries == GROUP and other[:2] == (result.retriever, QUESTION))
@@ -123,7 +123,7 @@ def differences(evaluation: Evaluation) -> Table | None:
             pair = evaluation.bootstrap.paired_test(result.values[name], base.values[name])
             row += [Interval(pair.difference, pair.low, pair.high, pair.n), pair.p]
         rows.append(row)
-    return Table(columns, rows, "Differences in percentage points; p: paired randomisation test")
+    return Table(heads, rows, "Differences in percentage points; p: paired randomisation test")
 
 
 def retrieval_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -174,8 +174,8 @@ def _heading(name: str) -> str:
 
 
 def _table(title: str, names: Sequence[str], show: Callable[[Cell], str], table: Sequence[Series]) -> Table:
-    columns = [Column("retriever"), Column("queries"), *(Column(_heading(name), show) for name in names)]
-    return Table(columns, pivot(table, names), title)
+    heads = columns("retriever", "queries") + columns(*map(_heading, names), show=show)
+    return Table(heads, pivot(table, names), title)
 
 
 def _plots(evaluation: Evaluation, table: Sequence[Series]) -> list[Drawing]:

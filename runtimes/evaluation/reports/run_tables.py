@@ -15,7 +15,7 @@ from wikidx.runtimes.evaluation.predictions import MODULES
 from wikidx.runtimes.evaluation.reports.drawings import Drawing
 from wikidx.runtimes.evaluation.reports.report import Section
 from wikidx.runtimes.evaluation.reports.search_tables import search_plots, search_tables
-from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, percent
+from wikidx.runtimes.evaluation.reports.tables import Cell, Column, Table, brief, columns, percent
 from wikidx.runtimes.evaluation.scoring import COSTS, ScoredRun
 from wikidx.runtimes.llms.text import LOW_MASS
 
@@ -50,10 +50,10 @@ def _problem_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[
     masses = [(run.name, *run.yes_no) for run in runs if run.yes_no]
     low = f"below {LOW_MASS:g} on average: the scores mean little, because the model mostly answers neither yes nor no"
     if fallbacks:
-        tables.append(_table(runs, ("questions", "fallback"), fallbacks, "Fallbacks"))
+        tables.append(_table(runs, columns("questions", "fallback"), fallbacks, "Fallbacks"))
     if masses:
-        columns = ("yes/no questions", Column("mean probability of yes and no together", brief))
-        tables.append(_table(runs, columns, masses, "Yes/no questions", [low] if any(mass < LOW_MASS for *_, mass in masses) else []))
+        heads = [*columns("yes/no questions"), *columns("mean probability of yes and no together", show=brief)]
+        tables.append(_table(runs, heads, masses, "Yes/no questions", [low] if any(mass < LOW_MASS for *_, mass in masses) else []))
     return tables
 
 
@@ -67,23 +67,16 @@ def _problems_of_one(run: ScoredRun, found: Sequence[Series]) -> Table:
         share = of_replies / replies["texts"] if of_replies is not None and replies["texts"] else None
         means = [found[0].bootstrap.interval(run.values[metric][mask])] if metric else []
         rows.append([name, int(mask.sum()), float(mask.sum() / n), of_replies, share, *means, PROBLEMS.get(name)])
-    columns = (
-        Column("what"),
-        Column("questions"),
-        Column("of all, %", percent),
-        Column("replies"),
-        Column("of all replies, %", percent),
-        *([Column(f"{metric} of these, %", percent)] if metric else []),
-        Column("meaning"),
-    )
-    return Table(columns, rows, "What went wrong", ["a question may have several problems"])
+    heads = columns("what", "questions") + columns("of all, %", show=percent) + columns("replies")
+    heads += columns("of all replies, %", *([f"{metric} of these, %"] if metric else []), show=percent) + columns("meaning")
+    return Table(heads, rows, "What went wrong", ["a question may have several problems"])
 
 
 def _problems_of_several(runs: Sequence[ScoredRun], found: Sequence[Series]) -> Table:
     counts = nest(found, lambda each: int(each.total), by_run=True)
     rows: list[list[Cell]] = [[run.name, len(run.questions), *map(counts[run.name].get, PROBLEMS)] for run in runs]
     notes = [f"{name}: {meaning}" for name, meaning in PROBLEMS.items()]
-    return Table([Column(name) for name in ("run", "questions", *PROBLEMS)], rows, "What went wrong, number of questions", notes)
+    return Table(columns("run", "questions", *PROBLEMS), rows, "What went wrong, number of questions", notes)
 
 
 def _breakdown_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Table]:
@@ -94,8 +87,8 @@ def _breakdown_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> lis
         "of the questions that the run has reached; passages: whether title or text of a passage of the prediction has a gold answer ("
         "DPR's has_answer); yes and no: the probability that the models gave the two answers together"
     ]
-    columns = [*map(Column, ("by", "group", "questions")), *(Column(name, percent) for name in metrics)]
-    return ([_table(runs, columns, rows, "By group of questions, mean in %", notes)] if rows else []) + _module_tables(runs)
+    heads = columns("by", "group", "questions") + columns(*metrics, show=percent)
+    return ([_table(runs, heads, rows, "By group of questions, mean in %", notes)] if rows else []) + _module_tables(runs)
 
 
 def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -107,8 +100,8 @@ def _module_tables(runs: Sequence[ScoredRun]) -> list[Table]:
         "without an answered sub-question; unanswered: the answer is unknown, for instance beyond the depth limit; sub-questions per "
         "question: see Cost"
     ]
-    columns = [Column("number"), *(Column(module, percent) for module in MODULES)]
-    return [_table(runs, columns, rows, "Questions and sub-questions by RA-ISF's module, in %", notes)] if rows else []
+    heads = columns("number") + columns(*MODULES, show=percent)
+    return [_table(runs, heads, rows, "Questions and sub-questions by RA-ISF's module, in %", notes)] if rows else []
 
 
 def _cost_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Table]:
@@ -118,12 +111,10 @@ def _cost_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Tab
     recorded = [cost for cost in COSTS if any(each.mean.n for each in costs if each.metric == cost)]
     if recorded and len(runs) == 1:
         totals = [(each.metric, each.mean, each.total, each.mean.n) for each in costs if each.metric in recorded]
-        columns = (Column("cost"), Column("mean per question", brief), Column("total", brief), Column("questions"))
-        tables.append(Table(columns, totals, "Cost", [_COST_NOTE]))
+        heads = [*columns("cost"), *columns("mean per question", "total", show=brief), *columns("questions")]
+        tables.append(Table(heads, totals, "Cost", [_COST_NOTE]))
     elif recorded:
-        tables.append(
-            _table(runs, [Column(cost, brief) for cost in recorded], pivot(costs, recorded), "Cost, mean per question", [_COST_NOTE])
-        )
+        tables.append(_table(runs, columns(*recorded, show=brief), pivot(costs, recorded), "Cost, mean per question", [_COST_NOTE]))
     return tables + _throughput_tables(runs)
 
 
@@ -139,7 +130,7 @@ def _throughput_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     rows: list[list[Cell]] = [[run.name, *throughput(run).values()] for run in runs if np.isfinite(run.wall_seconds)]
     names = ("wall time, s", "questions/s", "prompt tokens/s", "generated tokens/s", "requests at a time")
     notes = ["of all starts of the run, without the opening of models; tokens include those of replies that were cached or reused"]
-    return [_table(runs, [Column(name, brief) for name in names], rows, "Throughput of the run", notes)] if rows else []
+    return [_table(runs, columns(*names, show=brief), rows, "Throughput of the run", notes)] if rows else []
 
 
 def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -151,8 +142,8 @@ def issue_tables(runs: Sequence[ScoredRun]) -> list[Table]:
 def issue_table(issues: Sequence[DataIssue], source: str | None) -> list[Table]:
     """Return a list with the table of data issues, whose sources have a column of this heading; an empty list if there are no issues."""
     rows: list[list[Cell]] = [[each.source, each.issue, each.n, _examples(each), each.rule] for each in issues]
-    columns, first = [Column(name) for name in (source or "", "issue", "count", "examples", "rule")], 0 if source else 1
-    return [Table(columns[first:], [row[first:] for row in rows], "Data issues")] if rows else []
+    heads, first = columns(source or "", "issue", "count", "examples", "rule"), 0 if source else 1
+    return [Table(heads[first:], [row[first:] for row in rows], "Data issues")] if rows else []
 
 
 def telling_metric(runs: Sequence[ScoredRun]) -> str | None:
@@ -177,12 +168,11 @@ def row_metric_notes(run: ScoredRun) -> list[str]:
 
 
 def _table(
-    runs: Sequence[ScoredRun], columns: Sequence[str | Column], rows: Sequence[Sequence[Cell]], title: str, notes: Sequence[str] = ()
+    runs: Sequence[ScoredRun], heads: Sequence[Column], rows: Sequence[Sequence[Cell]], title: str, notes: Sequence[str] = ()
 ) -> Table:
     """Return a table whose rows begin with the name of a run; for a single run, without these names."""
-    all_columns = [Column(column) if isinstance(column, str) else column for column in ("run", *columns)]
     first = 1 if len(runs) == 1 else 0
-    return Table(all_columns[first:], [row[first:] for row in rows], title, notes)
+    return Table([*columns("run"), *heads][first:], [row[first:] for row in rows], title, notes)
 
 
 def _examples(issue: DataIssue) -> str:

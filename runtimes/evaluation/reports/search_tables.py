@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wikidx.runtimes.evaluation.long_table import SEARCH, Series, pivot, select
 from wikidx.runtimes.evaluation.reports.drawings import Drawing
-from wikidx.runtimes.evaluation.reports.tables import Column, Table, percent
+from wikidx.runtimes.evaluation.reports.tables import Table, columns, percent
 from wikidx.runtimes.evaluation.retrieval.search_steps import RECALL_METRICS
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.step_recall import LAST
@@ -28,9 +28,9 @@ def search_tables(runs: Sequence[ScoredRun], table: Sequence[Series]) -> list[Ta
     unknown = [f"{run.name}: {NO_TEXTS} ({run.recall.n_unknown:,} passages)" for run in runs if run.recall.n_unknown]
     if not rows and not unknown:
         return []
-    columns = [*map(Column, ("run", "search", "questions")), *(Column(f"R@{RECALL_METRICS[name]}", percent) for name in metrics)]
+    heads = columns("run", "search", "questions") + columns(*(f"R@{RECALL_METRICS[name]}" for name in metrics), show=percent)
     first = 1 if len(runs) == 1 else 0
-    return [Table(columns[first:], [row[first:] for row in rows], "Searches, R@k in %", [_NOTE, *unknown])]
+    return [Table(heads[first:], [row[first:] for row in rows], "Searches, R@k in %", [_NOTE, *unknown])]
 
 
 def search_plots(table: Sequence[Series]) -> list[Drawing]:

@@ -100,6 +100,11 @@ class Column(NamedTuple):
     show: Callable[[Cell], str] = plain
 
 
+def columns(*names: str, show: Callable[[Cell], str] = plain) -> list[Column]:
+    """Return columns whose cells are formatted alike."""
+    return [Column(name, show) for name in names]
+
+
 class Table(NamedTuple):
     """A table of values.
 

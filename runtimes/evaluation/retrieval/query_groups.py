@@ -33,7 +33,7 @@ def read_groups(path: Path) -> dict[str, list[str]]:
             record = Record(value if isinstance(value, dict) else {}, str(path), f"line {number}", number)
             question = id_from(record, record.value.get("id"))
             if question in groups:
-                raise InputError(f"{record.location}: the question '{question}' has a group before: write one line for each question")
+                raise record.error(f"the question '{question}' has a group before: write one line for each question")
             groups[question] = list(texts_from(record, record.value.get("queries"), "queries"))
     if not groups:
         raise InputError(f"{path} has no groups")

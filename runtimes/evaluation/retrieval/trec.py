@@ -143,7 +143,7 @@ def _record_entries(records: Iterator[Record]) -> Iterator[_Entry]:
         question = given_id(value["query"] if isinstance(value.get("query"), dict) else value)
         if question is None or value.keys().isdisjoint(_LISTS):
             needed = f"the question's 'id', which DPR's retriever leaves out, and a list in {', '.join(_LISTS)}"
-            raise InputError(f"{record.location}: of a run in JSON, each record needs {needed}; it has {', '.join(value):.200}")
+            raise record.error(f"of a run in JSON, each record needs {needed}; it has {', '.join(value):.200}")
         yield from _scores(record, id_from(record, question))
 
 
@@ -151,7 +151,7 @@ def _scores(record: Record, question: str) -> Iterator[_Entry]:
     """Yield the entries of a question's object of passage to number, or of a list of passages in it."""
     if not isinstance(record.value, dict):
         message = f"{record.value!r:.40} for '{question:.80}': an object of a number for each passage is needed"
-        raise InputError(f"{record.location}: {message}")
+        raise record.error(message)
     if record.value and all(isinstance(inner, dict) for inner in record.value.values()):  # a subset, or a split of one
         for name, inner in record.value.items():
             yield from _scores(record._replace(value=inner), name)
