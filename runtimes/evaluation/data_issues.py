@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
+from wikidx.corpora.reading.compression import read_toml
 from wikidx.runtimes.evaluation.prediction_files import PREDICTED
 
 _EXAMPLES = 5
@@ -37,8 +37,8 @@ class DataIssue(NamedTuple):
 @cache
 def issue_rules() -> Mapping[str, str]:
     """Return the table: kind of issue -> rule."""
-    text = resources.files(__package__).joinpath("data_issues.toml").read_text(encoding="utf-8")
-    return {issue: rule.format(predicted=", ".join(PREDICTED)) for issue, rule in tomllib.loads(text).items()}
+    rules = read_toml(Path(__file__).with_name("data_issues.toml"))
+    return {issue: rule.format(predicted=", ".join(PREDICTED)) for issue, rule in rules.items()}
 
 
 def find_issues(source: str, ids_by_issue: Mapping[str, Collection[str]]) -> list[DataIssue]:

@@ -6,11 +6,11 @@ The format of a file is the first format in the table that fits the file's first
 from __future__ import annotations
 
 import pkgutil
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
+
+from wikidx.corpora.reading.compression import read_toml
 
 from .base import FEVER_LABELS, Question
 from .open_domain import ANSWERS, parse_list
@@ -75,7 +75,7 @@ def _has(value: Mapping[str, object], needed: str) -> bool:
 
 
 def _read() -> dict[str, Format]:
-    tables = tomllib.loads(resources.files(__package__).joinpath("formats.toml").read_text(encoding="utf-8"))
+    tables = read_toml(Path(__file__).with_name("formats.toml"))
     for table in tables.values():
         for function in {"read", "complete"} & table.keys():
             table[function] = pkgutil.resolve_name(f"{__package__}.{table[function]}")

@@ -7,13 +7,13 @@ import json
 import math
 import re
 import string
-import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
+from wikidx.corpora.reading.compression import read_toml
 from wikidx.corpora.reading.records import PASSAGE_IDS, QUESTION_IDS, find_field, record_unkept_fields
 from wikidx.runtimes.llms.text import replace_surrogates
 
@@ -22,7 +22,7 @@ from .fields import id_from, objects_from, objects_of, record_id, text_from, tex
 from .multi_hop import supporting_facts
 from .records import Record
 
-_FIELDS = tomllib.loads(resources.files(__package__).joinpath("fields.toml").read_text(encoding="utf-8"))
+_FIELDS = read_toml(Path(__file__).with_name("fields.toml"))
 QUESTIONS, ANSWERS = tuple(_FIELDS["questions"]), tuple(_FIELDS["answers"])
 _READ = frozenset(QUESTION_IDS).union(*(names for of, names in _FIELDS.items() if of != "within"))
 _NO_ANSWERS = ("", "No Answer Present.")  # the last: MS MARCO's

@@ -5,9 +5,10 @@ If a paper leaves a detail of the selection open, the value there is our choice,
 
 from __future__ import annotations
 
-import tomllib
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
+
+from wikidx.corpora.reading.compression import read_toml
 
 
 class Protocol(NamedTuple):
@@ -43,7 +44,7 @@ class Protocol(NamedTuple):
 
 
 def _read() -> dict[str, Protocol]:
-    tables = tomllib.loads(resources.files(__package__).joinpath("protocols.toml").read_text(encoding="utf-8"))
+    tables = read_toml(Path(__file__).with_name("protocols.toml"))
     return {name: Protocol(name, **{**table, "n_in_file": tuple(table.get("n_in_file", ()))}) for name, table in tables.items()}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from wikidx.corpora.reading.compression import read_toml
 
 
 class Setting(NamedTuple):
@@ -21,7 +22,7 @@ Recipe = Mapping[str, Setting]
 
 def recipes_of(method: str) -> dict[str, Recipe]:
     """Return the recipe of each file of a method's training data."""
-    files = tomllib.loads(resources.files(__package__).joinpath("recipes.toml").read_text(encoding="utf-8"))[method]
+    files = read_toml(Path(__file__).with_name("recipes.toml"))[method]
     every = files.pop("every")
     return {file: {name: Setting(*pair) for name, pair in {**own, **every}.items()} for file, own in files.items()}
 

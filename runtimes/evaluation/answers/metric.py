@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import ClassVar
 
+from wikidx.corpora.reading.compression import read_toml
 from wikidx.runtimes.questions import Question
 
 
@@ -39,7 +39,7 @@ def official(name: str, score: Callable[[str, Question], float | None], missing:
 
 @cache
 def _origins() -> dict[str, str]:
-    return tomllib.loads(resources.files(__package__).joinpath("origins.toml").read_text(encoding="utf-8"))
+    return read_toml(Path(__file__).with_name("origins.toml"))
 
 
 def references(question: Question) -> Sequence[str]:
