@@ -135,7 +135,14 @@ def retrieval(
     finish(retrieval_report(evaluation), output, lambda: retrieval_json(evaluation), records=question_records(evaluation))
 
 
-def _task(corpus: str, questions: list[Question], groups: Path | None, qrels: Path | None, scoring: Scoring, run_out: Path | None) -> _Task:
+def _task(
+    corpus: str,
+    questions: list[Question],
+    groups: Path | None,
+    qrels: Path | None,
+    scoring: Scoring,
+    run_out: Path | None,
+) -> _Task:
     """Read the gold passages and query groups, and find their data issues."""
     from wikidx.corpora.build import open_store
     from wikidx.runtimes.evaluation.retrieval.query_groups import read_groups

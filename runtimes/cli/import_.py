@@ -71,7 +71,14 @@ def embeddings(
 
     require_built(corpus)
     spec = encoder_spec(encoder)
-    options = ImportOptions(allow_missing=allow_missing, verify=verify, dtype=dtype, normalize=normalize, device=device, force=force)
+    options = ImportOptions(
+        allow_missing=allow_missing,
+        verify=verify,
+        dtype=dtype,
+        normalize=normalize,
+        device=device,
+        force=force,
+    )
     embeddings_ = find_embeddings(path, file_format, ids)
     with show_steps() as step:
         embeddings_ = add_checksums(embeddings_, step("reading", "B"))

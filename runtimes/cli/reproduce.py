@@ -148,7 +148,14 @@ def _estimate(jobs: Sequence[Job], *, retry_failed: bool) -> Result:
     return Result(values, notes=notes if costs else ["nothing is left to be done"])
 
 
-def _prepare(job: Job, experiment: Experiment, options: ModelOptions, in_flight: int | None, *, retry_failed: bool) -> _Planned:
+def _prepare(
+    job: Job,
+    experiment: Experiment,
+    options: ModelOptions,
+    in_flight: int | None,
+    *,
+    retry_failed: bool,
+) -> _Planned:
     from wikidx.runtimes.execution.resumable import RunOptions, answering_run
 
     run_options = RunOptions(seed=job.seed, in_flight=in_flight, retry_failed=retry_failed)

@@ -118,7 +118,13 @@ def _select(questions: list[Question], qrels: Qrels | None, metric: Metric) -> t
     return selected, gold
 
 
-def _retrieve(opened: OpenCorpora, corpus: str, names: list[str], questions: list[Question], depth: int) -> dict[str, Lists]:
+def _retrieve(
+    opened: OpenCorpora,
+    corpus: str,
+    names: list[str],
+    questions: list[Question],
+    depth: int,
+) -> dict[str, Lists]:
     """Search with each retriever once."""
     from wikidx.base.progress_display import show_steps
     from wikidx.retrievers.fusion import concatenate, to_lists

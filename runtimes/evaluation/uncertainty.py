@@ -103,7 +103,16 @@ class Bootstrap(NamedTuple):
             return PairedTest(np.nan, np.nan, np.nan, np.nan, 0, 0, 0, 0)
         mean, low, high, n = self.interval(differences)
         wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-        return PairedTest(mean, low, high, _swap_p(differences[differences != 0], self.seed), n, wins, losses, n - wins - losses)
+        return PairedTest(
+            mean,
+            low,
+            high,
+            _swap_p(differences[differences != 0], self.seed),
+            n,
+            wins,
+            losses,
+            n - wins - losses,
+        )
 
     def note(self) -> str:
         """Return a description of the interval method for a report."""

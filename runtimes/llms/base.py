@@ -38,12 +38,19 @@ class Message(NamedTuple):
     content: str
     passages: tuple[Span, ...] = ()
 
+    def to_json(self) -> dict[str, str]:
+        """Return the turn as endpoints and trainers take it."""
+        return {"role": self.role, "content": self.content}
+
 
 class TokenIds(NamedTuple):
     """A prompt as token ids of the model, including special tokens."""
 
     ids: tuple[int, ...]
 
+
+End = Literal["start", "end"]
+"""The end of a text that is kept when the text is cut."""
 
 Chat = tuple[Message, ...]
 Prompt = str | Chat | TokenIds
@@ -376,7 +383,7 @@ class LLM(Protocol):
         """Return the number of tokens of a text; an estimate if the backend has no tokenizer."""
         ...
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last ``max_tokens`` tokens of a text."""
         ...
 

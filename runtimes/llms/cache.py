@@ -14,14 +14,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from wikidx.base.errors import StorageError, explain_os_error, find_write_error
 from wikidx.runtimes.errors import LLMError
 
-from .base import LLM, Call, Capabilities, Deliver, Generate, Reply
+from .base import LLM, Call, Capabilities, Deliver, End, Generate, Reply
 
 _BUSY_S = 30.0
 _REPLY = TypeAdapter(Reply)
@@ -157,7 +157,7 @@ class CachedLLM:
         """Return the number of tokens of a text."""
         return self._llm.count_tokens(text)
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last tokens of a text."""
         return self._llm.truncate(text, max_tokens, keep=keep)
 

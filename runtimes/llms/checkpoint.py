@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from wikidx.base.errors import ClosedError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Deliver, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
+from .base import Call, Capabilities, Chat, Deliver, End, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
 from .fitting import fit
 from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
 from .thinking import is_thought_mark, lacks_room, limit_answer, make_room, opens_thought, split_thinking
@@ -139,7 +139,7 @@ class CheckpointLLM:
         """Return the number of tokens of a text, without special tokens."""
         return len(self._ids(text))
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last tokens of a text."""
         ids = self._ids(text)
         if len(ids) <= max_tokens:
@@ -186,7 +186,7 @@ class CheckpointLLM:
 
     def _render(self, prompt: Chat, mode: Thinking) -> str | None:
         """Return a conversation in the chat template's form; None if the template refuses it or drops a system turn."""
-        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
+        turns = [turn.to_json() for turn in prompt]
         continues = prompt[-1].role == "assistant"
         try:
             text = self._tokenizer.apply_chat_template(

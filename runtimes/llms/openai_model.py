@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
@@ -30,6 +30,7 @@ from .base import (
     Choice,
     Decoding,
     Deliver,
+    End,
     Gen,
     Generate,
     JsonSchema,
@@ -122,7 +123,7 @@ class OpenAIHttp:
         self._probe()
         return self._tokens.count(text)
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last ``max_tokens`` tokens of a text; without a tokenizer whole words, by estimate."""
         self._probe()
         return self._tokens.truncate(text, max_tokens, keep=keep)

@@ -34,7 +34,7 @@ def build_body(call: Generate | AskYesNo, model: str, dialect: Dialect = UNKNOWN
     if isinstance(call.prompt, str | TokenIds):
         body["prompt"] = list(call.prompt.ids) if isinstance(call.prompt, TokenIds) else call.prompt
     else:
-        body["messages"] = [{"role": turn.role, "content": turn.content} for turn in call.prompt]
+        body["messages"] = [turn.to_json() for turn in call.prompt]
         if call.prompt[-1].role == "assistant":
             body |= dialect.continuation or {}
         mode = call.decoding.thinking if isinstance(call, Generate) else None

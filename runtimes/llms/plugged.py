@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.plugins import PlugIn, running
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Decoding, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text, single
+from .base import AskYesNo, Call, Capabilities, Decoding, Deliver, End, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text, single
 from .openai_connection import answer_all
 from .served_tokens import estimate, truncate_words
 from .text import FREE_TEXT, NO_PROMPT_LOGPROBS, yes_no_from_word
@@ -89,7 +89,7 @@ class PluggedLLM:
         with running(self._plugged, "counting tokens"):
             return int(self._model.count_tokens(text))
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last words of a text, by estimate."""
         return truncate_words(text, max_tokens, keep=keep)
 

@@ -12,13 +12,12 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from typing import Literal
 
 from wikidx.base.errors import InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import LLM, Call, Capabilities, Deliver, Reply, prompt_text
+from .base import LLM, Call, Capabilities, Deliver, End, Reply, prompt_text
 from .openai_connection import Refused, TimedOut, Unusable, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 
@@ -75,7 +74,7 @@ class Replicas:
         """Return the number of tokens of a text, as the first replica that is not left out counts."""
         return self._first().count_tokens(text)
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last ``max_tokens`` tokens of a text, as the first replica that is not left out counts."""
         return self._first().truncate(text, max_tokens, keep=keep)
 

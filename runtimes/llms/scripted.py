@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_text
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
+from .base import AskYesNo, Call, Capabilities, Deliver, End, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
 from .text import yes_no_from_word
 
 Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
@@ -65,7 +65,7 @@ class ScriptedLLM:
         """Return the number of words of a text."""
         return len(text.split())
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"] = "start") -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
         """Return the first or last words of a text."""
         words = text.split()
         return " ".join(words[:max_tokens] if keep == "start" else words[-max_tokens:])

@@ -6,9 +6,9 @@ refusals of prompts that are too long.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from .base import Prompt, TokenIds, prompt_text
+from .base import End, Prompt, TokenIds, prompt_text
 from .dialects import Fields, Pages, Tokenizer
 from .openai_refusals import Refusal
 
@@ -62,7 +62,7 @@ class ServedTokens:
         ids = self.split(text)
         return estimate(text) if ids is None else len(ids)
 
-    def truncate(self, text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
+    def truncate(self, text: str, max_tokens: int, *, keep: End) -> str:
         """Return the first or last ``max_tokens`` tokens of a text; by estimate, whole words."""
         if len(text.encode()) <= max_tokens:
             return text  # no token is shorter than a byte
@@ -93,7 +93,7 @@ class ServedTokens:
         if isinstance(prompt, str):
             return self._ids({"prompt": prompt})
         continues = prompt[-1].role == "assistant"
-        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
+        turns = [turn.to_json() for turn in prompt]
         return self._ids({"messages": turns, "add_generation_prompt": not continues, "continue_final_message": continues, **template})
 
     def _ids(self, body: dict[str, Any]) -> list[int] | None:
@@ -113,7 +113,7 @@ def estimate(text: str) -> int:
     return -(-n_ascii // 4) + len(text) - n_ascii
 
 
-def truncate_words(text: str, max_tokens: int, *, keep: Literal["start", "end"]) -> str:
+def truncate_words(text: str, max_tokens: int, *, keep: End) -> str:
     """Return the first or last words of a text, of at most ``max_tokens`` tokens by estimate."""
     if estimate(text) <= max_tokens:
         return text

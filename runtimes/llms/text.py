@@ -71,7 +71,13 @@ def yes_no_from_tokens(
     return YesNo(p_positive=sums[0], p_negative=sums[1], degraded=degraded)
 
 
-def yes_no_from_word(text: str, positive: Sequence[str], negative: Sequence[str], *, degraded: tuple[str, ...] = (BY_WORD,)) -> YesNo:
+def yes_no_from_word(
+    text: str,
+    positive: Sequence[str],
+    negative: Sequence[str],
+    *,
+    degraded: tuple[str, ...] = (BY_WORD,),
+) -> YesNo:
     """Give each answer probability 1 if the first word of the text is one of the answer's words, else 0."""
     match = re.search(r"\w+", text)
     word = match[0].casefold() if match else ""

@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the example as JSON values."""
-        messages = [{"role": message.role, "content": message.content} for message in self.messages]
+        messages = [message.to_json() for message in self.messages]
         return {"messages": messages, "id": self.id, "provenance": dict(self.provenance)}
 
 

@@ -124,7 +124,13 @@ def draw(builder: Builder, sets: Sequence[QuestionSet], options: BuilderOptions,
     return chosen
 
 
-def run(task: Task, out: Path, *, cache: Path | None = None, progress: Progress = silent) -> tuple[dict[str, Any], RunSummary]:
+def run(
+    task: Task,
+    out: Path,
+    *,
+    cache: Path | None = None,
+    progress: Progress = silent,
+) -> tuple[dict[str, Any], RunSummary]:
     """Ask the unanswered questions and build the files; return the manifest and the run's summary.
 
     Args:

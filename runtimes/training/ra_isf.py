@@ -205,7 +205,15 @@ def _relevance_examples(response: Response, collect_options: CollectOptions, bui
         yield example._replace(id=f"{example.id}/{passage.id}", provenance={**example.provenance, "passage": passage.id})
 
 
-def _label(response: Response, kind: str, prompt: Chat, *, is_yes: bool, labelled_by: str, build_options: BuildOptions) -> Example:
+def _label(
+    response: Response,
+    kind: str,
+    prompt: Chat,
+    *,
+    is_yes: bool,
+    labelled_by: str,
+    build_options: BuildOptions,
+) -> Example:
     yes, no = _LABELS["words" if build_options.labels == "words" else kind]
     provenance = {**_provenance(response), "label": is_yes, "labelled_by": labelled_by}
     return Example(f"{response.id}/{kind}", (*prompt, Message("assistant", yes if is_yes else no)), provenance)

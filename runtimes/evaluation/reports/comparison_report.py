@@ -63,7 +63,13 @@ class Comparison(NamedTuple):
     bootstrap: Bootstrap
 
 
-def compare(runs: Sequence[ScoredRun], bootstrap: Bootstrap, *, every_pair: bool = False, every_paper: bool = False) -> Comparison:
+def compare(
+    runs: Sequence[ScoredRun],
+    bootstrap: Bootstrap,
+    *,
+    every_pair: bool = False,
+    every_paper: bool = False,
+) -> Comparison:
     """Compare runs; ``every_pair`` is passed to ``compare_pairs``, and ``every_paper`` to ``match_published`` as ``include_all``."""
     differing = list(compare_pairs(runs, bootstrap, every_pair=every_pair))
     return Comparison(runs, differing, match_published(runs, bootstrap, include_all=every_paper), bootstrap)
@@ -239,7 +245,12 @@ def _papers(comparison: Comparison) -> list[Table]:
     return [_papers_table(comparison, f"Published results and ours, {unit}", quotes, show) for unit, quotes, show in groups if quotes]
 
 
-def _papers_table(comparison: Comparison, title: str, quotes: Sequence[PublishedResult], show: Callable[[Cell], str]) -> Table:
+def _papers_table(
+    comparison: Comparison,
+    title: str,
+    quotes: Sequence[PublishedResult],
+    show: Callable[[Cell], str],
+) -> Table:
     names, rows = [run.name for run in comparison.runs], list[list[Cell]]()
     for published, metric, own_results in quotes:
         values = {own.run: own.value for own in own_results}

@@ -80,7 +80,12 @@ def to_run(rankings: Sequence[Ranking], questions: Sequence[Question]) -> dict[s
     return {question.id: {hit.passage.id: hit.score for hit in ranking} for question, ranking in zip(questions, rankings, strict=True)}
 
 
-def retrieval_values(rankings: Sequence[Ranking], questions: Sequence[Question], qrels: Qrels, scoring: Scoring) -> dict[str, FloatArray]:
+def retrieval_values(
+    rankings: Sequence[Ranking],
+    questions: Sequence[Question],
+    qrels: Qrels,
+    scoring: Scoring,
+) -> dict[str, FloatArray]:
     """Return metric -> values, shape ``(questions,)``.
 
     Args:

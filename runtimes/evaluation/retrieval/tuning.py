@@ -271,7 +271,14 @@ class Tuned(NamedTuple):
     test: PairedTest
 
 
-def tune(trials: Trials, names: Sequence[str], depth: int, reranker: str | None, folds: NDArray[np.int64], bootstrap: Bootstrap) -> Tuned:
+def tune(
+    trials: Trials,
+    names: Sequence[str],
+    depth: int,
+    reranker: str | None,
+    folds: NDArray[np.int64],
+    bootstrap: Bootstrap,
+) -> Tuned:
     """Choose a pipeline of retrievers and, if one is given, a reranker; see the module.
 
     Args:
