@@ -1,4 +1,12 @@
-"""``idx ask``: answer one question by a method, and print the answer, its passages and, with ``--trace``, every step."""
+"""``idx ask``: answer one question by a method, and print the answer, its passages and, with ``--trace``, every step.
+
+Examples:
+    idx ask
+    idx ask ra_isf
+    idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
+    idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run
+    idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1
+"""
 
 from __future__ import annotations
 
@@ -40,13 +48,6 @@ def ask(
     """Answer a question by a method.
 
     Without --llm, a very small embedded model answers, SmolLM2-135M-Instruct.
-
-    Examples:
-        idx ask
-        idx ask ra_isf
-        idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1
-        idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --dry-run
-        idx ask rag "Which element was found by a Hamburg alchemist?" --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1
     """
     from wikidx.base.plugins import name_of
     from wikidx.runtimes.methods import find_method, method_names

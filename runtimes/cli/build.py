@@ -1,4 +1,10 @@
-"""``idx build``: build a corpus and its indexes from a known corpus, a built one, or the user's own file."""
+"""``idx build``: build a corpus and its indexes from a known corpus, a built one, or the user's own file.
+
+Examples:
+    idx build sample --bm25 --encoder minilm
+    idx build passages.jsonl.gz --name mine
+    idx build wiki2018 --encoder contriever --index ivfpq --dry-run
+"""
 
 from __future__ import annotations
 
@@ -85,13 +91,7 @@ def build(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print estimates of disk space, memory and time.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild existing indexes; if none is named, also the passages.")] = False,
 ) -> Result:
-    """Build a corpus and its indexes; the same command resumes an interrupted build.
-
-    Examples:
-        idx build sample --bm25 --encoder minilm
-        idx build passages.jsonl.gz --name mine
-        idx build wiki2018 --encoder contriever --index ivfpq --dry-run
-    """
+    """Build a corpus and its indexes; the same command resumes an interrupted build."""
     from wikidx.base.cluster import connect
     from wikidx.base.errors import InputError
     from wikidx.base.plugins import name_of

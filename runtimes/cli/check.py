@@ -1,4 +1,10 @@
-"""``idx check``: compare the files of a corpus with their checksums, measure the recall of its indexes, or check what runs on a GPU."""
+"""``idx check``: compare the files of a corpus with their checksums, measure the recall of its indexes, or check what runs on a GPU.
+
+Examples:
+    idx check sample
+    idx check wiki2018 --recall --queries questions.txt
+    idx check --gpu
+"""
 
 from __future__ import annotations
 
@@ -35,11 +41,6 @@ def check(
     """Verify the files of a corpus by their checksums.
 
     With --gpu, compare what runs on a GPU with the CPU. Exit status 1 if a file is corrupt, or a comparison failed.
-
-    Examples:
-        idx check sample
-        idx check wiki2018 --recall --queries questions.txt
-        idx check --gpu
     """
     from wikidx.base.errors import InputError
     from wikidx.corpora.resolving import require_built

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
+import importlib
 import io
 import itertools
 import logging
 import os
 import pkgutil
+import re
 import sys
-import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -71,10 +71,10 @@ def _command_for(args: list[str]) -> str | None:
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
     """Import a command's module, and build its typer command; ``path`` is a key of ``COMMANDS``."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
-    text, _, examples = (inspect.getdoc(function) or "").partition("\n\nExamples:\n")
-    epilog = f"\b\nExamples:\n{textwrap.indent(textwrap.dedent(examples), '  ')}"
-    single.command(path.split()[-1], cls=RayCommand, help=text, epilog=epilog)(function)
+    module, _, function = f"{__package__}.{COMMANDS[path][0]}".partition(":")
+    text = importlib.import_module(module).__doc__ or ""
+    examples = "\n".join(("\b", "Examples:", *re.findall(rf"^  ( +idx {path}(?: .*)?)$", text, re.MULTILINE)))
+    single.command(path.split()[-1], cls=RayCommand, epilog=examples)(pkgutil.resolve_name(f"{module}:{function}"))
     return get_command(single)
 
 

@@ -1,4 +1,9 @@
-"""``idx doctor``: the facts that a bug report needs: versions, devices, free memory and disk, folders, optional packages."""
+"""``idx doctor``: the facts that a bug report needs: versions, devices, free memory and disk, folders, optional packages.
+
+Examples:
+    idx doctor
+    idx doctor --json
+"""
 
 from __future__ import annotations
 
@@ -29,10 +34,6 @@ def doctor() -> Result:
     """Describe this installation and machine, for bug reports.
 
     The report has paths, sizes and versions; keys and texts are not in it.
-
-    Examples:
-        idx doctor
-        idx doctor --json
     """
     packages, extras = _describe_packages()
     report = {

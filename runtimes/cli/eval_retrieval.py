@@ -1,4 +1,8 @@
-"""``idx eval retrieval``: score the rankings of one or several retrievers on questions."""
+"""``idx eval retrieval``: score the rankings of one or several retrievers on questions.
+
+Examples:
+    idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm
+"""
 
 from __future__ import annotations
 
@@ -101,11 +105,7 @@ def retrieval(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k.
-
-    Examples:
-        idx eval retrieval --corpus sample --questions sample --retriever bm25 --retriever bm25+minilm
-    """
+    """Score the rankings of retrievers: how often an answer, or a gold passage, is among the first k."""
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import open_searcher
     from wikidx.retrievers.options import SearchOptions

@@ -1,4 +1,12 @@
-"""``idx eval answers`` scores a run, ``idx eval compare`` compares several, and ``idx eval folder`` scores all runs of a folder."""
+"""``idx eval answers`` scores a run, ``idx eval compare`` compares several, and ``idx eval folder`` scores all runs of a folder.
+
+Examples:
+    idx eval answers runs/rag
+    idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1
+    idx eval compare runs/direct runs/rag --html compare.html
+    idx eval folder runs
+    idx eval folder runs --format latex --table Runs
+"""
 
 from __future__ import annotations
 
@@ -25,12 +33,7 @@ def answers(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score the answers of a run: means with intervals, also by group of questions, what went wrong, costs, examples, data issues.
-
-    Examples:
-        idx eval answers runs/rag
-        idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1
-    """
+    """Score the answers of a run: means with intervals, also by group of questions, what went wrong, costs, examples, data issues."""
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json, answers_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 
@@ -62,11 +65,7 @@ def compare(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, published results.
-
-    Examples:
-        idx eval compare runs/direct runs/rag --html compare.html
-    """
+    """Compare runs on the questions that they share: differences with paired intervals, wins and losses, costs, published results."""
     from wikidx.runtimes.evaluation.reports.comparison_report import compare as compare_runs
     from wikidx.runtimes.evaluation.reports.comparison_report import comparison_json, comparison_report, question_records
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
@@ -91,12 +90,7 @@ def folder(
     seed: Seed = 0,
     output: Output,
 ) -> None:
-    """Score all runs in a folder as one table, and runs that differ in the seed alone also as mean and standard deviation.
-
-    Examples:
-        idx eval folder runs
-        idx eval folder runs --format latex --table Runs
-    """
+    """Score all runs in a folder as one table, and runs that differ in the seed alone also as mean and standard deviation."""
     from wikidx.runtimes.evaluation.reports.answers_report import answers_json
     from wikidx.runtimes.evaluation.reports.comparison_report import question_records, seeds_json
     from wikidx.runtimes.evaluation.reports.folder_report import folder_report

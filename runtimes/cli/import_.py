@@ -1,4 +1,9 @@
-"""``idx import``: import Lucene indexes and embeddings that other tools built for the passages of a built corpus."""
+"""``idx import``: import Lucene indexes and embeddings that other tools built for the passages of a built corpus.
+
+Examples:
+    idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018
+    idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100
+"""
 
 from __future__ import annotations
 
@@ -20,11 +25,7 @@ def lucene(
     corpus: Annotated[str, completion.corpus_option("The built corpus whose passages are indexed.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing Lucene index.")] = False,
 ) -> Result:
-    """Import a Lucene index.
-
-    Examples:
-        idx import lucene lucene-index.wikipedia-dpr-100w --corpus wiki2018
-    """
+    """Import a Lucene index."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.published.lucene import import_lucene
@@ -58,11 +59,7 @@ def embeddings(
     device: Annotated[str, typer.Option(help="Device of the encoder for --verify.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace existing vectors of the encoder.")] = False,
 ) -> Result:
-    """Import embeddings as the vectors of an encoder, published ones or your own.
-
-    Examples:
-        idx import embeddings wikipedia_embeddings.tar --corpus wiki2018 --encoder contriever --verify 100
-    """
+    """Import embeddings as the vectors of an encoder, published ones or your own."""
     from wikidx.corpora.build import open_store
     from wikidx.corpora.resolving import require_built
     from wikidx.indexer.naming import encoder_spec

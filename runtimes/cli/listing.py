@@ -1,4 +1,8 @@
-"""``idx list``: known and built corpora, their indexes and sizes."""
+"""``idx list``: known and built corpora, their indexes and sizes.
+
+Examples:
+    idx list
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,7 @@ if TYPE_CHECKING:
 
 @command()
 def list_corpora() -> Result:
-    """List corpora, their indexes and sizes.
-
-    Examples:
-        idx list
-    """
+    """List corpora, their indexes and sizes."""
     from wikidx.base.artifacts.home import corpus_names, home
     from wikidx.corpora.resolving import known_corpora
 

@@ -1,4 +1,8 @@
-"""``idx mcp``: offer searches to agents as tools of the Model Context Protocol."""
+"""``idx mcp``: offer searches to agents as tools of the Model Context Protocol.
+
+Examples:
+    idx mcp sample --retriever bm25
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,7 @@ def mcp(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="With --http, allow searches without a key from other machines.")] = False,
 ) -> None:
-    """Offer searches to agents (Model Context Protocol).
-
-    Examples:
-        idx mcp sample --retriever bm25
-    """
+    """Offer searches to agents (Model Context Protocol)."""
     from wikidx.base.machine.devices import check_device
     from wikidx.retrievers.mcp.tools import create_server
 

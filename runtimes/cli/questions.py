@@ -1,4 +1,10 @@
-"""``idx questions``: published sets of questions, listed, or fetched by name."""
+"""``idx questions``: published sets of questions, listed, or fetched by name.
+
+Examples:
+    idx questions
+    idx questions nq hotpotqa:train
+    idx questions halluqa --mirror https://mirror.example.org
+"""
 
 from __future__ import annotations
 
@@ -42,11 +48,6 @@ def questions(
     """List and fetch published sets of questions: download, check and convert them.
 
     A fetched set is read by its name: --questions nq, or nq:train.
-
-    Examples:
-        idx questions
-        idx questions nq hotpotqa:train
-        idx questions halluqa --mirror https://mirror.example.org
     """
     from wikidx.base.errors import OptionError
     from wikidx.base.registry import unknown_name_error

@@ -1,4 +1,8 @@
-"""``idx remove``: delete a corpus, or some of its indexes."""
+"""``idx remove``: delete a corpus, or some of its indexes.
+
+Examples:
+    idx remove sample --index minilm-ivfpq
+"""
 
 from __future__ import annotations
 
@@ -37,9 +41,6 @@ def remove(
     """Delete a corpus or some of its indexes.
 
     Without --index, the downloads are deleted too.
-
-    Examples:
-        idx remove sample --index minilm-ivfpq
     """
     from wikidx.base.artifacts.building import staging_path
     from wikidx.base.artifacts.home import corpus_path, downloads_path

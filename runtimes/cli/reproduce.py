@@ -1,4 +1,11 @@
-"""``idx reproduce``: make the runs of an experiment, a paper's table or one's own, and set the figures beside the paper's."""
+"""``idx reproduce``: make the runs of an experiment, a paper's table or one's own, and set the figures beside the paper's.
+
+Examples:
+    idx reproduce
+    idx reproduce ra_isf/table1 --sample --limit 3
+    idx reproduce refeed/table1 --dry-run
+    idx reproduce refeed/table1 --dataset NQ --llm openai:qwen@http://127.0.0.1:8001/v1 --limit 500
+"""
 
 from __future__ import annotations
 
@@ -72,12 +79,6 @@ def reproduce(
 
     Every run is a folder of idx run. Repeat the command after an interruption, or with a higher --limit, to make what is missing. The
     report holds all runs so far. Exit status 1 if questions have failed.
-
-    Examples:
-        idx reproduce
-        idx reproduce ra_isf/table1 --sample --limit 3
-        idx reproduce refeed/table1 --dry-run
-        idx reproduce refeed/table1 --dataset NQ --llm openai:qwen@http://127.0.0.1:8001/v1 --limit 500
     """
     from wikidx.runtimes.evaluation.uncertainty import Bootstrap
     from wikidx.runtimes.experiments.jobs import check_roles, plan_jobs

@@ -1,4 +1,9 @@
-"""``idx run``: answer a file of questions by a method, and write each prediction to disk as soon as it is available."""
+"""``idx run``: answer a file of questions by a method, and write each prediction to disk as soon as it is available.
+
+Examples:
+    idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag
+    idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed
+"""
 
 from __future__ import annotations
 
@@ -63,10 +68,6 @@ def run(
     Without --llm, a very small embedded model answers. Repeat the command after an interruption to resume the run.
 
     Exit status 1 if questions have failed.
-
-    Examples:
-        idx run rag --questions sample --corpus sample --llm openai:qwen@http://127.0.0.1:8001/v1 --out runs/rag
-        idx run refeed --questions nq --protocol refeed-nq --corpus wiki2018 --llm openai:gpt-4.1 --out runs/refeed
     """
     from wikidx.base.plugins import name_of
     from wikidx.runtimes.evaluation.answers.metrics import describe_metrics

@@ -18,7 +18,7 @@ _BOLD, _NORMAL = "\x1b[1m", "\x1b[22m"
 
 
 class Result(NamedTuple):
-    """What a command has found; ``print_result`` prints it.
+    """The result of a command; ``print_result`` prints it.
 
     Attributes:
         values: the JSON value of ``--json``, or a function that returns it.

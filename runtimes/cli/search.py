@@ -1,4 +1,11 @@
-"""``idx search``: search a built corpus, or a corpus on a server, for one group of queries or for each query of a file."""
+"""``idx search``: search a built corpus, or a corpus on a server, for one group of queries or for each query of a file.
+
+Examples:
+    idx search sample "Which metal is liquid at room temperature?" -k 3
+    idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm
+    idx search sample --queries questions.txt
+    idx search sample "chemical symbol Au" --url http://127.0.0.1:8000
+"""
 
 from __future__ import annotations
 
@@ -85,14 +92,7 @@ def search(
     timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of the server in seconds.")] = 30.0,
     full: Annotated[bool, typer.Option("--full", help="Print whole passages instead of their beginnings.")] = False,
 ) -> Result | None:
-    """Search a corpus.
-
-    Examples:
-        idx search sample "Which metal is liquid at room temperature?" -k 3
-        idx search sample "river of Egypt" "country where the Nile ends" --retriever bm25+minilm
-        idx search sample --queries questions.txt
-        idx search sample "chemical symbol Au" --url http://127.0.0.1:8000
-    """
+    """Search a corpus."""
     from wikidx.base.machine.devices import check_devices
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.client import RemoteSearcher

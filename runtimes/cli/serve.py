@@ -1,4 +1,9 @@
-"""``idx serve``: serve searches over HTTP."""
+"""``idx serve``: serve searches over HTTP.
+
+Examples:
+    idx serve sample --retriever bm25 --retriever bm25+minilm
+    idx serve wiki2018 --retriever contriever --port 8001
+"""
 
 from __future__ import annotations
 
@@ -65,12 +70,7 @@ def serve(
     shards: ShardCount = None,
     replicas: ReplicaCount = 1,
 ) -> None:
-    """Serve searches over HTTP, and with --llm answers to questions.
-
-    Examples:
-        idx serve sample --retriever bm25 --retriever bm25+minilm
-        idx serve wiki2018 --retriever contriever --port 8001
-    """
+    """Serve searches over HTTP, and with --llm answers to questions."""
     from wikidx.corpora.resolving import require_built_names
     from wikidx.retrievers.server.limits import Limits
     from wikidx.retrievers.server.settings import Settings

@@ -1,4 +1,9 @@
-"""``idx train-data``: make a method's training data as in its paper."""
+"""``idx train-data``: make a method's training data as in its paper.
+
+Examples:
+    idx train-data ra_isf
+    idx train-data ra_isf --questions nq:train --against nq --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf
+"""
 
 from __future__ import annotations
 
@@ -76,10 +81,6 @@ def train_data(
     """Make a method's training data: ask models, label and filter their replies, write chat-format JSON Lines and a manifest.
 
     The same command resumes an interrupted run. Exit status 1 if questions have failed.
-
-    Examples:
-        idx train-data ra_isf
-        idx train-data ra_isf --questions nq:train --against nq --corpus wiki2018 --llm openai:gpt-4.1 --out ra-isf
     """
     from wikidx.base.errors import InputError
     from wikidx.runtimes.execution.resumable import RunOptions

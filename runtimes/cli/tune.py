@@ -1,4 +1,8 @@
-"""``idx tune``: choose a pipeline of retrievers on questions, and save it with its held-out figure."""
+"""``idx tune``: choose a pipeline of retrievers on questions, and save it with its held-out figure.
+
+Examples:
+    idx tune sample --questions sample --retriever bm25 --retriever minilm --metric answer@5 --name my-hybrid
+"""
 
 from __future__ import annotations
 
@@ -51,11 +55,7 @@ def tune(  # noqa: PLR0913
     seed: Seed = 0,
     device: Device = "auto",
 ) -> Result:
-    """Choose a pipeline of retrievers on questions: fusion, weights, depth, rerank depth. Save it with its held-out figure.
-
-    Examples:
-        idx tune sample --questions sample --retriever bm25 --retriever minilm --metric answer@5 --name my-hybrid
-    """
+    """Choose a pipeline of retrievers on questions: fusion, weights, depth, rerank depth. Save it with its held-out figure."""
     from wikidx.corpora.build import store_manifest
     from wikidx.corpora.resolving import require_built
     from wikidx.retrievers.opening import OpenCorpora

@@ -1,4 +1,9 @@
-"""``idx view``: a local page that shows the questions of a run with their traces, or compares two runs question by question."""
+"""``idx view``: a local page that shows the questions of a run with their traces, or compares two runs question by question.
+
+Examples:
+    idx view runs/rag
+    idx view runs/direct runs/rag
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,7 @@ def view(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of the page; 0: any free port.")] = 0,
 ) -> None:
-    """Show the questions of a run, or of two, in a browser.
-
-    Examples:
-        idx view runs/rag
-        idx view runs/direct runs/rag
-    """
+    """Show the questions of a run, or of two, in a browser."""
     from wikidx.base.errors import InputError
     from wikidx.retrievers.server.settings import Settings, listen, server_url
     from wikidx.runtimes.pages.viewing import Viewer, serve

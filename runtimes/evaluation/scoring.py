@@ -148,19 +148,7 @@ def score_run(
     costs = {cost: np.array([_cost(row, cost) for row in rows], np.float64) for cost in COSTS}
     data_issues, facts = _find_issues(predictions, matched, source), run_facts(predictions.run_json)
     holds = find_answers(rows, questions)
-    return ScoredRun(
-        name,
-        dataset or source.dataset,
-        facts,
-        predictions,
-        source,
-        rows,
-        values,
-        costs,
-        data_issues,
-        measurements,
-        holds,
-    )
+    return ScoredRun(name, dataset or source.dataset, facts, predictions, source, rows, values, costs, data_issues, measurements, holds)
 
 
 def _join(predictions: Predictions, source: RunQuestions) -> dict[str, PredictionRow]:

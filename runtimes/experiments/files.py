@@ -218,7 +218,14 @@ def on_sample(experiment: Experiment) -> Experiment:
     short = {name: questions for name, questions in experiment.questions.items() if questions.form is None and questions.missing is None}
     name, first = next(iter((short or experiment.questions).items()))
     metrics = first.metrics if first in short.values() else ["squad_em", "squad_f1"]
-    questions = QuestionSet(file=SAMPLE, metrics=metrics, options=first.options, corpus=SAMPLE, retriever="bm25", figures=name)
+    questions = QuestionSet(
+        file=SAMPLE,
+        metrics=metrics,
+        options=first.options,
+        corpus=SAMPLE,
+        retriever="bm25",
+        figures=name,
+    )
     rows = [dataclasses.replace(row, on=[]) for row in experiment.rows]
     return dataclasses.replace(experiment, search={}, questions={SAMPLE: questions}, rows=rows)
 

@@ -125,7 +125,7 @@ def _number(given: object, pattern: re.Pattern[str], message: str) -> int | None
 
 @dataclass(slots=True)
 class Lacks:
-    """What an endpoint lacks, as its refusals have told so far.
+    """Fields and abilities that an endpoint lacks, as its refusals have told so far.
 
     Attributes:
         fields: fields that requests leave out.

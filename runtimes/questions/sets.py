@@ -84,4 +84,12 @@ def _parse(row: dict[str, str]) -> PublishedSet:
         n_bytes=int(row["bytes"]) if row["bytes"] else None,
         sha256=row["sha256"] or None,
     )
-    return PublishedSet(row["name"], row["split"], int(row["questions"]), row["format"], file, tuple(row["members"].split()), row["note"])
+    return PublishedSet(
+        row["name"],
+        row["split"],
+        int(row["questions"]),
+        row["format"],
+        file,
+        tuple(row["members"].split()),
+        row["note"],
+    )

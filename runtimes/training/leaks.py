@@ -147,7 +147,13 @@ def check_leaks(sets: Sequence[QuestionSet], against: Sequence[QuestionSet], mod
     if mode == "drop":
         ids = {question_set.name: frozenset(leak.id for leak in found_leaks if leak.set == question_set.name) for question_set in sets}
         remaining = [remove(question_set, ids[question_set.name]) for question_set in sets]
-    return LeakCheck(remaining, mode, near, {question_set.name: len(question_set.questions) for question_set in against}, found_leaks)
+    return LeakCheck(
+        remaining,
+        mode,
+        near,
+        {question_set.name: len(question_set.questions) for question_set in against},
+        found_leaks,
+    )
 
 
 def _refusal(leaks: Sequence[Leak], n_questions: int) -> str:
