@@ -7,14 +7,14 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -24,14 +24,15 @@ import pytest
 
 from tests.conftest import ROOT, corpus_of
 from tests.retrievers.conftest import some_passages
+from tests.retrievers.retrieving import at_home, build_corpus
 from tests.retrievers.server.serving import ask, wait_until
-from tests.runtimes.command_line import Command
+from tests.runtimes.command_line import IDX, Command
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.passage import Passage
 from wikidx.indexer.build import build_index
 from wikidx.retrievers import SearchOptions
 from wikidx.retrievers.client import RemoteSearcher
-from wikidx.retrievers.errors import Unauthorized, Unreachable
+from wikidx.retrievers.errors import Unauthorized
 from wikidx.retrievers.opening import open_searcher
 
 pytestmark = pytest.mark.slow  # a server started for each test: a minute
@@ -49,7 +50,7 @@ class Served(NamedTuple):
 @contextmanager
 def idx_serve(*arguments: object, until_ready: bool = True, **environment: str) -> Iterator[Served]:
     """Run ``idx serve`` on a free port; it is ended if the test has not."""
-    command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "serve", *map(str, arguments), "--port", "0"]
+    command = [*IDX, "serve", *map(str, arguments), "--port", "0"]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     with tempfile.NamedTemporaryFile(delete=False) as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
@@ -74,23 +75,30 @@ def idx_serve(*arguments: object, until_ready: bool = True, **environment: str) 
     assert not [line for line in said if "Traceback" in line], said
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with at_home(tmp_path_factory.mktemp("served") / "home") as home:
+        build_corpus("made", some_passages(100), "bm25")
+        return home
+
+
 @pytest.fixture
-def made(home: Path) -> Path:
-    build_store(corpus_of(some_passages(100)), StoreOptions())
-    build_index("made", "bm25", open_store("made"))
+def made(built: Path, home: Path) -> Path:
+    shutil.copytree(built, home)
     return home
 
 
-@pytest.fixture
-def idx(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(monkeypatch, capsys)
+def children(served: Served) -> list[int]:
+    """Return the processes of a server."""
+    path = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children")
+    if not path.exists():
+        pytest.skip("needs /proc to find the processes")
+    return [int(child) for child in path.read_text().split()]
 
 
 def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, idx: Command) -> None:
-    started = time.monotonic()
     with idx_serve("made", until_ready=False) as served:
-        assert ask(served.url, "/health").json == {"alive": True}
-        healthy_s = time.monotonic() - started
+        assert ask(served.url, "/health").json == {"alive": True}  # before it is ready
         assert ask(served.url, "/retrieve", {"queries": ["fox"], "top_k": 1}).status == 200
         wait_until(lambda: ask(served.url, "/ready").status == 200)
         (line,) = idx("search", "made", "fox", "--url", served.url, "--json", "-k", "2").splitlines()[:1]
@@ -103,7 +111,6 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(10) == 0
         log = [json.loads(line) for line in served.output.read_text().splitlines()]
-    assert healthy_s < 10  # a gross bound; benchmarks/serve.py measures it
     assert served.said[0] == f"listening on {served.url} (search page: /, API: /openapi.json)\n"
     assert served.said[1] == "serving 'made' by bm25\n"
     assert re.fullmatch(r"ready after \d+\.\d s\n", served.said[2])
@@ -118,9 +125,7 @@ def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, 
     assert "cannot be reached" in idx("search", "made", "fox", "--url", served.url, status=2)
 
 
-@pytest.mark.parametrize(
-    ("workers", "n_clients", "n_queries"), [pytest.param(1, 8, 1, marks=pytest.mark.exhaustive), (2, 8, 1), (1, 60, 64)]
-)
+@pytest.mark.parametrize(("workers", "n_clients", "n_queries"), [(2, 8, 1), (1, 60, 64)])
 def test_sigterm_under_load_loses_no_request(made: Path, workers: int, n_clients: int, n_queries: int) -> None:
     """Threads ask one search after the other; every request on an open connection is answered until the server stops listening."""
     expected = {word: [hit.row for hit in open_searcher("made").search([word])[0]] for word in ("fox", "whale")}
@@ -180,8 +185,7 @@ def test_several_processes_share_a_port_and_count_together(made: Path) -> None:
 
 def test_long_answers_are_sent_as_they_are_written(home: Path) -> None:
     """The answer is never whole in the server's memory, however slowly it is read."""
-    build_store(corpus_of([Passage(f"p{n}", "", f"fox {n} " + f"word{n} " * 2000) for n in range(50)]), StoreOptions())
-    build_index("made", "bm25", open_store("made"))
+    build_corpus("made", [Passage(f"p{n}", "", f"fox {n} " + f"word{n} " * 2000) for n in range(50)], "bm25")
     body = json.dumps({"queries": [f"fox {n}" for n in range(150)], "k": 10}).encode()
     with idx_serve("made", "--no-access-log") as served:
         status = Path(f"/proc/{served.process.pid}/status")
@@ -223,22 +227,20 @@ def test_a_process_that_is_killed_is_replaced_and_no_search_waits_for_it(made: P
                 statuses["lost"] += 1
 
     with idx_serve("made", "--workers", 2, "--no-access-log") as served:
-        children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children")
-        if not children.exists():
-            pytest.skip("needs /proc to find the processes")
+        killed = children(served)[0]
         end = threading.Event()
         threads = [threading.Thread(target=ask_until, args=(end, served.url)) for _ in range(8)]
         for thread in threads:
             thread.start()
-        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
-        wait_until(lambda: ask(served.url, "/ready").status == 503)  # it is known that there is one less
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: any("has ended with status -9" in line for line in served.said))
+        wait_until(lambda: ask(served.url, "/ready").status == 503)
         n_before = statuses[200]
         wait_until(lambda: ask(served.url, "/ready").status == 200)
         n_meanwhile = statuses[200] - n_before
         end.set()
         for thread in threads:
             thread.join()
-        wait_until(lambda: any("has ended with status -9" in line for line in served.said))
         with RemoteSearcher(served.url) as remote:
             assert remote.search(["fox"])[0]
     assert statuses.keys() <= {200, "lost"}
@@ -250,22 +252,18 @@ def test_a_process_that_is_killed_is_replaced_and_no_search_waits_for_it(made: P
 def test_processes_go_on_alone_when_the_files_are_others_by_now(made: Path, is_gone: bool) -> None:
     """All processes of a server serve the same, and a process that could not open the files does not take the others along."""
     with idx_serve("made", "--workers", 2, "--no-access-log") as served:
-        children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children")
-        if not children.exists():
-            pytest.skip("needs /proc to find the processes")
         before = ask(served.url, "/v1/search", {"queries": ["fox"]}).json
         (made / "made").rename(made / "old")
         if not is_gone:
-            build_store(corpus_of([Passage("new", "New", "fox")]), StoreOptions())
-            build_index("made", "bm25", open_store("made"))
-        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+            build_corpus("made", [Passage("new", "New", "fox")], "bm25")
+        os.kill(children(served)[0], signal.SIGKILL)
         reason = "run 'idx build made'" if is_gone else "'passages' of 'made' has been replaced since the server was started: restart it"
         expected = "no other process is started, and 1 continue: "
         wait_until(lambda: any(line.startswith(expected) and reason in line for line in served.said), 60)
         for _ in range(20):
             assert ask(served.url, "/v1/search", {"queries": ["fox"]}).json == before
         assert ask(served.url, "/ready").json["processes"] == {"ready": 1, "total": 2}
-        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+        os.kill(children(served)[0], signal.SIGKILL)
         assert served.process.wait(30) == 2
     assert served.said[-1].startswith("error: ")
     assert reason in served.said[-1]
@@ -332,32 +330,23 @@ def test_a_key_is_wanted_where_there_is_one(made: Path) -> None:
                 stranger.search(["fox"])
 
 
-# Others are held by command_errors.txt.
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing"], "unknown corpus 'nothing'"),
-        (["made", "-r", "minilm", "--workers", "2"], "idx build made --encoder minilm"),
-        (["made", "--ray", "local", "--workers", "2"], "one process answers"),
-    ],
-)
-def test_mistakes_are_one_line(made: Path, arguments: Sequence[str], message: str) -> None:
-    command = [sys.executable, "-c", "from wikidx.runtimes.cli import main; main()", "serve", *arguments, "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=120)
-    assert ran.returncode == 2
-    assert "Traceback" not in ran.stderr
-    assert ran.stderr.splitlines()[-1].startswith("error: ")
-    assert message in ran.stderr.splitlines()[-1]
-
-
-def test_nobody_listens(made: Path) -> None:
-    with RemoteSearcher("http://127.0.0.1:9", retries=1) as remote, pytest.raises(Unreachable, match="is 'idx serve' running there"):
-        remote.search(["fox"])
-
-
 def test_it_ends_while_it_still_opens(made: Path) -> None:
     with idx_serve("made", until_ready=False) as served:
         assert ask(served.url, "/health").status == 200
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-r", "minilm", "--workers", "2"], b"idx build made --encoder minilm"),
+        (["--ray", "local", "--workers", "2"], b"one process answers"),
+    ],
+)
+def test_what_several_processes_cannot_serve_is_one_line(made: Path, arguments: list[str], message: bytes) -> None:
+    """Others are held by ``command_errors.txt``."""
+    ran = subprocess.run([*IDX, "serve", "made", "--port", "0", *arguments], capture_output=True, check=False, cwd=ROOT, timeout=120)
+    assert (ran.returncode, b"Traceback" in ran.stderr) == (2, False)
+    assert ran.stderr.splitlines()[-1].startswith(b"error: ")
+    assert message in ran.stderr.splitlines()[-1]
