@@ -12,7 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from wikidx.runtimes.cli.commands import COMMANDS, EXAMPLES, command_of
+from wikidx.runtimes.cli.commands import COMMANDS, command_of, examples_of
 
 ROOT = Path(__file__).parents[1]
 CHARTS = (f"benchmarks/charts/{name}.png" for name in ("bm25", "server", "vectors"))
@@ -68,7 +68,7 @@ def _section(path: str) -> str:
     with command.make_context(f"idx {path}", [], resilient_parsing=True) as context:
         usage = " ".join([f"idx {path}", *command.collect_usage_pieces(context)])
         rows = [_row(*record) for one in command.params if (record := one.get_help_record(context))]
-    examples = "\n".join(EXAMPLES[path])
+    examples = "\n".join(examples_of(path))
     table = "\n".join(["| argument or option | meaning |", "|---|---|", *rows])
     return f"## `idx {path}`\n\n{_plain(command.help)}\n\n```text\n{usage}\n```\n\n{table}\n\nExamples:\n\n```sh\n{examples}\n```"
 

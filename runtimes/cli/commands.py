@@ -71,11 +71,16 @@ def _command_for(args: list[str]) -> str | None:
 def command_of(path: str) -> Any:  # noqa: ANN401 - typer's copy of a click command
     """Import a command's module, and build its typer command; ``path`` is a key of ``COMMANDS``."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    module, _, function = f"{__package__}.{COMMANDS[path][0]}".partition(":")
-    text = importlib.import_module(module).__doc__ or ""
-    examples = "\n".join(("\b", "Examples:", *re.findall(rf"^  ( +idx {path}(?: .*)?)$", text, re.MULTILINE)))
-    single.command(path.split()[-1], cls=RayCommand, epilog=examples)(pkgutil.resolve_name(f"{module}:{function}"))
+    function = pkgutil.resolve_name(f"{__package__}.{COMMANDS[path][0]}")
+    epilog = "\n  ".join(("\b\nExamples:", *examples_of(path)))
+    single.command(path.split()[-1], cls=RayCommand, epilog=epilog)(function)
     return get_command(single)
+
+
+def examples_of(path: str) -> list[str]:
+    """Return the examples of a command, which stand at the head of its module."""
+    module = importlib.import_module(f"{__package__}.{COMMANDS[path][0].partition(':')[0]}")
+    return re.findall(rf"^ +(idx {path}(?: .*)?)$", module.__doc__ or "", re.MULTILINE)
 
 
 def _group(help_: str, *, name: str | None = None) -> typer.Typer:
