@@ -47,6 +47,13 @@ def store(built: Path, monkeypatch: pytest.MonkeyPatch) -> PassageStore:
     return open_store("made")
 
 
+@pytest.fixture(scope="module")
+def retrievers(built: Path) -> dict[str, Retriever]:
+    with at_home(built):
+        store = open_store("made")
+        return {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)}
+
+
 def plain_fuse(lists: list[Pairs], names: Sequence[str], options: SearchOptions) -> Pairs:
     if len(lists) == 1:
         return lists[0]
@@ -99,8 +106,9 @@ RULES: list[tuple[MergeRule, RerankRule, DedupRule]] = [
         (["bm25", "worded"], SearchOptions(k=7, depth=30, fuse="weighted", normalize=True, merge="interleave")),
     ],
 )
-def test_rankings_of_groups_are_the_definition(store: PassageStore, names: list[str], options: SearchOptions) -> None:
-    retrievers: dict[str, Retriever] = {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)}
+def test_rankings_of_groups_are_the_definition(
+    store: PassageStore, retrievers: dict[str, Retriever], names: list[str], options: SearchOptions
+) -> None:
     used = {name: retrievers[name] for name in names}
     for group, ranking in zip(GROUPS, LocalSearcher(store, used).search_groups(GROUPS, options), strict=True):
         assert pairs_of(ranking) == plain_search(used, store, group, options)
@@ -114,8 +122,8 @@ def test_reranking_by_the_root_query_searches_and_encodes_nothing_twice(store: P
     assert sorted(encoder.encoded) == sorted({query for group in GROUPS for query in group})
 
 
-def test_threads_get_their_own_rankings(store: PassageStore) -> None:
-    searcher = LocalSearcher(store, {"bm25": open_retriever("made", "bm25", store), "worded": dense_over(store)})
+def test_threads_get_their_own_rankings(store: PassageStore, retrievers: dict[str, Retriever]) -> None:
+    searcher = LocalSearcher(store, retrievers)
     settings = [SearchOptions(k=7, merge=merge, rerank=rerank, dedup=dedup) for merge, rerank, dedup in RULES if merge in ("max", "rrf")]
     alone = [searcher.search_groups(GROUPS, options) for options in settings]
     with ThreadPoolExecutor(6) as pool:
