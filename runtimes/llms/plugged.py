@@ -90,8 +90,8 @@ class PluggedLLM:
             return int(self._model.count_tokens(text))
 
     def truncate(self, text: str, max_tokens: int, *, keep: End = "start") -> str:
-        """Return the first or last words of a text, by estimate."""
-        return truncate_words(text, max_tokens, keep=keep)
+        """Return the first or last words of a text, as ``count_tokens`` counts."""
+        return truncate_words(text, max_tokens, keep=keep, count=self.count_tokens)
 
     def close(self) -> None:
         """Close the model; calls end with their answers."""

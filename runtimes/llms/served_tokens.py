@@ -6,6 +6,7 @@ refusals of prompts that are too long.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .base import End, Prompt, TokenIds, prompt_text
@@ -113,11 +114,11 @@ def estimate(text: str) -> int:
     return -(-n_ascii // 4) + len(text) - n_ascii
 
 
-def truncate_words(text: str, max_tokens: int, *, keep: End) -> str:
-    """Return the first or last words of a text, of at most ``max_tokens`` tokens by estimate."""
-    if estimate(text) <= max_tokens:
+def truncate_words(text: str, max_tokens: int, *, keep: End, count: Callable[[str], int] = estimate) -> str:
+    """Return the first or last words of a text, of at most ``max_tokens`` tokens by ``count``."""
+    if count(text) <= max_tokens:
         return text
     words = text.split()
-    while words and estimate(" ".join(words)) > max_tokens:
+    while words and count(" ".join(words)) > max_tokens:
         words.pop(-1 if keep == "start" else 0)
     return " ".join(words)

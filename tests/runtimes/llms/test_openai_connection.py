@@ -1,33 +1,45 @@
-"""Addresses, keys and proxies of a connection, answers in all forms, and answers that never end."""
+"""Connections to endpoints: addresses, keys and proxies, what is tried again, and limits of time and size. The server moves the clock."""
 
 from __future__ import annotations
 
-import http.server
-import json
+import itertools
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.runtimes.llms.calling import ASK, SHORT, TURNS, error_of, gens
-from tests.runtimes.llms.endpoint import Endpoint, serving
-from tests.runtimes.llms.fake_server import Answer, FakeServer, Raw, fake_serving, refusal
+from tests.runtimes.llms.calling import ASK, TURNS, Clock, error_of, gens, one, opened, wait_until
+from tests.runtimes.llms.fake_server import (
+    LLAMA_CPP,
+    LM_STUDIO,
+    UNKNOWN,
+    VLLM,
+    Answer,
+    FakeServer,
+    Pages,
+    Raw,
+    Stream,
+    chat,
+    event,
+    fake_serving,
+    refusal,
+    token,
+)
+from tests.scripted import answer, scripted
 from wikidx.base.errors import InputError
 from wikidx.base.net import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
-from wikidx.runtimes.llms import openai_answers
-from wikidx.runtimes.llms.base import AskYesNo, Generate, Reply
+from wikidx.runtimes.llms import openai_connection
+from wikidx.runtimes.llms.base import Decoding, Generate, Reply
 from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
-from wikidx.runtimes.llms.openai_refusals import parse_refusal
 from wikidx.runtimes.llms.options import ConnectionOptions
-from wikidx.runtimes.llms.scripted import ScriptedLLM
-from wikidx.runtimes.llms.thinking import NO_THINKING
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Who?"}]}
 
@@ -62,149 +74,19 @@ def test_an_address_without_its_ending_or_with_tls_is_told_what_to_try() -> None
             Connection("tiny", url.replace("http:", "https:"), ConnectionOptions(retries=0)).post("/completions", BODY)
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("slow headers", "has not answered within 0.5 s"),
-        ("trickle", "has not answered within 0.5 s"),
-        ("endless", "it has more than 64.0 MB"),
-    ],
-)
-def test_an_answer_that_does_not_end_is_given_up(fault: str, message: str) -> None:
-    endpoint = Endpoint(ScriptedLLM(lambda call: "He."))
-    endpoint.faults.append(fault)
-    with serving(endpoint) as url:
-        connection = Connection("tiny", url, ConnectionOptions(retries=0, timeout=60.0 if fault == "endless" else 0.5))
-        started = time.monotonic()
-        with pytest.raises(LLMError, match=message):
-            connection.post("/chat/completions", BODY)
-        assert fault == "endless" or time.monotonic() - started < 4  # a fault takes 8 s
-        assert connection.post("/chat/completions", BODY)["choices"][0]["message"]["content"] == "He."
-        connection.close()
-
-
-def test_a_long_pause_that_the_endpoint_asks_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    endpoint = Endpoint(ScriptedLLM(lambda call: "He."))
-    endpoint.faults.append("429 1e18")
-    with serving(endpoint) as url, caplog.at_level(logging.WARNING):
-        connection = Connection("tiny", url, ConnectionOptions())
-        asking = threading.Thread(target=lambda: pytest.raises(LLMError, connection.post, "/chat/completions", BODY))
-        asking.start()
-        while not caplog.messages and asking.is_alive():
-            asking.join(0.02)
-        connection.close()
-        asking.join()
-    assert caplog.messages == ["retry in 300 s: tiny answers 429: made to fail"]
-
-
-def test_a_server_on_this_machine_is_not_asked_through_a_proxy(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with serving(endpoint) as url:
-        connection = Connection("tiny", url, ConnectionOptions(retries=0))
-        assert connection.post("/chat/completions", BODY)["choices"]
-        connection.close()
+    with opened("He.", retries=0) as (model, _):
+        assert one(model).text == "He."
 
 
-USAGE = {"prompt_tokens": 1, "completion_tokens": 1}
-
-
-def choice(**fields: Any) -> Answer:  # noqa: ANN401 - JSON
-    return 200, {"choices": [{"finish_reason": "stop", **fields}], "usage": USAGE}
-
-
-def events(*parts: dict[str, Any], finish: str = "stop", name: str = "delta", kind: str = "text/event-stream") -> Raw:
-    choices = [{name: part, "finish_reason": finish if part is parts[-1] else None} for part in parts]
-    lines = [json.dumps({"choices": [choice], "usage": USAGE}) for choice in choices]
-    return 200, "".join(f"data: {line}\n\n" for line in lines).encode(), kind
-
-
-@contextmanager
-def opened(answer: Answer | Raw) -> Iterator[tuple[OpenAIHttp, FakeServer]]:
-    server = FakeServer(lambda path, body: answer, {"/v1/models": {"data": [{"id": "fake-7b"}, {"id": 5}]}})
-    with fake_serving(server) as url:
-        yield (model := OpenAIHttp("fake", url, options=ConnectionOptions(retries=4, first_pause=0.01))), server
-        model.close()
-
-
-CURY, IMAGE = {"type": "text", "text": "cury"}, {"type": "image_url", "image_url": {}}
-THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-REFUSES = "the model refuses to answer"
-LEFT_OUT, NO_TEXT = "parts of the answer that are no text are left out: ", "the endpoint gives no text: "
-
-
-@pytest.mark.parametrize(
-    ("answer", "text", "notes"),
-    [
-        (choice(message={"content": ["Mer", CURY]}), "Mercury", ()),
-        (choice(message={"content": [IMAGE, "Mercury", {"type": "text", "text": {}}]}), "Mercury", (f"{LEFT_OUT}image_url, text",)),
-        (choice(message={"content": [THOUGHT, "Mercury"]}), "Mercury", (NO_THINKING,)),
-        (events({"content": ["Mer"]}, {"content": [CURY, IMAGE]}), "Mercury", (f"{LEFT_OUT}image_url",)),
-        (choice(message={"content": ""}, finish_reason="content_filter"), "", (f"{NO_TEXT}content_filter",)),
-        (events({"content": ""}, {}, finish="content_filter"), "", (f"{NO_TEXT}content_filter",)),
-        (events({"content": None}, {}), "", ()),
-        (choice(message={"content": "Mer"}, finish_reason="content_filter"), "Mer", ("the endpoint ends the text: content_filter",)),
-        (events({"content": "Mer"}, finish="SAFETY"), "Mer", ("the endpoint ends the text: safety",)),
-        (events({"content": "Mer"}, finish="network_error"), "Mer", ("the endpoint ends the text: network_error",)),
-        (events({"content": "Mer"}, finish="tool_calls"), "Mer", ()),
-        (choice(message={"content": "Mercury"}, finish_reason="COMPLETE"), "Mercury", ()),
-        (choice(message={"content": None, "refusal": "I cannot."}), "I cannot.", (REFUSES,)),
-        (events({"content": ""}, {"refusal": "I can"}, {"refusal": "not."}), "I cannot.", (REFUSES,)),
-        (choice(message={"content": ["Mercury"], "refusal": {"why": 5}}), "Mercury", ()),
-        (choice(message={"content": None, "refusal": True}), "", (f"{NO_TEXT}stop",)),
-        (choice(message=None, text="Mercury"), "Mercury", ()),
-        (choice(delta={"content": "Mercury"}), "Mercury", ()),
-        (events({"content": "Mer"}, {"content": "cury"}, name="message"), "Mercury", ()),
-        (events({"content": "Mercury", "reasoning": {"summary": "hm"}}), "Mercury", ()),
-        (events({"content": "Mercury"}, kind="application/octet-stream"), "Mercury", ()),
-        ((200, json.dumps(choice(text="Mercury")[1], indent=1).encode(), "text/event-stream"), "Mercury", ()),
-        ((200, {"choices": [{"text": "Mercury", "finish_reason": {}, "logprobs": [-0.1]}], "usage": USAGE}), "Mercury", ("no logprobs",)),
-    ],
-)
-def test_the_text_of_an_answer_is_found_in_all_its_forms(answer: Answer | Raw, text: str, notes: tuple[str, ...]) -> None:
-    with opened(answer) as (model, server):
-        gen = gens(model.run([Generate(prompt=TURNS, decoding=SHORT, logprobs="no logprobs" in notes)])[0])[0]
-    assert (gen.text, gen.degraded, gen.reasoning) == (text, notes, "hm" if NO_THINKING in notes else None)
-    assert len(server.bodies) == 1
-
-
-@pytest.mark.parametrize(
-    ("usage", "counted"),
-    [
-        (None, (6, 2)),
-        ({}, (6, 2)),
-        ([1], (6, 2)),
-        ({"prompt_tokens": None, "completion_tokens": None}, (6, 2)),
-        ({"prompt_tokens": 9, "completion_tokens": None}, (9, 2)),
-        ({"prompt_tokens": -1, "completion_tokens": 0}, (6, 0)),
-        (USAGE, (1, 1)),
-    ],
-)
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_numbers_of_tokens_that_the_endpoint_does_not_give_are_estimated(usage: Any, counted: tuple[int, int], is_streamed: bool) -> None:  # noqa: ANN401 - JSON
-    said = {"choices": [{"finish_reason": "stop", "delta" if is_streamed else "message": {"content": "Mercury"}}], "usage": usage}
-    with opened((200, f"data: {json.dumps(said)}\n\n".encode(), "text/event-stream") if is_streamed else (200, said)) as (model, _):
-        (reply,) = model.run([ASK])
-    assert isinstance(reply, Reply)
-    assert (reply.prompt_tokens, reply.completion_tokens) == counted
-    assert gens(reply)[0].degraded == (() if usage is USAGE else (openai_answers.ESTIMATED,))
-
-
-def test_a_refusal_is_no_proof_that_the_endpoint_has_no_logprobs() -> None:
-    with opened(choice(message={"content": None, "refusal": "I cannot."})) as (model, _):
-        model.run([Generate(prompt=TURNS, decoding=SHORT, logprobs=True), AskYesNo(prompt=TURNS)])
-        assert model.capabilities.logprobs
-
-
-EVENT_OF_502 = (
-    b'data: {"choices": [{"delta": {"content": "Mer"}, "finish_reason": "error", "error": {"message": "died", "code": 502}}]}\n\n'
-)
-
-
-@pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "model_context_window_exceeded"])
-def test_a_text_that_the_server_cuts_is_cut_whatever_its_word_for_it(finish: str) -> None:
-    with opened(events({"content": "Mer"}, finish=finish)) as (model, _):
-        gen = gens(model.run([ASK])[0])[0]
-    assert (gen.finish, gen.degraded) == ("length", ())
+def test_nobody_listens() -> None:
+    """The calls that are still waiting fail at once."""
+    options = ConnectionOptions(retries=1, first_pause=0.2, concurrency=2)
+    with closing(OpenAIHttp("tiny", "http://127.0.0.1:9/v1", options=options)) as model:
+        replies = model.run([ASK] * 50)
+    assert sum("was not called" in error_of(reply) for reply in replies) >= 46  # two at a time, twice
+    assert "nobody listens at http://127.0.0.1:9/v1" in error_of(replies[0])
 
 
 def test_a_query_of_the_address_stays_behind_the_path() -> None:
@@ -218,16 +100,16 @@ def test_a_query_of_the_address_stays_behind_the_path() -> None:
     assert server.asked == ["/v1/completions?api-version=1", "/v1/models?api-version=1", "/props?api-version=1"]
 
 
-@pytest.mark.parametrize(("n_bytes", "n_models", "context"), [(3_000_000, 1, 7), (5_000_000, 0, None)])
-def test_descriptions_have_a_limit(n_bytes: int, n_models: int, context: int | None) -> None:
+@pytest.mark.parametrize(("n_bytes", "n_models", "context"), [(3_000, 1, 7), (5_000, 0, None)])
+def test_descriptions_have_a_limit(n_bytes: int, n_models: int, context: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_connection, "MAX_PAGE_BYTES", 4_000)
     pages = {path: {"data": [{"id": "m"}], "n_ctx": 7, "more": "x" * n_bytes} for path in ("/v1/models", "/props")}
-    with fake_serving(FakeServer(lambda path, body: (200, {"tokens": [1] * 2_000_000}), pages)) as url:
-        connection = Connection("fake", url, ConnectionOptions())
+    with opened((200, {"tokens": [1] * 2_000}), pages) as (model, _):
+        connection = model._connection
         assert len(connection.models()) == n_models
         assert (connection.page("/props") or {}).get("n_ctx") == context
         assert connection.page("/tokenize", {"content": "x"}) is None
-        assert connection.page("/tokenize", {"content": "x" * 500_000}) is not None
-        connection.close()
+        assert connection.page("/tokenize", {"content": "x" * 500}) is not None
 
 
 def test_a_silent_server_is_asked_for_one_page_within_the_time_limit() -> None:
@@ -247,11 +129,18 @@ class SlowPages(dict[str, Any]):
         return default
 
 
-@pytest.mark.parametrize(("n_read", "n_written", "counted"), [(-5, 10**400, (0, 0)), (10**9, 10**9 + 1, (10**9, 0)), (True, 1.5, (1, 0))])
-def test_impossible_numbers_of_tokens_are_taken_as_absent(n_read: object, n_written: object, counted: tuple[int, int]) -> None:
-    usage = {"prompt_tokens": n_read, "completion_tokens": n_written, "completion_tokens_details": {"reasoning_tokens": n_written}}
-    answer = openai_answers.Answer({"usage": usage}, ())
-    assert (*answer.tokens, answer.hidden_tokens) == (*counted, 0)
+def choice(**fields: Any) -> Answer:  # noqa: ANN401 - JSON
+    return 200, {"choices": [{"finish_reason": "stop", **fields}]}
+
+
+def iter_error(error: dict[str, Any]) -> Raw:
+    """Return a stream with an error after a token."""
+    return 200, token("a") + event(error=error), "text/event-stream"
+
+
+EVENT_OF_502 = (
+    b'data: {"choices": [{"delta": {"content": "Mer"}, "finish_reason": "error", "error": {"message": "died", "code": 502}}]}\n\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -262,44 +151,185 @@ def test_impossible_numbers_of_tokens_are_taken_as_absent(n_read: object, n_writ
         ((200, b'{"choices": [\x1b[1m', "application/json"), 3, 'line 1 column 14 (char 13): {"choices": [ [1m (3 tries)'),
         ((200, {"error": "invalid key"}), 3, "answers an error: invalid key (3 tries)"),
         ((200, {"error": {"message": "no credit", "code": 402}}), 1, "refuses the request (402: no credit)"),
+        ((200, {"object": "made"}), 3, "no choices in {'object': 'made'"),
+        (refusal("made to fail", 500), 5, "answers 500: made to fail (5 tries)"),
+        (refusal("made to fail", 429), 5, "answers 429: made to fail (5 tries)"),
+        (iter_error({"message": "out of memory", "type": "server_error"}), 3, "answers an error: out of memory (3 tries)"),
+        (iter_error({"message": "Conversation roles must alternate"}), 2, "refuses the request (400: Conversation roles must alternate)"),
+        (iter_error({"message": "busy", "code": 503}), 5, "answers 503: busy (5 tries)"),
+        (iter_error({"message": "no such tool", "code": 422}), 1, "refuses the request (422: no such tool)"),
         (choice(text="", error={"message": "died", "code": 502}), 5, "answers 502: died (5 tries)"),
         ((200, EVENT_OF_502, "text/event-stream"), 5, "answers 502: died (5 tries)"),
-        (events({"content": ""}, finish="network_error"), 3, "answers an error: network_error (3 tries)"),
+        (choice(delta={"content": ""}, finish_reason="network_error"), 3, "answers an error: network_error (3 tries)"),
         ((200, b'data: {"detail": "no"}\n\ndata: [DONE]\n\n', "text/event-stream"), 3, "no choices in {'detail': 'no'"),
         ((400, b'[{"error": {"message": "bad key", "code": 400}}]', "application/json"), 1, "refuses the request (400: bad key)"),
+        (refusal("no key", 401), 1, "(401: no key): set OPENAI_API_KEY"),
         (refusal("unsupported country", 403), 1, "(403: unsupported country): set OPENAI_API_KEY if it is about the key"),
         (refusal("model 'fake' not found", 404), 1, "model 'fake' not found): it serves fake-7b"),
     ],
 )
 def test_what_is_no_answer_is_told_after_as_many_tries_as_may_help(answer: Answer | Raw, n_sent: int, said: str) -> None:
-    with opened(answer) as (model, server):
+    pages = {"/v1/models": {"data": [{"id": "fake-7b"}, {"id": 5}]}}
+    with opened(answer, pages, retries=4) as (model, server):
         assert said in error_of(model.run([ASK])[0])
     assert len(server.bodies) == n_sent
 
 
-@pytest.mark.parametrize(
-    ("message", "name"),
-    [("seed is not supported", "seed"), ("n must be 1", "n"), ("parameter: stop", "stop"), ("the upstream must stop", None)],
-)
-def test_a_field_is_told_from_the_same_word(message: str, name: str | None) -> None:
-    assert parse_refusal(400, {"error": message}).refused_parameter({"model", "seed", "n", "stop", "stream"}) == name
+def test_a_long_pause_that_the_endpoint_asks_for_is_told_and_closing_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    busy = answer("429 Too Many Requests", b'{"error": "busy"}', "retry-after: 1e18")
+    with scripted([busy]) as server, ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
+        connection = Connection("tiny", server.url, ConnectionOptions())
+        asking = pool.submit(connection.post, "/chat/completions", BODY)
+        wait_until(lambda: caplog.messages or asking.done())
+        connection.close()
+        assert "tiny answers 429: busy" in str(asking.exception(30))
+    assert caplog.messages == ["retry in 300 s: tiny answers 429: busy"]
 
 
-class _Numbered(http.server.BaseHTTPRequestHandler):
-    """Answers every request with the port of the client, and keeps the connection."""
+def test_an_answer_without_end_is_given_up() -> None:
+    answers = [itertools.repeat(b" " * 1_000_000, 80)]
+    with opened(lambda path, body: answers.pop() if answers else chat("He."), retries=0) as (model, _):
+        assert "it has more than 64.0 MB" in error_of(model.run([ASK])[0])
+        assert one(model).text == "He."
 
-    protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        body = json.dumps({"choices": [{"text": str(self.client_address[1])}]}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(openai_connection, "time", clock)
+    return clock
 
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
+
+def follow(clock: Clock, model: OpenAIHttp) -> None:
+    """Let a clock wait for what a model has read."""
+    clock.noted = lambda: model._connection.last_token
+
+
+def wait_to_be_left() -> Stream:
+    """Send comments until the client goes."""
+    for _ in range(3000):
+        time.sleep(0.01)
+        yield b": waiting\n\n"
+
+
+def test_a_long_answer_takes_longer_than_any_limit(clock: Clock) -> None:
+    def slowly(path: str, body: dict[str, Any]) -> Stream:
+        for number in range(12):
+            yield clock.send(token(f"{number} ", "stop" if number == 11 else None), after_s=0.3)
+
+    with opened(slowly, timeout=0.4, token_timeout=0.4) as (model, server):
+        follow(clock, model)
+        assert one(model).text == " ".join(map(str, range(12))) + " "
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(("pages", "n_sent"), [(VLLM, 2), (LLAMA_CPP, 2), (UNKNOWN, 1), (LM_STUDIO, 1)])
+def test_a_timed_out_request_is_sent_again_once_to_a_server_that_has_given_it_up(clock: Clock, pages: Pages, n_sent: int) -> None:
+    """The connection is closed, by which the server notices; of other servers nobody knows whether they still work."""
+
+    def stall(path: str, body: dict[str, Any]) -> Stream:
+        yield clock.send(token("a"), after_s=0.1)
+        clock.move(1.0)
+        yield from wait_to_be_left()
+
+    with opened(stall, pages, token_timeout=0.15, retries=5) as (model, server):
+        follow(clock, model)
+        said = error_of(model.run([ASK])[0])
+        wait_until(lambda: server.n_abandoned == n_sent)
+    assert "has sent no further token for 0.15 s: raise --token-timeout" in said
+    assert ("(2 tries)" in said) == (n_sent == 2)
+    assert len(server.bodies) == n_sent
+
+
+@pytest.mark.parametrize("timeout", [5.0, 0.1])
+def test_a_part_without_a_token_does_not_begin_an_answer(clock: Clock, timeout: float) -> None:
+    """OpenAI's cloud names the speaker at once, and thinks unseen before the first token."""
+
+    def think(path: str, body: dict[str, Any]) -> Stream:
+        yield event(choices=[{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+        clock.move(0.3)
+        yield from [token("a", "stop")] if timeout > 1 else wait_to_be_left()
+
+    with opened(think, timeout=timeout, token_timeout=0.1) as (model, _):
+        (reply,) = model.run([ASK])
+    if timeout > 1:
+        assert gens(reply)[0].text == "a"
+    else:
+        assert "has not answered within 0.1 s: lower --concurrency if requests wait there, or raise --timeout" in error_of(reply)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_waiting_at_a_server_for_others_is_no_time_out(clock: Clock, streams: bool) -> None:
+    """Six requests at a time, to a server with one slot: the last ones wait longer than the limit."""
+    slot = threading.Lock()
+
+    def serve() -> Stream:
+        with slot:
+            for number in range(3):
+                yield clock.send(token("a", "stop" if number == 2 else None), after_s=0.2)
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Stream:
+        if streams:
+            return serve()
+        with slot:
+            clock.send(b"", after_s=0.2)
+        return chat("aaa")
+
+    with opened(answer, concurrency=6, timeout=0.25, token_timeout=0.25, retries=0) as (model, server):
+        follow(clock, model)
+        assert [gens(reply)[0].text for reply in model.run([ASK] * 6)] == ["aaa"] * 6
+    assert len(server.bodies) == 6
+    assert clock.now > 1001
+
+
+def test_a_stream_that_breaks_off_is_tried_again() -> None:
+    parts = [[token("a")], [token("a"), token("b", "stop")]]
+    with opened(lambda path, body: iter(parts.pop(0))) as (model, server):
+        assert one(model).text == "ab"
+    assert len(server.bodies) == 2
+
+
+def test_a_stream_that_ignores_the_maximum_of_tokens_is_ended_and_cut() -> None:
+    with opened(lambda path, body: itertools.repeat(token("a "), 100_000)) as (model, server):
+        gen = one(model)
+        wait_until(lambda: server.n_abandoned)
+    assert gen.finish == "length"
+    n_tokens = server.bodies[0]["max_tokens"]
+    assert 8 * n_tokens < gen.text.count("a") < 8 * n_tokens + 3_000  # what has arrived together is read
+
+
+def test_a_connection_is_used_again_after_a_stream() -> None:
+    with opened(lambda path, body: iter([token("a", "stop"), b"data: [DONE]\n\n"]), concurrency=1) as (model, server):
+        assert [one(model).text for _ in range(3)] == ["a"] * 3
+    assert len(server.ports) == 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_a_greedy_text_that_repeats_itself_is_ended(temperature: float, field: str) -> None:
+    """Four times and 512 characters are a loop: 26 times " The answer is no." A drawn text may still end."""
+    words = ["It", " is", " so", ".", *[" The", " answer", " is", " no", "."] * 100]
+
+    def endlessly(path: str, body: dict[str, Any]) -> Stream:
+        for word in words:
+            time.sleep(0.001)
+            yield event(choices=[{"index": 0, "delta": {field: word}, "finish_reason": None}])
+        yield event(choices=[{"index": 0, "delta": {}, "finish_reason": "length"}])
+
+    with opened(endlessly, VLLM) as (model, server):
+        decoding = Decoding(max_tokens=600, temperature=temperature, thinking="on")
+        (reply,) = model.run([Generate(prompt=TURNS, decoding=decoding)])
+        if not temperature:
+            wait_until(lambda: server.n_abandoned)
+            one(model)
+            assert server.bodies[1]["stream"]  # a loop says nothing about streams
+    (gen,) = gens(reply)
+    written = gen.text or gen.reasoning or ""
+    assert isinstance(reply, Reply)
+    assert gen.finish == "length"
+    assert written.startswith("It is so. The answer is no. The answer")
+    assert written.count("answer") == 100 if temperature else 26 <= written.count("answer") < 45
+    assert temperature or len(words) / 4 < reply.completion_tokens < len(words) / 2
 
 
 @pytest.mark.parametrize(
@@ -308,23 +338,22 @@ class _Numbered(http.server.BaseHTTPRequestHandler):
     ids=["endpoint", "language model"],
 )
 def test_a_forked_process_does_not_read_answers_of_its_parent(client: Callable[[str], Any]) -> None:
-    def port() -> int:
-        return int(asked.post("/completions", {})["choices"][0]["text"])
+    server = FakeServer(lambda path, body: (200, {"choices": [{"text": str(sorted(server.ports))}]}))
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Numbered) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        asked = client(f"http://127.0.0.1:{server.server_port}/v1")
-        assert port() == (kept := port())
+    def ports() -> str:
+        return str(asked.post("/completions", {})["choices"][0]["text"])
+
+    with fake_serving(server) as url, closing(client(url)) as asked:
+        assert ports() == (kept := ports())
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             try:
-                os.write(writing, str(port()).encode())
+                os.write(writing, ports().encode())
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        assert int(os.read(reading, 10)) != kept
-        assert port() == kept
+        both = os.read(reading, 100).decode()
+        assert both != kept
+        assert ports() == both
         for end in (reading, writing):
             os.close(end)
-        asked.close()
-        server.shutdown()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes.command_line import Command
-from tests.runtimes.llms.calling import TURNS, error_of, gens
+from tests.runtimes.llms.calling import TURNS, error_of, gens, result_of
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.plugins import VARIABLE
 from wikidx.runtimes.execution.identity import model_identity
@@ -85,33 +85,30 @@ def test_a_backend_is_named_by_its_file_or_module_and_then_by_its_name(file: Pat
     assert parse_spec("mine:SCORED:m") == ModelSpec(None, "scored", "m", None)
 
 
+OTHER_KIND = "class Other:\n    plugin_kind, name = 'backend', 'other'\nVALUE = Other()\n"
+NO_CALLS = "from wikidx.runtimes.llms.plugged import OwnBackend\nVALUE = OwnBackend(name='echo-1', open=list, concurrency=0)\n"
+
+
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("code", "value", "message"),
     [
-        ("OTHER", "is 'int', no plug-in"),
-        ("NONE", "has no 'NONE': its plug-ins are ECHO, SCORED"),
-        ("echo-1:m@http://host/v1", "the backend echo-1 takes none"),
+        (BACKEND, "OTHER", "is 'int', no plug-in"),
+        (BACKEND, "NONE", "has no 'NONE': its plug-ins are ECHO, SCORED"),
+        (OTHER_KIND, "VALUE", r"other\.py:VALUE is a Other: a backend is an OwnBackend"),
+        (NO_CALLS, "VALUE", r"other\.py fails, line 2: InputError: concurrency is 0"),
     ],
 )
-def test_what_is_no_backend_is_refused(file: Path, value: str, message: str) -> None:
-    parse_spec(f"{file}:ECHO")
-    with pytest.raises(IdxError, match=message):
-        parse_spec(value if ":" in value else f"{file}:{value}")
+def test_what_is_no_backend_is_refused(tmp_path: Path, code: str, value: str, message: str) -> None:
+    (tmp_path / "other.py").write_text(code)
+    with pytest.raises(InputError, match=message):
+        opened(f"{tmp_path / 'other.py'}:{value}")
 
 
-def test_a_backend_answers_at_least_one_call_at_a_time(file: Path) -> None:
-    file.write_text("from wikidx.runtimes.llms.plugged import OwnBackend\nECHO = OwnBackend(name='echo-1', open=list, concurrency=0)\n")
-    with pytest.raises(InputError, match=r"mine\.py fails, line 2: InputError: concurrency is 0"):
-        opened(f"{file}:ECHO")
-
-
-def test_a_plug_in_of_another_kind_and_options_are_refused(file: Path) -> None:
-    other = file.with_name("other.py")
-    other.write_text("class Other:\n    plugin_kind, name = 'backend', 'other'\nVALUE = Other()\n")
-    with pytest.raises(InputError, match=r"other\.py:VALUE is a Other: a backend is an OwnBackend"):
-        opened(f"{other}:VALUE")
+def test_a_backend_takes_neither_an_address_nor_options(file: Path) -> None:
     with pytest.raises(InputError, match="echo-1 has no options: leave --llm-option threads out"):
         assign_models([f"{file}:ECHO"], ["answer"], options=["threads=2"])
+    with pytest.raises(InputError, match="the backend echo-1 takes none"):
+        parse_spec("echo-1:m@http://host/v1")
 
 
 def test_texts_are_cut_numbered_and_counted(file: Path) -> None:
@@ -134,16 +131,11 @@ def test_texts_are_cut_numbered_and_counted(file: Path) -> None:
 def test_answers_are_scored_by_a_word_and_texts_by_the_plug_in(file: Path) -> None:
     asked, scored = AskYesNo(prompt=(Message("user", "yes?"),)), MeanNll(prompt="x", continuation="abc")
     by_word, unknown = opened(f"{file}:ECHO").run([asked, scored])
-    assert isinstance(by_word, Reply)
-    assert isinstance(by_word.result, YesNo)
-    assert (by_word.result.score, len(by_word.result.degraded)) == (1.0, 1)
-    assert isinstance(unknown, Reply)
-    assert isinstance(unknown.result, Nll)
-    assert (unknown.result.mean, len(unknown.result.degraded)) == (None, 1)
+    assert (result_of(by_word, YesNo).score, len(result_of(by_word, YesNo).degraded)) == (1.0, 1)
+    assert (result_of(unknown, Nll).mean, len(result_of(unknown, Nll).degraded)) == (None, 1)
     llm = opened(f"{file}:SCORED")
-    (known,) = llm.run([scored])
-    assert isinstance(known, Reply)
-    assert (known.result, llm.count_tokens("abcd"), llm.capabilities.context) == (Nll(total=2.5, n_tokens=3), 4, 100)
+    assert result_of(llm.run([scored])[0], Nll) == Nll(total=2.5, n_tokens=3)
+    assert (llm.count_tokens("abcd"), llm.truncate("ab cd ef", 5), llm.capabilities.context) == (4, "ab cd", 100)
 
 
 def test_a_call_fails_alone_and_the_line_is_told(file: Path) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import time
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runtimes.llms.calling import TURNS, gens
-from tests.runtimes.llms.fake_server import FakeServer, Stream
-from tests.runtimes.llms.test_dialects import VLLM
-from tests.runtimes.llms.test_streams import Opened, event
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.llms.base import Decoding, Gen, Generate, Reply
+from wikidx.runtimes.llms.base import Gen
 from wikidx.runtimes.llms.repetition import REPEATS, cut_loop, is_endless
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods import find_method
@@ -120,35 +113,3 @@ def test_a_loop_is_no_query() -> None:
     searches = [step.request for step in prediction.steps if isinstance(step.request, Retrieve)]
     assert searches[1].queries == ("Mercury is a metal. The answer is yes Which metal is liquid?",)
     assert prediction.answer == "yes"
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("field", ["content", "reasoning_content"])
-def test_a_greedy_text_that_repeats_itself_is_ended(temperature: float, field: str) -> None:
-    """Four times and 512 characters are a loop: 26 times " The answer is no." A drawn text may still end."""
-    words = ["It", " is", " so", ".", *[" The", " answer", " is", " no", "."] * 100]
-
-    def endlessly(path: str, body: dict[str, Any]) -> Stream:
-        for word in words:
-            time.sleep(0.001)
-            yield event(choices=[{"index": 0, "delta": {field: word}, "finish_reason": None}])
-        yield event(choices=[{"index": 0, "delta": {}, "finish_reason": "length"}])
-
-    with ExitStack() as stack:
-        opened = Opened(stack, FakeServer(endlessly, VLLM))
-        decoding = Decoding(max_tokens=600, temperature=temperature, thinking="on")
-        (reply,) = opened.model.run([Generate(prompt=TURNS, decoding=decoding)])
-        (gen,) = gens(reply)
-        written = gen.text or gen.reasoning or ""
-        assert isinstance(reply, Reply)
-        assert gen.finish == "length"
-        assert written.startswith("It is so. The answer is no. The answer")
-        if temperature:
-            assert written.count("answer") == 100
-        else:
-            assert len(words) / 4 < reply.completion_tokens < len(words) / 2
-            assert 26 <= written.count("answer") < 45
-            while not opened.server.n_abandoned:
-                time.sleep(0.01)
-            opened.ask()
-            assert opened.server.bodies[1]["stream"]  # a loop says nothing about streams
