@@ -110,9 +110,9 @@ def test_a_replica_that_fails_costs_no_call_and_is_asked_again_after_its_time(
     assert servers.counts()[1] > n_asked
 
 
-def test_a_replica_that_is_not_there_is_left_out_and_one_that_lacks_the_model_too(stack: ExitStack) -> None:
-    servers = Servers(3, stack)
-    servers.answers[2] = refusal("The model 'm' does not exist.", 404)
+def test_a_replica_that_is_not_there_is_left_out_and_one_that_lacks_the_model_or_wants_another_key_too(stack: ExitStack) -> None:
+    servers = Servers(4, stack)
+    servers.answers |= {2: refusal("The model 'm' does not exist.", 404), 3: refusal("another key", 401)}
     servers.urls[1] = "http://127.0.0.1:9/v1"
     ask_all(servers.open(), 12)
 
