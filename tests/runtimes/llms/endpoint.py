@@ -21,7 +21,7 @@ serving = fake_serving
 
 
 class Scores(NamedTuple):
-    """What a server knows of a model beyond its texts.
+    """Scores and tokens of a model, as its server knows them.
 
     Attributes:
         likeliest: a prompt and a number -> the likeliest next tokens with their log-probabilities.

@@ -36,7 +36,7 @@ from wikidx.runtimes.llms.base import (
 from wikidx.runtimes.llms.options import EngineOptions
 from wikidx.runtimes.llms.thinking import NO_ROOM
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
-from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_NEIGHBOURS, NO_SYSTEM_TURN, fold_turns
+from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_NEIGHBOURS, NO_SYSTEM_TURN
 
 PROMPTS = ["Question: who wrote the play?", "The river", "Is the passage relevant to the question? Yes or No.", "[1]", "no no no"]
 
@@ -333,14 +333,6 @@ def test_turns_that_a_template_refuses_are_folded(
     if template == "gemma":
         folded = Generate(prompt=(Message("user", "Yes or No.\n\nThe river"),), decoding=SHORT)
         assert gens(texts[0])[0].token_ids == one(tiny, folded).token_ids
-
-
-def test_folding_keeps_every_text_in_order() -> None:
-    prompt = (*TURNS, Message("assistant", "no"), Message("user", "And?"), Message("assistant", "It flows"))
-    folded, notes = fold_turns(prompt, {"system", "beginning"})
-    assert [tuple(turn[:2]) for turn in folded] == [("user", "Yes or No.\n\nThe river"), ("assistant", "no"), ("user", "And?\n\nIt flows")]
-    assert notes == (NO_SYSTEM_TURN, NO_BEGINNING)
-    assert fold_turns(prompt, frozenset()) == (prompt, ())
 
 
 def test_a_checkpoint_without_a_template_ends_where_another_turn_would_begin(tiny: TransformersEngine) -> None:

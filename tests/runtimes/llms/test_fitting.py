@@ -1,4 +1,4 @@
-"""Prompts cut to a budget: passages are cut, the rest never is. Tokens are words here."""
+"""Prompts cut to a budget: passages are cut, the rest never is; turns folded without a loss. Tokens are words here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from wikidx.runtimes.errors import PromptTooLong
 from wikidx.runtimes.llms.base import Chat, Message, TokenIds, prompt_text
 from wikidx.runtimes.llms.fitting import cut, fit
+from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_SYSTEM_TURN, fold_turns
 from wikidx.runtimes.methods.templates import Blocks, Template, parse
 
 QA = Template(
@@ -75,3 +76,17 @@ def test_a_text_without_spaces_can_be_cut() -> None:
     passage = "長" * 200
     fitted = fit(asked(passage), 120, lambda prompt: len(prompt_text(prompt)))
     assert prompt_text(fitted.prompt).count("長") == 0  # no word ends in it: it goes as a whole
+
+
+def test_folding_keeps_every_text_in_order() -> None:
+    prompt = (
+        Message("system", "Yes or No."),
+        Message("user", "The river"),
+        Message("assistant", "no"),
+        Message("user", "And?"),
+        Message("assistant", "It flows"),
+    )
+    folded, notes = fold_turns(prompt, {"system", "beginning"})
+    assert [tuple(turn[:2]) for turn in folded] == [("user", "Yes or No.\n\nThe river"), ("assistant", "no"), ("user", "And?\n\nIt flows")]
+    assert notes == (NO_SYSTEM_TURN, NO_BEGINNING)
+    assert fold_turns(prompt, frozenset()) == (prompt, ())

@@ -1,4 +1,4 @@
-"""What is read in answers of endpoints, whole and streamed: texts in all their forms, log-probabilities, thoughts, numbers of tokens."""
+"""Answers of endpoints as they are read, whole and streamed: texts in all their forms, log-probabilities, thoughts, numbers of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is learned from an endpoint's refusals, for as long as the model is open: fields, texts at a time, turns, contexts, APIs."""
+"""Lessons from an endpoint's refusals, for as long as the model is open: fields, texts at a time, turns, contexts, APIs."""
 
 from __future__ import annotations
 

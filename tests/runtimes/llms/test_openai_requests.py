@@ -1,4 +1,4 @@
-"""What is sent to an endpoint: the fields of its dialect, which is recognised by the server's pages, and those of the user."""
+"""Requests to an endpoint: the fields of its dialect, which is recognised by the server's pages, and those of the user."""
 
 from __future__ import annotations
 
