@@ -9,14 +9,16 @@ is cut after the first time (``repetition``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, get_args
 
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.machine.failures import DeviceLost
@@ -35,6 +37,12 @@ from wikidx.runtimes.methods.requests import LookUpTitle, Request, Result, Retri
 _MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
 
 _QUIET_TURNS = 16  # of the event loop, so many as a result takes through nested branches to the next request, or to the next question
+
+_COMPARED = {
+    kind: attrgetter(*(field.name for field in dataclasses.fields(kind) if field.compare and field.name != "role"))
+    for kind in get_args(Call)
+}
+"""Kind of call -> its values that equal calls share; one model may have several roles."""
 
 TitleLookup = Callable[[str], Sequence[Passage]]
 """Function: title -> passages with this title, in corpus order."""
@@ -94,14 +102,17 @@ class Dispatcher:
         self._queues: dict[Hashable, Queue] = {}
         self._recent: OrderedDict[Hashable, Answered] = OrderedDict()
         self._waiting: dict[Hashable, list[asyncio.Future[Answered]]] = {}  # key of an open request -> those who wait for it
-        self._n_asked = 0
+        self._n_asked, self._is_closed = 0, False
 
     async def ask(self, request: Request) -> Answered:
         """Return the outcome of a request to a model or to the searcher.
 
         Raises:
             UnknownNameError: a role has no model.
+            CancelledError: the dispatcher is closed; a method sends requests in its clean-up.
         """
+        if self._is_closed:
+            raise asyncio.CancelledError
         key = self._key(request)
         self._n_asked += 1
         if key in self._recent:
@@ -123,6 +134,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Stop the threads after their current calls; return immediately."""
+        self._is_closed = True
         for queue in self._queues.values():
             queue.close()
 
@@ -148,7 +160,7 @@ class Dispatcher:
         """Return the key that equal requests share; a request whose result must not be reused has an object of its own."""
         if not isinstance(request, Call):
             return request
-        return (id(self._llm(request.role)), dataclasses.replace(request, role="")) if is_repeatable(request) else object()
+        return (id(self._llm(request.role)), type(request), _COMPARED[type(request)](request)) if is_repeatable(request) else object()
 
     def _llm(self, role: str) -> LLM:
         if role not in self._services.llms:
@@ -188,6 +200,8 @@ class _Ticket(NamedTuple):
 class Queue:
     """Requests that wait for one service, and the threads that serve them.
 
+    Threads take what waits by themselves: they work while the event loop's thread is at something else.
+
     Args:
         serve: the service.
         concurrency: number of requests that are served at a time, one by one; None: a batch of all that wait, one batch at a time.
@@ -198,43 +212,46 @@ class Queue:
     def __init__(self, serve: Serve, concurrency: int | None, quiet: Callable[[], Awaitable[None]], end: End) -> None:
         self._serve, self._is_batched, self._quiet, self._end = serve, concurrency is None, quiet, end
         self._pool = RequestThreads(concurrency, "service") if concurrency else ThreadPoolExecutor(1, "service")
+        self._loop = asyncio.get_running_loop()
+        self._added: list[_Ticket] = []
         self._waiting: deque[_Ticket] = deque()
-        self._n_idle = concurrency or 1
-        self._workers = set[asyncio.Task[None]]()
+        self._batches: asyncio.Task[None] | None = None
 
     def add(self, request: Request, settle: Callable[[Answered], None]) -> None:
-        """Add a request; ``settle`` is called with its outcome."""
-        self._waiting.append(_Ticket(request, settle))
-        if self._n_idle:
-            self._n_idle -= 1
-            worker = asyncio.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+        """Add a request, which is sent with the others of this turn of the event loop; ``settle`` is called with its outcome."""
+        if not self._added:
+            self._loop.call_soon(self._send)
+        self._added.append(_Ticket(request, settle))
+
+    def _send(self) -> None:
+        n_added = len(self._added)
+        self._waiting += self._added
+        self._added.clear()
+        if not self._is_batched:
+            for _ in range(n_added):
+                self._pool.submit(self._serve_some, 1)
+        elif self._batches is None:
+            self._batches = asyncio.create_task(self._serve_batches())
 
     def close(self) -> None:
         """Stop the threads after their current calls; return immediately."""
+        self._added.clear()
         self._waiting.clear()
-        for worker in self._workers:
-            worker.cancel()
+        if self._batches is not None:
+            self._batches.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _work(self) -> None:
-        """Serve requests until none waits."""
-        try:
-            while self._waiting:
-                if self._is_batched:
-                    await self._quiet()
-                await self._serve_batch(self._take(len(self._waiting) if self._is_batched else 1))
-        except Exception as error:  # noqa: BLE001 - raised again by who runs the questions
-            self._end(error)
-        finally:
-            self._n_idle += 1
+    async def _serve_batches(self) -> None:
+        """Serve batches until no request waits."""
+        while self._waiting:
+            await self._quiet()
+            await self._loop.run_in_executor(self._pool, self._serve_some, len(self._waiting))
+        self._batches = None
 
-    def _take(self, n: int) -> list[_Ticket]:
-        return [self._waiting.popleft() for _ in range(n)]
-
-    async def _serve_batch(self, batch: list[_Ticket]) -> None:
-        loop, missing, last = asyncio.get_running_loop(), set(range(len(batch))), time.monotonic()
+    def _serve_some(self, n: int) -> None:
+        """Serve the first ``n`` requests that wait, or as many as there are; runs in a thread."""
+        batch = self._take(n)
+        missing, last = set(range(len(batch))), time.monotonic()
 
         def deliver(answers: Mapping[int, Served]) -> None:
             nonlocal last
@@ -242,26 +259,33 @@ class Queue:
             if new:
                 last, share = time.monotonic(), (time.monotonic() - last) / len(new)
                 missing.difference_update(new)
-                answered = {number: _answered(answer, share) for number, answer in new.items()}
-                loop.call_soon_threadsafe(self._settle, batch, answered)
+                answered = [(batch[number], _answered(answer, share)) for number, answer in new.items()]
+                for error in {answer for answer in new.values() if isinstance(answer, Unreachable)}:  # those that wait ask no further
+                    answered += [(ticket, _answered(error, 0.0)) for ticket in self._take(len(self._waiting))]
+                self._loop.call_soon_threadsafe(_settle, answered)
 
-        def serve() -> None:
-            try:
+        try:
+            if batch:
                 self._serve([ticket.request for ticket in batch], deliver)
-            except DeviceLost:  # nothing more can be answered: the run ends, to be resumed
-                raise
-            except IdxError as error:
-                deliver(dict.fromkeys(missing, error))
+        except DeviceLost as error:  # nothing more can be answered: the run ends, to be resumed
+            self._loop.call_soon_threadsafe(self._end, error)
+        except IdxError as error:
+            deliver(dict.fromkeys(missing, error))
+        except BaseException as error:  # noqa: BLE001 - raised again by who runs the questions
+            self._loop.call_soon_threadsafe(self._end, error)
 
-        await loop.run_in_executor(self._pool, serve)
+    def _take(self, n: int) -> list[_Ticket]:
+        taken = list[_Ticket]()
+        with contextlib.suppress(IndexError):  # other threads take requests, too
+            while len(taken) < n:
+                taken.append(self._waiting.popleft())
+        return taken
 
-    def _settle(self, batch: Sequence[_Ticket], answered: Mapping[int, Answered]) -> None:
-        """Hand the outcomes of requests to those who wait. An endpoint that cannot be reached is asked no further by those that wait."""
-        for number, one in answered.items():
-            batch[number].settle(one)
-            if isinstance(one.error, Unreachable):
-                for ticket in self._take(len(self._waiting)):
-                    ticket.settle(_answered(one.error, 0.0))
+
+def _settle(answered: Iterable[tuple[_Ticket, Answered]]) -> None:
+    """Hand the outcomes of requests to those who wait."""
+    for ticket, outcome in answered:
+        ticket.settle(outcome)
 
 
 def _ask(llm: LLM, calls: list[Call], deliver: Deliver) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar, cast
@@ -51,8 +51,12 @@ def execute(
         return await anext(predictions, None)
 
     with _own_loop() as run:
-        while (prediction := run(following())) is not None:
-            yield prediction
+        try:
+            while (prediction := run(following())) is not None:
+                yield prediction
+        except GeneratorExit:
+            run(predictions.aclose())
+            raise
 
 
 @contextlib.contextmanager
@@ -91,7 +95,7 @@ def _has_loop() -> bool:
 
 async def predict(
     ask: Ask, questions: Iterable[Question], services: Services, *, in_flight: int = 64, seed: int = 0, on_step: OnStep | None = None
-) -> AsyncIterator[Prediction]:
+) -> AsyncGenerator[Prediction, None]:
     """Yield a prediction for each question as it finishes.
 
     If the method refuses a question, or does not catch the error of a request, the prediction has an ``error``. The other questions

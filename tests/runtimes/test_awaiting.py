@@ -235,8 +235,10 @@ class Stuck(CountingLLM):
         return super().run(calls, deliver)
 
 
+@pytest.mark.parametrize("asks_again", [False, True])
 @pytest.mark.parametrize("stop", ["cancel", "close"])
-def test_who_stops_waits_for_no_call_and_methods_clean_up(stop: str) -> None:
+def test_who_stops_waits_for_no_call_and_methods_clean_up(stop: str, asks_again: bool) -> None:
+    """Who asks again in its clean-up gets no answer, and nobody waits for it."""
     llm, cleaned = Stuck(), list[str]()
 
     async def branch(name: str) -> None:
@@ -244,13 +246,15 @@ def test_who_stops_waits_for_no_call_and_methods_clean_up(stop: str) -> None:
             await generate(name)
         finally:
             cleaned.append(name)
+            if asks_again:
+                await gather(generate(f"{name} again"), retrieve(name, 1))
 
     async def ask(question: str) -> Answer:
         if question != "question 0":
             await gather(branch("a"), branch("b"))
         return Answer("at once")
 
-    services = Services(llms={"answer": llm})
+    services = Services(llms={"answer": llm}, searcher=CountingSearcher())
 
     async def cancelled() -> None:
         async def consume() -> None:
