@@ -41,15 +41,15 @@ OPTIONS = {
     "rag": "k=3",
     "cot": "max_tokens=128",
     "genread": "document_tokens=96 max_tokens=64",
-    "least_to_most": "shots=2 max_sub_questions=3 list_tokens=96 max_tokens=64",
+    "least_to_most": "shots=2 max_sub_questions=3 max_tokens=64",
     "iter_retgen": "rounds=2 k=2 shots=2",
     "ircot": "k=2 max_passages=4 max_sentences=2 shots=2",
     "self_ask": "k=2 max_follow_ups=2 max_tokens=96",
     "react": "max_steps=4 at_limit=answer",
     "refeed": "samples=3 k=3",
-    "self_reasoning": "k=2 max_tokens=192 reader_tokens=64",
+    "self_reasoning": "k=2 max_tokens=192",
     "ra_isf": "k=2 shots=2 max_depth=1 depth_test=leaf max_sub_questions=2 max_tokens=96",
-    "retrorag": "max_rounds=2 k=2 n_source=2 max_inferences=2 shots=2 reason_tokens=96 answer_tokens=48 inference_tokens=48",
+    "retrorag": "max_rounds=2 k=2 n_source=2 max_inferences=2 shots=2 max_tokens=96",
 }
 _FROM_MEMORY = ("direct", "cot", "genread", "least_to_most")  # methods that do not search
 _LOOK_S = 0.1

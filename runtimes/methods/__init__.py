@@ -1,6 +1,6 @@
-"""Methods: generator functions that yield requests for searches and model calls.
+"""Methods: ``async`` functions that await requests for searches and model calls.
 
-base             Method, options, Answer          requests       the requests, and functions that yield them
+base             Method, options, Answer          requests       the requests, and functions that send them
 templates        prompts from text files          prompts/       the text files, one folder per method
 forms            forms of answers             prompt_sets      replaced prompts and demonstrations
 sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists

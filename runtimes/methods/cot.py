@@ -19,6 +19,7 @@ from .templates import load_template
 from .written_answers import answer_in_form, parse_draft
 
 _CONCLUSION = "So the answer is:"
+_ANSWER_TOKENS = 32  # of the second of two calls
 
 
 @options
@@ -33,7 +34,6 @@ class CotOptions:
     form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     shots: int = option(4, "paper, open", "number of demonstrations, with calls=one; the paper shows several")
     max_tokens: int = option(256, "ours", "maximum number of tokens of the reasoning, including its answer", minimum=1)
-    answer_tokens: int = option(32, "ours", "maximum number of tokens of the answer, with calls=two", minimum=1)
 
 
 async def cot(question: str, options: CotOptions) -> Answer:
@@ -50,7 +50,8 @@ async def cot(question: str, options: CotOptions) -> Answer:
     prompt = load_template("cot", "reason", options.form)(question=question)
     reasons = (await generate(prompt, reasoning)).text.strip()
     conclusion = Message("assistant", f"{prompt[-1].content} {reasons}\n{_CONCLUSION}")
-    output = await generate((*prompt[:-1], conclusion), Decoding(max_tokens=options.answer_tokens, stop=("\n\n",)))
+    decoding = Decoding(max_tokens=min(options.max_tokens, _ANSWER_TOKENS), stop=("\n\n",))
+    output = await generate((*prompt[:-1], conclusion), decoding)
     draft = parse_draft(output, "cot")
     answer = draft.answer if draft.parse_ok else first_line(output.text)
     return answer_in_form(draft._replace(answer=answer, parse_ok=bool(reasons and answer)), options.form, reasoning=reasons)

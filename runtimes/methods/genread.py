@@ -28,8 +28,6 @@ class GenReadOptions:
 
     form: FormName = option("short", "ours", describe_forms(FormName))
     documents: int = option(1, "paper", "number of generated documents; one is decoded greedily, several are sampled", minimum=1)
-    temperature: float = option(1.0, "ours", "temperature of several documents", minimum=0.01, maximum=100)
-    top_p: float = option(0.95, "ours", "top_p of several documents (nucleus sampling)", minimum=0.01, maximum=1)
     document_tokens: int = option(300, "paper", "maximum number of tokens of a document", minimum=1)
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
     max_tokens: int | None = option(
@@ -45,7 +43,7 @@ async def genread(question: str, options: GenReadOptions) -> Answer:
     prompt = load_template("genread", "document", options.form)(question=question, shots=options.shots)
     decoding = Decoding(max_tokens=options.document_tokens)
     if options.documents > 1:
-        decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
+        decoding = replace(decoding, temperature=1.0, top_p=0.95)
     distinct: dict[int, str] = {}
     for gen in await sample(prompt, options.documents, decoding, role="document"):
         if gen.text.strip():

@@ -27,6 +27,7 @@ from .written_answers import Draft, answer_in_form, parse_draft
 # as in the authors' code:
 _CONCLUDES = re.compile(r"(?:(?:thus|so)[ ,]|that is,|therefore|hence)|.*\d [+-] \d[\d,.]* = \d", re.IGNORECASE)
 _QUESTION_WORDS = frozenset("who what when where why which how does is".split())
+_SENTENCE_TOKENS = 100
 _SIMILAR = 0.9  # minimum similarity of the titles and of the texts of two passages that count as one
 
 
@@ -48,18 +49,12 @@ class IrcotOptions(ReadingOptions):
     drop_question_words: bool = option(
         True, "authors' code", "leave words such as who, which and is out of search queries, as the authors do for BM25"
     )
-    if_repeated: Literal["skip", "add"] = option(
-        "skip",
-        "ours",
-        "generated sentences that the chain already has; skip: ignore them, and end the chain if no other is generated; add: add them",
-    )
     reader: Literal["cot", "direct", "none"] = option(
         "cot",
         "paper",
         "final answer; cot: a reader's, by chain of thought; direct: a reader's, without reasoning; none: the conclusion of the chain",
     )
     shots: int = option(3, "paper, open", "number of demonstrations in each prompt; the paper shows up to 20 with longer contexts")
-    sentence_tokens: int = option(100, "ours", "maximum number of tokens generated for a sentence", minimum=1)
     max_tokens: int = option(256, "ours", "maximum number of tokens of the reader's reasoning and answer", minimum=1)
 
 
@@ -130,18 +125,13 @@ async def _search(chain: _Chain, options: IrcotOptions) -> None:
 
 
 async def _next_sentence(chain: _Chain, options: IrcotOptions) -> str:
-    """Return the next sentence of the chain; an empty text if there is none.
-
-    Some models start over and repeat earlier sentences. ``if_repeated`` decides whether repeated sentences are skipped.
-    """
+    """Return the next sentence that the chain does not have yet; an empty text if there is none. Some models start over."""
     prompt = _prompt("cot", chain, options)
     if chain.sentences:
         prompt = (*prompt, Message("assistant", " ".join(chain.sentences)))
-    output = await generate(prompt, Decoding(max_tokens=options.sentence_tokens))
-    known = {normalize_words(sentence) for sentence in chain.sentences} if options.if_repeated == "skip" else set()
-    return next(
-        (sentence for sentence in split_sentences(output.text) if normalize_words(sentence) and normalize_words(sentence) not in known), ""
-    )
+    output = await generate(prompt, Decoding(max_tokens=min(options.max_tokens, _SENTENCE_TOKENS)))
+    known = {"", *map(normalize_words, chain.sentences)}
+    return next((sentence for sentence in split_sentences(output.text) if normalize_words(sentence) not in known), "")
 
 
 async def _read(chain: _Chain, options: IrcotOptions) -> Draft:

@@ -26,8 +26,7 @@ class LeastToMostOptions:
     form: LineFormName = option("short", "ours", describe_forms(LineFormName))
     max_sub_questions: int = option(5, "ours", "maximum number of sub-questions, without the question itself; further ones are ignored")
     shots: int = option(4, "paper, open", "number of demonstrations in each prompt; the paper shows several")
-    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer", minimum=1)
-    list_tokens: int = option(256, "ours", "maximum number of tokens of the list of sub-questions", minimum=1)
+    max_tokens: int = option(256, "ours", "maximum number of tokens of an answer, and of the list of sub-questions", minimum=1)
 
 
 async def least_to_most(question: str, options: LeastToMostOptions) -> Answer:
@@ -36,7 +35,7 @@ async def least_to_most(question: str, options: LeastToMostOptions) -> Answer:
     A part that equals the question is omitted. If the model lists no parts, the question is answered directly.
     """
     prompt = load_template("least_to_most", "decompose")(question=question, shots=options.shots)
-    reply = await generate(prompt, Decoding(max_tokens=options.list_tokens), role="decompose")
+    reply = await generate(prompt, Decoding(max_tokens=options.max_tokens), role="decompose")
     parsed = parse_sub_questions(reply.text, is_cut=reply.finish == "length")
     sub_questions = [part.text for part in parsed if normalize_words(part.text) != normalize_words(question)][: options.max_sub_questions]
     answered: list[tuple[str, Draft]] = []

@@ -32,6 +32,7 @@ _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNO
 _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # brackets may nest once
 
 _MAX_INVALID = 150  # maximum number of characters of an invalid action in the prompt
+_N_SIMILAR = 20  # passages whose titles count as similar
 
 
 @options
@@ -47,8 +48,6 @@ class ReactOptions:
     )
     page_sentences: int = option(5, "paper", "number of sentences that Search shows from the start of a page", minimum=1)
     similar_titles: int = option(5, "paper", "maximum number of similar titles that Search lists if there is no page", minimum=1)
-    k: int = option(20, "ours", "number of retrieved passages whose titles count as similar", minimum=1)
-    fold_titles: bool = option(True, "ours", "open the page of a similar title that differs only in case and punctuation")
     shots: int = option(
         6, "paper", "number of demonstrations in the prompt; the number is the paper's, the demonstrations are not; form=fever has 3"
     )
@@ -164,14 +163,14 @@ async def _act(step: _Step, reading: _Reading, options: ReactOptions) -> _Step:
 async def _search(title: str, reading: _Reading, options: ReactOptions) -> str:
     """Open the page with a title and show its first sentences.
 
-    If no page has the title, the option ``fold_titles`` accepts a similar title that differs only in case and punctuation. Without such a
-    title, the observation lists the similar titles, and the open page stays open.
+    If no page has the title, a similar title that differs only in case and punctuation is accepted. Without such a title, the observation
+    lists the similar titles, and the open page stays open.
     """
     passages = await look_up_title(title)
     if not passages:
-        hits = await retrieve(title, options.k)
+        hits = await retrieve(title, _N_SIMILAR)
         similar = [name for name in dict.fromkeys(passage.title for passage in hits) if name.strip()]
-        same = [name for name in similar if options.fold_titles and normalize_words(name) == normalize_words(title)]
+        same = [name for name in similar if normalize_words(name) == normalize_words(title)]
         if not same:
             suggestions = f" Similar: [{', '.join(similar[: options.similar_titles])}]." if similar else ""
             return f"Could not find {title}.{suggestions}"

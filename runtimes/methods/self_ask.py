@@ -30,6 +30,7 @@ _NEEDED = "Are follow up questions needed here:"
 _FOLLOW_UP, _INTERMEDIATE, _FINAL = "Follow up:", "Intermediate answer:", "So the final answer is:"
 _LABELS = ("follow_up", "follow_up_question", "intermediate_answer", "so_the_final_answer_is", "the_final_answer_is", "final_answer")
 _FINALLY = re.compile(r"\bfinal\s+answer[\s*_]*(?:is\b[\s*_]*[:：]?|[:：])[\s*_]*(\S.*)", re.IGNORECASE)
+_READER_TOKENS = 64
 _NEXT_QUESTION = "\nQuestion:"  # stops a model that invents another question after its answer
 
 
@@ -46,14 +47,8 @@ class SelfAskOptions(ReadingOptions):
     )
     k: int = option(5, "ours", "number of passages for a follow-up question", minimum=1)
     max_follow_ups: int = option(5, "ours", "maximum number of follow-up questions; then the final answer is requested")
-    if_repeated: Literal["conclude", "again"] = option(
-        "conclude",
-        "ours",
-        "rule for a repeated follow-up question; conclude: request the final answer; again: answer it again",
-    )
     shots: int = option(4, "paper, open", "number of demonstrations in the prompt; the reader gets none; the paper shows several")
     max_tokens: int = option(256, "ours", "maximum number of tokens of each output of the model, including the final answer", minimum=1)
-    reader_tokens: int = option(64, "ours", "maximum number of tokens of the reader's answer", minimum=1)
 
 
 class _FollowUp(NamedTuple):
@@ -116,9 +111,7 @@ def _stop_reason(parsed: _Parsed, follow_ups: Sequence[_FollowUp], options: Self
         return "answer"
     if not normalize_words(parsed.follow_up):
         return "no_follow_up"
-    if options.if_repeated == "conclude" and normalize_words(parsed.follow_up) in [
-        normalize_words(follow_up.question) for follow_up in follow_ups
-    ]:
+    if normalize_words(parsed.follow_up) in [normalize_words(follow_up.question) for follow_up in follow_ups]:
         return "repeated"
     return "max_follow_ups" if len(follow_ups) >= options.max_follow_ups else ""
 
@@ -129,7 +122,7 @@ async def _answer_follow_up(question: str, options: SelfAskOptions) -> _FollowUp
     if options.answered_by == "context":
         return _FollowUp(question, None, passages)
     prompt = load_template("self_ask", "intermediate")(passages=format_passages(passages), question=question)
-    output = await generate(prompt, Decoding(max_tokens=options.reader_tokens), role="reader")
+    output = await generate(prompt, Decoding(max_tokens=min(options.max_tokens, _READER_TOKENS)), role="reader")
     return _FollowUp(question, first_line(parse_answer(output).answer) or "unknown", passages)
 
 

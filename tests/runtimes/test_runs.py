@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.runtimes.command_line import Command, without_times
 from wikidx.base.errors import ArtifactCorrupt, InputError, LockedError
 from wikidx.base.machine import devices
 from wikidx.runtimes.execution import resumable, runs
 from wikidx.runtimes.execution.dispatching import Services
+from wikidx.runtimes.execution.identity import questions_digest
 from wikidx.runtimes.execution.opening import Plan
 from wikidx.runtimes.execution.runs import PREDICTIONS, RUN, differences, open_run, read_predictions
 from wikidx.runtimes.methods import find_method
+from wikidx.runtimes.methods.templates import prompt_hashes
 
 SETTINGS: Mapping[str, Any] = {"method": "rag", "options": {"k": {"value": 5}}, "seed": 0, "search": None}
 
@@ -205,3 +209,48 @@ def test_a_pipe_in_the_place_of_a_run_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / RUN)
     with pytest.raises(InputError, match="run.json is a pipe or a device"), open_run(tmp_path, SETTINGS, {}):
         pass
+
+
+def _write_old_run(folder: Path, method: str, script: Path, options: Mapping[str, Any]) -> None:
+    """Write a run of three questions as idx did when methods were generators, killed while it wrote the second prediction."""
+    recorded = {
+        "questions": {"sha256": questions_digest([(one, one, []) for one in ("a?", "b?", "c?")]), "n": 3},
+        "method": method,
+        "options": {name: {"value": value, "default": value, "origin": origin} for name, (value, origin) in options.items()},
+        "prompts": prompt_hashes([method]),
+        "models": {"answer": {"backend": "scripted", "model": str(script), "sha256": hashlib.sha256(script.read_bytes()).hexdigest()}},
+        **{"search": None, "context": None, "seed": 0, "steps": True},
+    }
+    session = {
+        "started": "2026-11-29T00:20:08Z",
+        "command": ["idx", "run"],
+        "versions": {"wikidx": "0.1.0"},
+        "in_flight": 64,
+        "questions": 3,
+    }
+    folder.mkdir()
+    (folder / RUN).write_text(json.dumps({"format": 2, "settings": recorded, "sessions": [{**session, "predictions_before": 0}]}))
+    line = (
+        '{"id": "a?", "question": "a?", "answer": "as before", "error": null, "passages": [], "detail": {"parse_ok": true}, "degraded": []}'
+    )
+    (folder / PREDICTIONS).write_text(f"{line}\n{line[:40]}")
+
+
+def test_a_run_begun_when_methods_were_generators_goes_on_or_is_refused_by_the_names_of_options_that_went(
+    idx: Command, script: Callable[..., str], tmp_path: Path
+) -> None:
+    model = script({"match": "", "text": "Ada"})
+    file, asked = Path(model.partition(":")[2]), tmp_path / "asked.jsonl"
+    asked.write_text("".join(f'{{"id": "{one}", "question": "{one}"}}\n' for one in ("a?", "b?", "c?")))
+    form = {"form": ("short", "ours")}
+    _write_old_run(tmp_path / "direct", "direct", file, {**form, "shots": (0, "ours"), "max_tokens": (None, "ours")})
+    idx("run", "direct", "--questions", asked, "--llm", model, "--out", tmp_path / "direct")
+    idx("run", "direct", "--questions", asked, "--llm", model, "--out", tmp_path / "anew")
+    begun, anew = (dict(read_predictions(tmp_path / name)) for name in ("direct", "anew"))
+    assert begun["a?"]["answer"] == "as before"
+    assert {name: without_times(begun[name]) for name in ("b?", "c?")} == {name: without_times(anew[name]) for name in ("b?", "c?")}
+    cot = {"calls": ("one", "paper"), **form, "shots": (4, "paper, open"), "max_tokens": (256, "ours"), "answer_tokens": (32, "ours")}
+    _write_old_run(tmp_path / "cot", "cot", file, cot)
+    error = idx("run", "cot", "--questions", asked, "--llm", model, "--out", tmp_path / "cot", status=2)
+    assert "holds a run with other settings: options.answer_tokens.value was 32 and is not set" in error
+    assert len(lines(tmp_path / "direct")) == 3

@@ -63,10 +63,9 @@ class RaIsfOptions(ReadingOptions):
     verdicts: Literal["words", "choice", "probability"] = option(
         "words",
         "paper",
-        "form of yes/no verdicts; words: free text; choice: structured output, either yes or no; probability: P(yes) of the next token",
+        "form of yes/no verdicts; words: free text; choice: structured output, either yes or no; probability: yes if P(yes) of the next "
+        "token is at least 0.5",
     )
-    know_threshold: float = option(0.5, "ours", "with verdicts=probability: minimum P(yes) of a known question", maximum=1)
-    relevance_threshold: float = option(0.5, "ours", "with verdicts=probability: minimum P(yes) of a relevant passage", maximum=1)
     form: RaIsfForm = option(
         "short",
         "ours",

@@ -18,12 +18,13 @@ from .tree import Node
 
 _VERDICT = Decoding(max_tokens=8)
 _NUMBERS = Decoding(max_tokens=64)
+_MIN_P_YES = 0.5
 
 
 async def self_knowledge(node: Node, options: RaIsfOptions) -> Node:
     """Ask whether the model knows the answer."""
     prompt = load_template("ra_isf", "know")(question=node.question, shots=options.shots)
-    known = await _judge(prompt, "know", options.know_threshold, options)
+    known = await _judge(prompt, "know", options)
     return replace(node, known=known.is_yes, parse_ok=known.is_readable)
 
 
@@ -35,7 +36,7 @@ async def passage_relevance(node: Node, options: RaIsfOptions) -> Node:
     else:
         prompt = load_template("ra_isf", "relevance")
         prompts = (prompt(question=node.question, passage=format_passage(passage), shots=options.shots) for passage in passages)
-        verdicts = await gather(*(_judge(each, "relevance", options.relevance_threshold, options) for each in prompts))
+        verdicts = await gather(*(_judge(each, "relevance", options) for each in prompts))
     return replace(
         node, retrieved=passages, verdicts=tuple(verdicts), parse_ok=node.parse_ok and all(verdict.is_readable for verdict in verdicts)
     )
@@ -85,10 +86,10 @@ async def _judge_jointly(question: str, passages: Sequence[Passage], options: Ra
     return [Verdict(number in numbers, is_readable) for number in range(1, len(passages) + 1)]
 
 
-async def _judge(prompt: Chat, role: str, threshold: float, options: RaIsfOptions) -> Verdict:
+async def _judge(prompt: Chat, role: str, options: RaIsfOptions) -> Verdict:
     """Ask for a verdict, yes or no. An unreadable reply counts as no."""
     if options.verdicts == "probability":
         score = (await ask_yes_no(prompt, role=role)).score
-        return Verdict(score is not None and score >= threshold, score is not None, score)
+        return Verdict(score is not None and score >= _MIN_P_YES, score is not None, score)
     schema = Choice(("yes", "no")) if options.verdicts == "choice" else None
     return parse_verdict((await generate(prompt, _VERDICT, role=role, schema=schema)).text)

@@ -66,8 +66,7 @@ async def _initial(prompt: Chat, options: RefeedOptions) -> tuple[list[Draft], l
 
 async def _generate(prompt: Chat, options: RefeedOptions, *, is_diverse: bool = False) -> list[Draft]:
     """Generate several answers by nucleus sampling if ``is_diverse``, else one answer greedily."""
-    limit = options.max_tokens or FORMS[options.form].max_tokens
-    decoding = Decoding(max_tokens=options.max_reasoning_tokens if options.output == "cot" else limit)
+    decoding = Decoding(max_tokens=options.max_tokens or FORMS[options.form].max_tokens)
     if is_diverse:
         decoding = replace(decoding, temperature=options.temperature, top_p=options.top_p)
     gens = await sample(prompt, options.samples if is_diverse else 1, decoding, logprobs=options.ensemble and options.nll == "output")

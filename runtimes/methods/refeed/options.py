@@ -56,8 +56,9 @@ class RefeedOptions(ReadingOptions):
         "by a second call; answer: the answer in that text, scored by a second call; chat endpoints over HTTP cannot score a text",
     )
     shots: int = option(0, "paper", "number of demonstrations in each prompt")
-    max_tokens: int | None = option(None, "ours", "maximum number of tokens of an answer; none: 256; long: 300; dialogue: 50", minimum=1)
-    max_reasoning_tokens: int = option(256, "ours", "maximum number of tokens of a chain of thought and its answer", minimum=1)
+    max_tokens: int | None = option(
+        None, "ours", "maximum number of tokens of an answer, with its chain of thought; none: 256; long: 300; dialogue: 50", minimum=1
+    )
 
     def __post_init__(self) -> None:
         """Check combinations of values."""

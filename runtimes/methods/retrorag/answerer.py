@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, JsonSchema
+from wikidx.runtimes.llms.base import Chat, Gen, JsonSchema
 from wikidx.runtimes.methods.asking_again import Field, read_field, request_again
 from wikidx.runtimes.methods.model_output import find_object, parse_labels, to_text
 from wikidx.runtimes.methods.requests import gather, generate
@@ -55,16 +56,15 @@ async def answer_question(state: State) -> Attempt:
     prompt = load_template("retrorag", "reason", options.form)(
         source=source, inferred=inferred, question=state.question, shots=options.shots
     )
-    calls = [generate(prompt, state.decoding(options.reason_tokens), schema=_REASONED)]
+    calls = [generate(prompt, state.decoding, schema=_REASONED)]
     if options.answer_evaluation and options.ellery:
-        sampling = Decoding(max_tokens=options.answer_tokens, temperature=options.monitor_temperature)
+        sampling = replace(state.brief, temperature=options.monitor_temperature)
         direct_prompt = load_template("retrorag", "direct", options.form)(source=source, inferred=inferred, question=state.question)
         calls.append(generate(direct_prompt, sampling, role="monitor"))
     output, *monitors = await gather(*calls)
     attempt = read_attempt(prompt, output)._replace(source=state.source)
     if not attempt.parse_ok:
-        decoding = state.decoding(options.answer_tokens)
-        field = await request_again("retrorag", prompt, output, Field("answer", "", is_cut=False), state.question, decoding)
+        field = await request_again("retrorag", prompt, output, Field("answer", "", is_cut=False), state.question, state.brief)
         attempt = attempt._replace(answer=field.text, parse_ok=field.is_whole) if field.text else attempt
     return attempt._replace(monitor=monitors[0].text.strip()) if monitors else attempt
 
@@ -101,15 +101,14 @@ async def assess(state: State, attempt: Attempt) -> Attempt:
 
     An unreadable assessment counts as "correct". A revised answer that is empty, too long or "unknown" is discarded.
     """
-    options = state.options
     prompt = load_template("retrorag", "assess")(question=state.question, answer=attempt.answer)
-    verdict = await generate(prompt, state.decoding(options.reason_tokens), role="assessor", schema=_ASSESSED)
+    verdict = await generate(prompt, state.decoding, role="assessor", schema=_ASSESSED)
     fields = find_object(verdict.text, ("judgement", "feedback")).value
     feedback = to_text(fields.get("feedback"))
     if to_text(fields.get("judgement")).casefold() not in _FAULTS or not feedback:
         return attempt
     dialogue = (*attempt.prompt, *load_template("retrorag", "revise")(written=attempt.output, feedback=feedback))
-    output = await generate(dialogue, state.decoding(options.reason_tokens), schema=_REASONED)
+    output = await generate(dialogue, state.decoding, schema=_REASONED)
     revised = read_attempt(attempt.prompt, output)
     is_short = 0 < len(revised.answer.split()) <= _MAX_REVISED_WORDS
     if not is_short or _UNKNOWN.search(revised.answer):

@@ -54,7 +54,7 @@ async def discover(state: State, matching_query: str) -> list[dict[str, Any]]:
         return []
     state.entities = state.entities or await find_entities(state)
     prompt = load_template("retrorag", "infer")(source=state.format_source(), entities=state.entities, question=state.question)
-    output = await generate(prompt, state.decoding(options.inference_tokens), role="inference")
+    output = await generate(prompt, state.decoding, role="inference")
     known_keys = set(map(text_key, state.inferred))
     statements = [item for item in parse_list(output.text, is_cut=output.finish == "length") if text_key(item) not in known_keys]
     candidates = await _apply_gates(state, statements[: options.max_inferences or None], matching_query)
@@ -102,7 +102,7 @@ async def find_entities(state: State) -> str:
     """Return the question's key entities as text. The option ``entities`` selects the method that finds them."""
     if state.options.entities == "llm":
         prompt = load_template("retrorag", "entities")(question=state.question)
-        output = await generate(prompt, state.decoding(state.options.answer_tokens), role="entities")
+        output = await generate(prompt, state.brief, role="entities")
         names = parse_list(output.text, is_cut=False)
     else:
         names = find_capitalised(state.question) if state.options.entities == "capitals" else []
@@ -130,7 +130,7 @@ async def next_query(state: State, attempt: Attempt) -> str | None:
     prompt = load_template("retrorag", "query")(
         source=state.format_source(), inferred=state.format_inferred(), reason=attempt.reason, question=state.question
     )
-    output = await generate(prompt, state.decoding(options.answer_tokens), role="query")
+    output = await generate(prompt, state.brief, role="query")
     query = _LABEL.sub("", first_line(output.text)).strip(" \"'`“”‘’*")
     query = (query.replace('"', "") if query.count('"') == 1 else query) or state.question
     if options.repeated_query == "search" or text_key(query) not in map(text_key, state.queries):

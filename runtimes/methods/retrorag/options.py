@@ -38,9 +38,6 @@ class RetroRAGOptions(ReadingOptions):
         "paper, open",
         "source of the key entities; llm: a call before the first inference; capitals: capitalised words in the question; none: none",
     )
-    missing_score: float = option(
-        0.5, "ours", "score if neither 'yes' nor 'no' is among the likeliest tokens; 0.5 does not exceed the default gate", maximum=1
-    )
     at_budget: Literal["last", "best"] = option(
         "last", "paper, open", "final answer if none is accepted; last: the answer of the last round; best: the most consistent answer"
     )
@@ -59,6 +56,10 @@ class RetroRAGOptions(ReadingOptions):
         20, "ours", "maximum number of new statements per round, further ones are ignored; 0: no limit, as in the paper"
     )
     shots: int = option(4, "authors' code", "number of demonstrations in the answerer's prompt (MetaRAG: 4)")
-    reason_tokens: int = option(512, "ours", "maximum number of tokens of the answerer's and the assessor's outputs", minimum=1)
-    answer_tokens: int = option(64, "ours", "maximum number of tokens of each monitoring answer, list of entities and query", minimum=1)
-    inference_tokens: int = option(512, "ours", "maximum number of tokens of a round's inferred statements", minimum=1)
+    max_tokens: int = option(
+        512,
+        "ours",
+        "maximum number of tokens of the answerer's and the assessor's outputs, and of a round's inferred statements; monitoring answers, "
+        "entities and queries have at most 64",
+        minimum=1,
+    )

@@ -16,6 +16,9 @@ from .options import RetroRAGOptions
 
 T = TypeVar("T")
 
+_BRIEF_TOKENS = 64  # of a monitoring answer, the entities or a query
+_MISSING_SCORE = 0.5  # of a verdict without 'yes' and 'no' among the likeliest tokens; it does not exceed the default gate
+
 
 @dataclass(slots=True, kw_only=True)
 class State:
@@ -41,9 +44,15 @@ class State:
     queries: list[str] = field(default_factory=list)
     verdicts: list[YesNo] = field(default_factory=list)
 
-    def decoding(self, max_tokens: int) -> Decoding:
-        """Return the decoding parameters of all outputs except the monitoring answer."""
-        return Decoding(max_tokens=max_tokens, temperature=self.options.temperature)
+    @property
+    def decoding(self) -> Decoding:
+        """The decoding parameters of reasoned answers, assessments and inferences."""
+        return Decoding(max_tokens=self.options.max_tokens, temperature=self.options.temperature)
+
+    @property
+    def brief(self) -> Decoding:
+        """The decoding parameters of short outputs: an answer alone, entities, a query."""
+        return Decoding(max_tokens=min(self.options.max_tokens, _BRIEF_TOKENS), temperature=self.options.temperature)
 
     def format_source(self) -> Blocks:
         """Return the kept passages as formatted in the prompts."""
@@ -55,10 +64,10 @@ class State:
 
 
 async def score_yes(state: State, prompts: Iterable[Prompt], role: str) -> list[float]:
-    """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or ``missing_score`` if both probabilities are 0."""
+    """Return P(yes) / (P(yes) + P(no)) of the next token for each prompt (eq. 1), or 0.5 if both probabilities are 0."""
     verdicts = await gather(*(ask_yes_no(prompt, role=role) for prompt in prompts))
     state.verdicts += verdicts
-    return [state.options.missing_score if verdict.score is None else verdict.score for verdict in verdicts]
+    return [_MISSING_SCORE if verdict.score is None else verdict.score for verdict in verdicts]
 
 
 def keep_best(items: Sequence[T], scores: Sequence[float], n: int) -> list[tuple[T, float]]:

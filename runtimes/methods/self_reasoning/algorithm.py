@@ -20,6 +20,8 @@ from .fields import build_prompt, requested_fields
 from .options import SelfReasoningOptions
 from .trajectory import Trajectory, parse_trajectory
 
+_ANSWER_TOKENS = 256  # of an answer by the reader, without passages, or on a second request
+
 
 class _Candidate(NamedTuple):
     """An answer before it is formatted.
@@ -51,13 +53,12 @@ async def self_reasoning(question: str, options: SelfReasoningOptions) -> Answer
         role="trajectory" if options.reader else "answer",
         schema=JsonSchema.of_fields(requested_fields(options)) if options.structured else None,
     )
-    trajectory = parse_trajectory(output.text, requested_fields(options), options.max_citations)
+    trajectory = parse_trajectory(output.text, requested_fields(options))
     name = "analysis" if options.form == "long" else "answer"
     field = read_field(output, name, getattr(trajectory, name))
     is_asked_again = not (options.reader or field.is_whole)
     if is_asked_again:
-        decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
-        field = await request_again("self_reasoning", prompt, output, field, question, decoding)
+        field = await request_again("self_reasoning", prompt, output, field, question, _brief(options))
         trajectory = trajectory._replace(analysis=field.text) if name == "analysis" else trajectory._replace(answer=field.text)
     answer = _answer_by_reader if options.reader else _answer_from_pass
     final = await answer(question, passages, output.text, trajectory, options)
@@ -110,8 +111,13 @@ async def _answer_from_pass(
     if options.irrelevant == "rule":
         return _Candidate(text, "own knowledge", parse_ok, len(passages))
     prompt = load_template("self_reasoning", "closed", options.form)(question=question)
-    answer = await generate(prompt, Decoding(max_tokens=options.reader_tokens, temperature=options.temperature))
+    answer = await generate(prompt, _brief(options))
     return _Candidate(answer.text, "closed book", True, 0)
+
+
+def _brief(options: SelfReasoningOptions) -> Decoding:
+    """Return the decoding parameters of an answer alone."""
+    return Decoding(max_tokens=min(options.max_tokens, _ANSWER_TOKENS), temperature=options.temperature)
 
 
 def _answer_text(output: str, trajectory: Trajectory, *, is_analysis: bool) -> tuple[str, bool]:
@@ -135,9 +141,8 @@ async def _answer_by_reader(
     prompt = load_template("self_reasoning", "read", options.form)(
         passages=format_passages(passages), trajectory=trajectory_text, question=question
     )
-    decoding = Decoding(max_tokens=options.reader_tokens, temperature=options.temperature)
     choices = FORMS[options.form].choices
-    answer = await generate(prompt, decoding, schema=Choice(choices) if choices else None)
+    answer = await generate(prompt, _brief(options), schema=Choice(choices) if choices else None)
     return _Candidate(answer.text, "reader", trajectory.parse != "none", len(passages))
 
 

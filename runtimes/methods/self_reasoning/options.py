@@ -43,12 +43,8 @@ class SelfReasoningOptions(ReadingOptions):
     )
     structured: bool = option(True, "ours", "constrain the output to the JSON schema of the fields, if the model's backend can")
     shots: int = option(1, "ours", "number of demonstrations in the prompt")
-    max_citations: int = option(10, "ours", "maximum number of citations; further ones are ignored", minimum=1)
 
     reader: bool = option(False, "paper", "let another model answer from passages and trajectory (the paper's table 3)")
-    reader_tokens: int = option(
-        256, "ours", "maximum number of tokens of an answer by the reader, without passages, or on a second request", minimum=1
-    )
 
     def __post_init__(self) -> None:
         """Check combinations of values."""

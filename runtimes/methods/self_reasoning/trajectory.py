@@ -16,6 +16,7 @@ Parse = Literal["whole", "within", "cut", "labels", "none"]
 
 _KEYS = ("relevant", "relevant_reason", "relevance", "cite_list", "analysis", "answer")
 _LABELS = (*_KEYS, "cite", "cite_content", "reason_for_cite")
+_MAX_CITATIONS = 10
 _TRUE = frozenset({"true", "yes", "relevant", "1"})
 _FALSE = frozenset({"false", "no", "not", "irrelevant", "none", "0"})
 
@@ -67,13 +68,12 @@ class Trajectory(NamedTuple):
     parse: Parse
 
 
-def parse_trajectory(output: str, requested: Iterable[str], max_citations: int) -> Trajectory:
-    """Parse a trajectory.
+def parse_trajectory(output: str, requested: Iterable[str]) -> Trajectory:
+    """Parse a trajectory; citations beyond ten are dropped.
 
     Args:
         output: the model's output.
         requested: names of the requested fields; other fields are ignored.
-        max_citations: maximum number of citations; the rest are dropped.
     """
     parsed = find_object(output, _KEYS)
     parse: Parse = parsed.state or "labels"
@@ -84,7 +84,7 @@ def parse_trajectory(output: str, requested: Iterable[str], max_citations: int) 
         relevant=any_true(verdict.relevant for verdict in relevance) if relevance else parse_truth(fields.get("relevant")),
         relevant_reason=to_text(fields.get("relevant_reason")),
         relevance=relevance,
-        cite_list=tuple(_citation(item) for item in _items(fields.get("cite_list")) if isinstance(item, dict | str))[:max_citations],
+        cite_list=tuple(_citation(item) for item in _items(fields.get("cite_list")) if isinstance(item, dict | str))[:_MAX_CITATIONS],
         analysis=to_text(fields.get("analysis")),
         answer=to_text(fields.get("answer")),
         parse=parse if fields else "none",

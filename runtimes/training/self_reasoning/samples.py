@@ -59,7 +59,7 @@ def read_sample(response: Response, collect_options: CollectOptions) -> Sample |
         return "cut off"
     options = method_options(collect_options, task, 0)
     names = requested_fields(options)
-    trajectory = parse_trajectory(response.record["answer"], names, options.max_citations)
+    trajectory = parse_trajectory(response.record["answer"], names)
     if trajectory.parse == "none":
         return "unreadable"
     documents = response.passages

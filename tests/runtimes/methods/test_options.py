@@ -87,7 +87,7 @@ def test_every_method_refuses_what_no_model_or_searcher_takes(name: str) -> None
     for one in fields & {"temperature", "top_p", "monitor_temperature"}:
         with pytest.raises(OptionError, match=f"{one} is 101: it should be less than or equal to"):
             method.options(**{one: 101})
-    if name in ("refeed", "genread"):  # these draw several texts at once
+    if name == "refeed":  # which draws several texts at once
         with pytest.raises(OptionError, match="temperature is 0: it should be greater than or equal to 0.01"):
             method.options(temperature=0)
 

@@ -60,7 +60,7 @@ def test_the_stages_learn_ever_more_or_beginnings_of_the_whole(stage: Stage, sta
     system, _, shot, *_ = example.messages
     assert [line.split('"')[1] for line in system.content.splitlines() if line.startswith('- "')] == list(FIELDS)[:requested]
     assert list(json.loads(shot.content)) == list(FIELDS)[:requested]
-    read = parse_trajectory(target, FIELDS, 10)
+    read = parse_trajectory(target, FIELDS)
     assert read.parse == ("whole" if target.endswith("}") else "cut")
     assert (read.relevant, len(read.cite_list), read.answer) == (True, EAP in target, "Lord Byron" if TAP in target else "")
 
