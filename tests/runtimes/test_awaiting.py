@@ -238,7 +238,7 @@ class Stuck(CountingLLM):
 @pytest.mark.parametrize("asks_again", [False, True])
 @pytest.mark.parametrize("stop", ["cancel", "close"])
 def test_who_stops_waits_for_no_call_and_methods_clean_up(stop: str, asks_again: bool) -> None:
-    """Who asks again in its clean-up gets no answer, and nobody waits for it."""
+    """A method that asks again in its clean-up gets no answer, and nobody waits for it."""
     llm, cleaned = Stuck(), list[str]()
 
     async def branch(name: str) -> None:
