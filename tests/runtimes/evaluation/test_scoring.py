@@ -149,7 +149,7 @@ PASSAGE = {"id": "1", "title": "Metals", "text": "Mercury is a liquid."}
         (("metals",), [PASSAGE], 1.0),  # in the title
         (("quid",), [PASSAGE], 0.0),  # whole words
         (("mercury", "yes"), [{}, PASSAGE], 1.0),
-        (("yes",), [PASSAGE], np.nan),
+        (("yes", "No"), [{**PASSAGE, "text": "yes"}], np.nan),
         ((), [PASSAGE], np.nan),
         (("liquid",), [], np.nan),  # no prediction has passages
     ],
