@@ -172,7 +172,7 @@ class Lacks:
         left = {name: value for name, value in body.items() if name not in self.fields}
         if self.effort and "reasoning_effort" in left:
             left["reasoning_effort"] = self.effort
-        if "max_tokens" in self.fields:
+        if "max_tokens" in self.fields and "max_completion_tokens" not in self.fields:
             left["max_completion_tokens"] = body["max_tokens"]  # OpenAI's new name of the field
         for name, dependent in _DEPENDENT.items():
             if name not in left:

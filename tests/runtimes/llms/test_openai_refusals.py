@@ -46,6 +46,16 @@ def test_a_refused_part_is_left_out_from_then_on_and_the_result_says_so(part: st
     assert ("max_completion_tokens" in server.bodies[-1]) == (part == "max_tokens")
 
 
+def test_an_endpoint_without_any_limit_of_tokens_sets_its_own() -> None:
+    def refuse(path: str, body: dict[str, Any]) -> Answer:
+        name = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), None)
+        return answer(body) if name is None else refusal(f"Unknown parameter: '{name}'.")
+
+    with opened(refuse, VLLM) as (model, server):
+        assert [one(model, ASK).text for _ in range(2)] == ["Yes", "Yes"]
+    assert len(server.bodies) == 4
+
+
 @pytest.mark.parametrize(
     ("message", "name"),
     [("seed is not supported", "seed"), ("n must be 1", "n"), ("parameter: stop", "stop"), ("the upstream must stop", None)],
