@@ -32,7 +32,6 @@ _ACTION = re.compile(r"(?:^|\n)[ \t*]*Action(?: \d+)?\**[ \t]*:[ \t*]*", re.IGNO
 _COMMAND = re.compile(r"\b(search|lookup|finish)\s*\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)", re.IGNORECASE)  # brackets may nest once
 
 _MAX_INVALID = 150  # maximum number of characters of an invalid action in the prompt
-_N_SIMILAR = 20  # passages whose titles count as similar
 
 
 @options
@@ -48,6 +47,7 @@ class ReactOptions:
     )
     page_sentences: int = option(5, "paper", "number of sentences that Search shows from the start of a page", minimum=1)
     similar_titles: int = option(5, "paper", "maximum number of similar titles that Search lists if there is no page", minimum=1)
+    k: int = option(20, "ours", "number of retrieved passages whose titles count as similar", minimum=1)
     shots: int = option(
         6, "paper", "number of demonstrations in the prompt; the number is the paper's, the demonstrations are not; form=fever has 3"
     )
@@ -168,7 +168,7 @@ async def _search(title: str, reading: _Reading, options: ReactOptions) -> str:
     """
     passages = await look_up_title(title)
     if not passages:
-        hits = await retrieve(title, _N_SIMILAR)
+        hits = await retrieve(title, options.k)
         similar = [name for name in dict.fromkeys(passage.title for passage in hits) if name.strip()]
         same = [name for name in similar if normalize_words(name) == normalize_words(title)]
         if not same:

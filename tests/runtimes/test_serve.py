@@ -96,6 +96,13 @@ def children(served: Served) -> list[int]:
     return [int(child) for child in path.read_text().split()]
 
 
+def test_a_server_without_an_index_ends_with_the_command_that_builds_it(made: Path, idx: Command) -> None:
+    with idx_serve("made", "-r", "e5", until_ready=False) as served:
+        assert served.process.wait(60) == 2
+    assert served.said[-1].startswith("error: ")
+    assert "idx build made --encoder e5" in served.said[-1]
+
+
 def test_it_is_there_at_once_says_what_it_serves_and_ends_when_told(made: Path, idx: Command) -> None:
     with idx_serve("made", until_ready=False) as served:
         assert ask(served.url, "/health").json == {"alive": True}  # before it is ready
