@@ -12,6 +12,7 @@ from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.base.plugins import check_free
 from wikidx.base.registry import suggest
 from wikidx.corpora.reading.compression import STANDARD_INPUT
+from wikidx.runtimes.llms.text import replace_surrogates
 
 from .base import Question, gold
 from .formats import FORMATS, Format, find_format
@@ -52,7 +53,8 @@ def read_questions(path: Path, format: str | None = None, *, with_passages: bool
                 raise record.error(f"the id '{question.id}' is that of {positions[question.id]} too: give each its own")
             positions[question.id] = record.position
             if not questions and chosen.read in (parse_beir, parse_kilt, parse_plain) and (unread := unread_fields(record, question)):
-                logger.warning("%s: the first record has no known answer; its other fields: %s", path, f"{', '.join(unread):.200}")
+                names = replace_surrogates(", ".join(unread))
+                logger.warning("%s: the first record has no known answer; its other fields: %.200s", path, names)
             n_nulls += count_nulls(record)
             questions.append(question._replace(passages=given_passages(record, question.id)) if with_passages else question)
     if not questions:

@@ -147,6 +147,7 @@ def test_answers_of_any_type(
         ({"query": "a", "gold_ids": ["d"], "gold_answer": "b", "gold_ids_long": []}, "gold_answer"),
         ({"_id": "1", "text": "a", "reference": "b", "pos": ["c"], "position": 1}, "reference, pos, position"),
         ({"question": "a", "opa": "b", "cop": 0, "extra": {"gold": "c"}, "exp": None}, "opa, cop, extra"),
+        ({"question": "a", "golden_ans\ud83d": "b"}, "golden_ans\ufffd"),
         ({"question": "a", "answer": "b", "nq_answer": ["c"]}, ""),
         ({"index": 0, "input": "a", "outputs": ["b"], "length": 9}, "index, outputs, length"),  # RULER's
         ({"id": "1", "input": "a", "output": [], "meta": {"mintaka": 1}}, ""),  # a test set of KILT's
@@ -155,7 +156,7 @@ def test_answers_of_any_type(
 def test_gold_data_that_is_not_read_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, record: dict[str, object], unread: str
 ) -> None:
-    file = write(tmp_path, lines(record, record | {"_id": "2", "id": "2"}))
+    file = write(tmp_path, "".join(f"{json.dumps(each)}\n" for each in (record, record | {"_id": "2", "id": "2"})))
     read_questions(file)
     assert caplog.messages == ([f"{file}: the first record has no known answer; its other fields: {unread}"] if unread else [])
 
