@@ -92,7 +92,7 @@ def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> 
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
-    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 50 ms for each. Ten tries: others work, too."""
+    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 0.2 s for each. Five tries: others work, too."""
 
     async def ask(question: str) -> Answer:
         passages = await retrieve(question, 5)
@@ -102,14 +102,14 @@ def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
         return Answer("")
 
     def share() -> float:
-        llm = BatchedLLM(seconds=0.05)
+        llm = BatchedLLM(seconds=0.2)
         started = time.monotonic()
         assert len(list(execute(ask, QUESTIONS, Services(llms={"answer": llm}, searcher=FiveSearcher()), in_flight=64))) == N
         took = time.monotonic() - started
         assert len(llm.batches) == 16
         return took / llm.took
 
-    assert any(share() < 1.3 for _ in range(10))
+    assert any(share() < 1.3 for _ in range(5))
 
 
 @pytest.mark.parametrize("name", METHODS)
