@@ -19,6 +19,7 @@ import pytest
 
 from wikidx.base import compiled
 from wikidx.base.errors import MissingExtraError
+from wikidx.base.plugins import VARIABLE
 from wikidx.corpora.build import StoreOptions, build_store, open_store
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
@@ -70,9 +71,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test a data home of its own and no mirror."""
+    """Give every test a data home of its own and no mirror. Plug-ins that it names are forgotten after it."""
     monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("IDX_MIRROR", raising=False)
+    monkeypatch.setenv(VARIABLE, os.environ.get(VARIABLE, ""))
     return tmp_path / "home"
 
 
