@@ -42,7 +42,7 @@ def scatter_times(home: Path) -> None:
 def test_a_build_works_under_a_clock_that_jumps(home: Path, whole_home: Path, source: Path) -> None:
     building = build_command(source, "ivf")
     with started(under_a_jumping_clock, command, *building) as running:
-        wait_until(lambda: len(finished_ranges(staging_path(path_of(ENCODER)))) > 1, 60)
+        wait_until(lambda: len(finished_ranges(staging_path(path_of(ENCODER)))) > 1, 300)
         running.kill()
     scatter_times(home)
     assert wait_for_end(under_a_jumping_clock, command, *building).status == 0

@@ -92,7 +92,7 @@ def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> 
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
-    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 0.2 s for each. Five tries: others work, too."""
+    """Each has four calls in a chain, 64 are open at once: 16 batches of a model that takes 0.2 s. Five tries: others work, too."""
 
     async def ask(question: str) -> Answer:
         passages = await retrieve(question, 5)
