@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -141,8 +142,8 @@ def test_a_tuned_pipeline_is_a_retriever(idx: Command, home: Path) -> None:
     assert searched["stages"][-1]["stage"] == "passages"
 
 
-@pytest.mark.usefixtures("sample_home")
-def test_the_cutoff_of_the_metric_is_searched_to(idx: Command) -> None:
+def test_the_cutoff_of_the_metric_is_searched_to(idx: Command, built_sample: Path, home: Path) -> None:
+    shutil.copytree(built_sample, home)  # the pipeline is saved
     tune_ = ("tune", "sample", "--questions", "sample", "--retriever", "bm25", "--metric", "R@100", "--json")
     shallow, deep = (json.loads(idx(*tune_, "--depth", depth))["training"] for depth in (1, 100))
     assert shallow == deep
