@@ -23,7 +23,7 @@ quickstart: $(VENV)/quickstart
 test: $(VENV)/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_gates.py --numprocesses 2 --dist worksteal --durations=10
 
-test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each; one file after the other, so that what it builds is built once
+test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each; a file's in one process, which builds once
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not exhaustive" --numprocesses 2 --dist loadfile --durations=10
 
 test-all: $(VENV)/test-full  # what test leaves out, whole

@@ -154,7 +154,7 @@ def embedded_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def made_passages() -> list[Passage]:
-    """Three thousand passages with repeated titles, some non-ASCII text and some equal texts; read-only."""
+    """Three thousand passages with repeated titles and some non-ASCII text, no two texts equal; read-only."""
     return [
         Passage(
             str(n + 1),

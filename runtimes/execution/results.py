@@ -207,7 +207,7 @@ def _prompt(prompt: Prompt) -> str | list[int] | list[dict[str, str]]:
         return prompt
     if isinstance(prompt, TokenIds):
         return list(prompt.ids)
-    return [{"role": message.role, "content": message.content} for message in prompt]
+    return [message.to_json() for message in prompt]
 
 
 def _result(result: Result) -> Any:  # noqa: ANN401 - JSON

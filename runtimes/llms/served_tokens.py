@@ -6,6 +6,7 @@ refusals of prompts that are too long.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -115,10 +116,13 @@ def estimate(text: str) -> int:
 
 
 def truncate_words(text: str, max_tokens: int, *, keep: End, count: Callable[[str], int] = estimate) -> str:
-    """Return the first or last words of a text, of at most ``max_tokens`` tokens by ``count``."""
+    """Return the first or last words of a text, of at most ``max_tokens`` tokens by ``count``, which is asked a few times only."""
     if count(text) <= max_tokens:
         return text
     words = text.split()
-    while words and count(" ".join(words)) > max_tokens:
-        words.pop(-1 if keep == "start" else 0)
-    return " ".join(words)
+
+    def joined(n: int) -> str:
+        return " ".join(words[:n] if keep == "start" else words[len(words) - n :])
+
+    n_kept = bisect_right(range(1, len(words) + 1), max_tokens, key=lambda n: count(joined(n)))
+    return joined(n_kept)
