@@ -32,12 +32,13 @@ class Scope:
         key: a digest of the bitmap, by which scopes are compared.
     """
 
-    __slots__ = ("key", "n_rows", "words")
+    __slots__ = ("_rows", "key", "n_rows", "words")
 
     def __init__(self, words: Words, n_rows: int) -> None:
         self.words, self.n_rows = words, n_rows
         words.flags.writeable = False
         self.key = hashlib.blake2b(words.data, digest_size=16).hexdigest()
+        self._rows: Rows | None = None
 
     @classmethod
     def of(cls, rows: object, n_rows: int) -> Scope:
@@ -107,10 +108,12 @@ class Scope:
         return self.words if rows == range(self.n_rows) else to_words(self.mask(rows))
 
     def rows(self) -> Rows:
-        """Return the rows in the scope, ascending."""
-        filled = np.flatnonzero(self.words)
-        places, bits = np.nonzero(np.unpackbits(self.words[filled].view(np.uint8), bitorder="little").reshape(-1, 64))
-        return 64 * filled[places] + bits
+        """Return the rows in the scope, ascending. They are computed once; do not change them."""
+        if self._rows is None:
+            filled = np.flatnonzero(self.words)
+            bits = np.flatnonzero(np.unpackbits(self.words[filled].view(np.uint8), bitorder="little").view(bool))
+            self._rows = 64 * filled[bits >> 6] + (bits & 63)
+        return self._rows
 
 
 def to_words(mask: NDArray[np.bool_]) -> Words:

@@ -30,7 +30,7 @@ from wikidx.indexer.scope import NO_WORDS, Scope
 
 from .files import DTYPES, Documents
 from .impacts import write_index
-from .scoring import ScoringTables
+from .scoring import POSTINGS_PER_LOOKUP, ScoringTables
 from .search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, score_rows, search_query
 from .similarity import denominators, idf, inverse_norms, mean_length
 
@@ -38,7 +38,6 @@ FORMAT_VERSION = 6
 
 _DISK_BYTES_PER_TEXT_BYTE = 0.9
 _QUERIES_PER_TASK = 32
-_FEW_ROWS = 8  # a scope of a smaller part of the rows may be scored row by row
 _ALL_ROWS = Allowed(NO_WORDS, np.empty(0, dtype=np.int64))
 _POSTINGS_WORTH_THREADS = 4_000_000  # number of postings that takes a few milliseconds, about the time to start threads
 
@@ -83,9 +82,9 @@ class BM25Index:
         depth = min(k, n_allowed)
         if not depth:
             return hits
-        allowed = (
-            _ALL_ROWS if scope is None else Allowed(scope.words, scope.rows() if n_allowed * _FEW_ROWS < len(self) else _ALL_ROWS.rows)
-        )
+        allowed = _ALL_ROWS
+        if scope is not None:
+            allowed = Allowed(scope.words, scope.rows() if n_allowed * POSTINGS_PER_LOOKUP < len(self) else _ALL_ROWS.rows)
 
         def work(batch: slice, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory) -> None:
             _search_queries(self._tables, terms, starts, allowed, memory, Hits(hits.rows[batch, :depth], hits.scores[batch, :depth]))
