@@ -2,7 +2,8 @@
 
 similarity  arithmetic of the scores           impacts     blocks of postings -> files, with impacts and exceptions
 files       lengths and exceptions             scoring     scores of given rows
-search      selection, scoring and top-k       index       BM25Index, and its IndexKind
+search      both passes of a query; their inner loops are in ``postings.upper_bounds``, ``postings.selection`` and ``scoring``
+index       BM25Index, and its IndexKind
 """
 
 from .index import KIND, BM25Index

@@ -55,7 +55,7 @@ async def retrorag(question: str, options: RetroRAGOptions) -> Answer:
 async def _round(state: State, query: str, *, is_last: bool) -> Round:
     """Collate evidence (M_e), answer the question (M_C, M_D), and score the answer's consistency (M_sc).
 
-    If the answer is rejected, infer statements (M_IE) and generate the next query (M_R).
+    If the answer is rejected, infer statements (M_IE) and generate the next query (M_R); the last round does neither.
     """
     options = state.options
     matching_query = f"{state.question} {query}" if state.queries else state.question

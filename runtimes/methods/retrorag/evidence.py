@@ -46,6 +46,8 @@ async def collate(state: State, query: str, matching_query: str) -> list[dict[st
 async def discover(state: State, matching_query: str) -> list[dict[str, Any]]:
     """Infer statements from the passages (M_IE), drop irrelevant or unsupported statements, and keep the most useful (M_e, eq. 3 and 4).
 
+    Statements that are kept already, but for case and spaces, are dropped first.
+
     Returns:
         The new statements with their scores, for the round's record.
     """

@@ -29,7 +29,7 @@ class State:
         options: the method's options.
         source: the kept passages, E_s; best first if ``update_evidence`` is on.
         inferred: the kept statements, E_i; best first if ``update_evidence`` is on.
-        usefulness: statement -> usefulness for the question, from 0 to 1.
+        usefulness: statement -> usefulness for the question, from 0 to 1; those crowded out keep theirs, and may come back.
         entities: the key entities, k, as text; empty before the first inference.
         queries: the queries so far.
         verdicts: all yes/no results so far.

@@ -1,4 +1,4 @@
-"""Kernels of the checksums of pages, in a module of their own, because numba takes half a second to import."""
+"""Kernels of the sums of pages, which ``checked_files`` compares. numba takes half a second to import: they have a module of their own."""
 
 from __future__ import annotations
 
