@@ -229,7 +229,7 @@ def test_given_rows_have_the_scores_of_a_search(of_any_numbers: Opened) -> None:
     for query, scores in zip(QUERIES, of_any_numbers.engine.rescore(QUERIES, [everything] * len(QUERIES)), strict=True):
         expected = {row: score for score, row in of_any_numbers.ranking(query)}
         assert scores.tolist() == [expected.get(row, -np.inf) for row in everything.tolist()]
-    some = [everything[line::7] for line in range(len(QUERIES))]
+    some = [everything[line::7].copy() for line in range(len(QUERIES))]
     for query, rows, scores in zip(QUERIES, some, of_any_numbers.engine.rescore(QUERIES, some), strict=True):
         (all_scores,) = of_any_numbers.engine.rescore([query], [everything])
         assert scores.tobytes() == all_scores[rows].tobytes()

@@ -86,10 +86,14 @@ class BM25Index:
         if scope is not None:
             allowed = Allowed(scope.words, scope.rows() if n_allowed * POSTINGS_PER_LOOKUP < len(self) else _ALL_ROWS.rows)
 
+        found = hits if depth == k else empty_hits(len(queries), depth)  # for parts of rows all kernels would be compiled once more
+
         def work(batch: slice, terms: Terms, starts: NDArray[np.int64], memory: WorkingMemory) -> None:
-            _search_queries(self._tables, terms, starts, allowed, memory, Hits(hits.rows[batch, :depth], hits.scores[batch, :depth]))
+            _search_queries(self._tables, terms, starts, allowed, memory, Hits(found.rows[batch], found.scores[batch]))
 
         self._map_queries(queries, work)
+        if found is not hits:
+            hits.rows[:, :depth], hits.scores[:, :depth] = found
         return hits
 
     def rescore(self, queries: Sequence[str], rows: Sequence[Rows]) -> list[Scores]:
