@@ -6,8 +6,6 @@ import importlib
 import pkgutil
 from importlib.util import find_spec
 
-import pytest
-
 import wikidx
 from wikidx.base.errors import MissingExtraError
 
@@ -28,13 +26,19 @@ OF_EXTRAS = {
 }
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_imported_or_lacks_an_extra(module: str) -> None:
-    missing: BaseException | None = None
+def missing_package(module: str) -> str | None:
+    """Import a module, and return the package that it lacks."""
+    lacks: BaseException | None = None
     try:
         importlib.import_module(module)
     except MissingExtraError as error:
-        missing = error.__cause__
+        lacks = error.__cause__
     except ModuleNotFoundError as error:
-        missing = error
-    assert missing is None or (isinstance(missing, ModuleNotFoundError) and missing.name in OF_EXTRAS and find_spec(missing.name) is None)
+        lacks = error
+    assert lacks is None or isinstance(lacks, ModuleNotFoundError), module
+    return None if lacks is None else lacks.name
+
+
+def test_every_module_is_imported_or_lacks_an_extra() -> None:
+    missing = {module: name for module in MODULES if (name := missing_package(module))}
+    assert {module: name for module, name in missing.items() if name not in OF_EXTRAS or find_spec(name)} == {}

@@ -27,6 +27,9 @@ from wikidx.base.progress import Progress, silent
 from wikidx.corpora.store.layout import TEXT_KEYS
 
 of_each_kind = pytest.mark.parametrize("artifact", ARTIFACTS, ids=lambda artifact: artifact.name)
+of_each_builder = pytest.mark.parametrize(  # those of binary and ivf are int8's and ivfpq's
+    "artifact", [one for one in ARTIFACTS if one.name not in ("minilm-binary", "minilm-ivf")], ids=lambda artifact: artifact.name
+)
 
 
 @pytest.fixture(scope="module")
@@ -130,31 +133,29 @@ def test_nothing_is_built_from_damaged_files(copied: Path, sources: Path) -> Non
             assert artifact.read() == answer
 
 
-@of_each_kind
-def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(
-    copied: Path, other: Path, answers: dict[str, object], artifact: Artifact
-) -> None:
-    read = artifact.open()
-    for replaced in ARTIFACTS:
-        if replaced.name in ("passages", ENCODER, artifact.name):
-            replaced.build(other.parent, True, silent)
-    assert artifact.read() != answers[artifact.name]
-    assert read() == answers[artifact.name]
+def test_what_is_replaced_stays_as_it_was_for_who_has_opened_it(copied: Path, other: Path, answers: dict[str, object]) -> None:
+    opened = {artifact.name: artifact.open() for artifact in ARTIFACTS}
+    for artifact in ARTIFACTS:
+        artifact.build(other.parent, True, silent)
+    assert {artifact.name: artifact.read() == answers[artifact.name] for artifact in ARTIFACTS} == dict.fromkeys(opened, False)
+    assert {name: read() for name, read in opened.items()} == answers
 
 
-@of_each_kind
-def test_an_artifact_that_nobody_has_open_any_more_has_no_file_open(copied: Path, artifact: Artifact) -> None:
+def test_an_artifact_that_nobody_has_open_any_more_has_no_file_open(copied: Path) -> None:
     def open_files() -> int:
         gc.collect()
         return len([link for link in Path("/proc/self/fd").iterdir() if os.path.realpath(link).startswith(str(copied))])
 
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs Linux's list of open files")
-    read = artifact.open()
-    read()
-    assert open_files()
-    del read
-    assert not open_files()
+    gc.collect()
+    gc.freeze()  # or each collection would visit all that has been imported
+    for artifact in ARTIFACTS:
+        read = artifact.open()
+        read()
+        assert open_files()
+        del read
+        assert not open_files(), artifact.name
 
 
 class Killing:
@@ -236,11 +237,11 @@ def count_writes(artifact: Artifact, sources: Path, *, replaces: bool) -> int:
     return killed_at(0, Path(os.environ["IDX_HOME"]), lambda progress: artifact.build(sources, replaces, progress))
 
 
-@of_each_kind
+@of_each_builder
 @pytest.mark.parametrize("replaces", [False, True], ids=["new", "replacing"])
 def test_a_killed_build_resumes_to_the_same_bytes(copied: Path, sources: Path, artifact: Artifact, replaces: bool) -> None:
     n_writes = count_writes(artifact, sources, replaces=replaces)
-    for n in (n_writes // 2, n_writes) if replaces else (n_writes // 4, n_writes // 2, n_writes * 3 // 4):
+    for n in (n_writes // 2, n_writes) if replaces else (n_writes // 3, n_writes * 2 // 3):
         check_resumed(artifact, sources, n, replaces=replaces)
 
 
@@ -261,7 +262,7 @@ LEFTOVERS: tuple[Callable[[bytes], bytes | None], ...] = (
 )
 
 
-@of_each_kind
+@of_each_builder
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=[pytest.mark.exhaustive, pytest.mark.slow]) for n in (1, 2, 3))])
 def test_a_build_resumed_over_damaged_files_ends_in_the_same_bytes(copied: Path, sources: Path, artifact: Artifact, first: int) -> None:
     """Each file is damaged in another way; in every way in the exhaustive cases."""
@@ -283,7 +284,7 @@ def test_a_build_resumed_over_damaged_files_ends_in_the_same_bytes(copied: Path,
         shutil.rmtree(artifact.path)
 
 
-@of_each_kind
+@of_each_builder
 def test_a_build_that_may_not_write_is_told_what_to_do_and_resumes(copied: Path, sources: Path, artifact: Artifact) -> None:
     expected = everything(copied, artifact)
     largest = max(file.stat().st_size for file in files_of(artifact.path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +11,13 @@ import numpy as np
 import pytest
 
 import wikidx as idx
-from tests.conftest import ROOT
 from tests.retrievers.server.serving import search, serving
 from tests.runtimes.command_line import Command
 from wikidx.base.errors import ArtifactMismatch, InputError, UnknownNameError
 from wikidx.base.plugins import VARIABLE, plug
 from wikidx.corpora.build import open_store
 from wikidx.indexer.catalog import built_indexes, index_ref
+from wikidx.indexer.encoders import recipes
 from wikidx.indexer.encoders.transformer import open_encoder
 from wikidx.indexer.naming import encoder_spec, name_encoder
 from wikidx.retrievers.rerankers.by_name import open_reranker
@@ -100,16 +98,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(file: Path) -> Callable[..., str]:
-    """The command line, in the folder of the plug-ins; a trailing ``!`` of the first word means that it fails."""
+def run(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command line, in the folder of the plug-ins, each command as a process that knows none of them."""
+    monkeypatch.chdir(file.parent)
+    command = Command(monkeypatch, capsys)
 
-    def call(*arguments: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, "-m", "wikidx", arguments[0].removesuffix("!"), *arguments[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=file.parent, env=environment, check=False)
-        assert done.returncode == (2 if arguments[0].endswith("!") else 0), done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr if done.returncode else done.stdout
+    def call(*arguments: str, status: int = 0) -> str:
+        recipes._own.clear()
+        with monkeypatch.context() as patch:
+            patch.setenv(VARIABLE, "")
+            return command(*arguments, status=status)
 
     return call
 
@@ -137,7 +135,7 @@ def test_commands_take_them_once_they_are_named(file: Path, run: Callable[..., s
     (file.parent / "notes.jsonl").write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(PASSAGES)))
     built = run("build", "notes.jsonl", "--encoder", "./mine.py:ENCODER", "--index", "./mine.py:KIND", "--device", "cpu")
     assert "letters (4 rows), letters-plain (4 rows)" in built
-    told = run("search!", "notes", "zz", "--retriever", "letters", "--device", "cpu")
+    told = run("search", "notes", "zz", "--retriever", "letters", "--device", "cpu", status=2)
     assert f"the encoder 'letters' is a plug-in, {file}:ENCODER: name it again, by --plugin {file}:ENCODER" in told
     assert "letters " in run("list")
     assert run("check", "notes").splitlines()[:2] == ["passages: as built", "letters: as built"]

@@ -177,6 +177,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 of_each_kind = pytest.mark.parametrize("case", KINDS, indirect=True)
+of_each_network = pytest.mark.parametrize("case", dict.fromkeys([*KINDS, *CROSS_ENCODERS, *DECODERS, "ColBERT, attending"]), indirect=True)
 
 
 def assert_close(found: Scores, expected: Scores) -> None:
@@ -190,6 +191,7 @@ def test_scores_are_those_of_the_reference(case: Case) -> None:
     assert found.std() > 0.01  # or anything would be equal
 
 
+@of_each_network
 def test_a_score_depends_on_nothing_but_its_pair(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on the order, the neighbours or the size of batches."""
     for module, name, size in (

@@ -18,7 +18,16 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import ROOT, corpus_of
-from tests.indexer.made_vectors import ENCODER, assert_same, brute_force, clustered, import_flat_index, numbered_passages, put_vectors
+from tests.indexer.made_vectors import (
+    ENCODER,
+    assert_same,
+    brute_force,
+    clustered,
+    import_flat_index,
+    numbered_passages,
+    open_and_search,
+    put_vectors,
+)
 from wikidx.base.artifacts.manifest import verify_files
 from wikidx.base.errors import InputError
 from wikidx.base.machine.fit import Placement
@@ -313,17 +322,13 @@ def test_parameters_beyond_the_index_are_refused(large: VectorIndex, name: str, 
         large.search(QUERIES, 3, overridden(param, largest + 1))
 
 
-def _rows_of_hits(name: str) -> list[list[int]]:
-    rows: list[list[int]] = open_vector_index("made", name, open_store("made")).search(QUERIES, K).rows.tolist()
-    return rows
-
-
 def test_processes_search_at_once(large_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDX_HOME", str(large_home))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    here = [_rows_of_hits(name) for name in STORED]
+    rows_of_hits = functools.partial(open_and_search, queries=QUERIES, k=K)
+    here = [rows_of_hits(name) for name in STORED]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert list(pool.map(_rows_of_hits, STORED * 2)) == here * 2
+        assert list(pool.map(rows_of_hits, STORED * 2)) == here * 2
 
 
 _FORKS = """

@@ -35,6 +35,7 @@ from wikidx.runtimes.cli.check_gpu import ENCODER_ALLOWED, PRECISIONS, Differenc
 
 _ORDER_ALLOWED = 1e-3  # difference of a component between batches, of unit vectors
 _SWITCHES = {"flash": "enable_flash_sdp", "efficient": "enable_mem_efficient_sdp", "math": "enable_math_sdp"}
+of_each_network = pytest.mark.parametrize("network", ["bert", "t5", pytest.param("minilm", marks=pytest.mark.slow)])  # no tiny one
 # What torch says if the only attention takes no mask or not this precision; on an H100 the last.
 _NO_KERNEL = ("No available kernel", "No viable backend", "Invalid backend")
 
@@ -97,7 +98,7 @@ def only(backend: str) -> Iterator[None]:
             getattr(torch.backends.cuda, switch)(True)
 
 
-@pytest.mark.parametrize("network", ["bert", "t5", "minilm"])
+@of_each_network
 def test_encoder(network: str, device: str, tmp_path: Path) -> None:
     one, gpu, cpu = ("default",), ("default", "flash", "efficient", "math"), ("flash", "math")
     spec = spec_of(network, device, tmp_path)
@@ -105,7 +106,7 @@ def test_encoder(network: str, device: str, tmp_path: Path) -> None:
     assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call] # whose attention has been wrong
 
 
-@pytest.mark.parametrize("network", ["bert", "t5", "minilm"])
+@of_each_network
 def test_vectors_do_not_depend_on_the_batch(network: str, device: str, tmp_path: Path) -> None:
     spec = spec_of(network, device, tmp_path)
     model, texts = (
@@ -157,6 +158,7 @@ def embed_into(file: VectorFile, spec: EncoderSpec, resources: Resources, *, is_
     embed(Job(spec, partial(open_store, "made"), write, resources), file, EmbedProgress())
 
 
+@pytest.mark.slow  # a process that imports torch
 def test_embedding_that_is_killed_resumes(device: str, tmp_path: Path) -> None:
     """On a GPU with two processes. The vectors are those of a run that was not interrupted, and of transformers alone."""
     n_passages, n_compared, range_rows, n_words = sized(device, (20_000, 500, 4_096, 128), (300, 50, 64, 20))

@@ -62,6 +62,7 @@ def test_search_on_all_gpus() -> None:
     assert failed(compare_case(Case(200_000, 96, 100, 7, "all GPUs"), "float16", devices)) == []
 
 
+@pytest.mark.slow  # a process that imports torch
 def test_search_where_the_environment_switches_tf32_on(device: str) -> None:
     """As NVIDIA's containers do; torch reads the variable once."""
     sizes = sized(device, ("100000", "24", "768"), ("2000", "24"))

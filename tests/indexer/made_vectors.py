@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from wikidx.base.artifacts.building import ArtifactSpec, BuildResult
 from wikidx.base.artifacts.checked_files import build_checked, write_sums
 from wikidx.base.artifacts.manifest import FileRecord, Manifest, Parameters, Recipe
+from wikidx.corpora.build import open_store
 from wikidx.corpora.passage import Passage, Rows
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.base import Hits, Stored, Vectors
+from wikidx.indexer.build import open_vector_index
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.published.formats import find_embeddings
@@ -114,3 +116,9 @@ def assert_same(found: Hits, expected: Hits) -> None:
     assert found.scores.dtype == np.float32
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def open_and_search(name: str, queries: Vectors, k: int) -> list[list[int]]:
+    """Open an index over the corpus ``made``, and return the rows that it finds; for processes, since this module needs no torch."""
+    rows: list[list[int]] = open_vector_index("made", name, open_store("made")).search(queries, k).rows.tolist()
+    return rows

@@ -58,29 +58,29 @@ def test_exact_search_takes_the_memory_that_is_expected(n_queries: int, k: int, 
 
 
 def bert(**sizes: int) -> Any:  # noqa: ANN401
-    return transformers.BertConfig(**{"num_hidden_layers": 4, **sizes})
+    return transformers.BertConfig(**{"num_hidden_layers": 2, **sizes})
 
 
 NETWORKS: dict[str, tuple[str, Callable[[], Any], Dtype]] = {
-    "bert-base": ("BertModel", lambda: bert(num_hidden_layers=12), "float16"),
+    "bert-base": ("BertModel", lambda: bert(num_hidden_layers=5), "float16"),
     "bert-base in float32": ("BertModel", bert, "float32"),
     "MiniLM": ("BertModel", lambda: bert(hidden_size=384, intermediate_size=1536), "float16"),
     "T5": (
         "T5EncoderModel",
-        lambda: transformers.T5Config(d_model=768, d_ff=3072, num_layers=4, num_heads=12, d_kv=64, use_cache=False),
+        lambda: transformers.T5Config(d_model=768, d_ff=3072, num_layers=2, num_heads=12, d_kv=64, use_cache=False),
         "bfloat16",
     ),
     "Qwen3": (
         "Qwen3Model",
         lambda: transformers.Qwen3Config(
-            hidden_size=1024, intermediate_size=3072, num_hidden_layers=4, num_attention_heads=16, num_key_value_heads=8, use_cache=False
+            hidden_size=1024, intermediate_size=3072, num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=8, use_cache=False
         ),
         "bfloat16",
     ),
-    "Mistral": ("MistralModel", lambda: transformers.MistralConfig(num_hidden_layers=4, use_cache=False), "bfloat16"),
+    "Mistral": ("MistralModel", lambda: transformers.MistralConfig(num_hidden_layers=2, use_cache=False), "bfloat16"),
     "cross-encoder of bge": (
         "XLMRobertaForSequenceClassification",
-        lambda: transformers.XLMRobertaConfig(vocab_size=250_002, max_position_embeddings=514, num_labels=1, num_hidden_layers=4),
+        lambda: transformers.XLMRobertaConfig(vocab_size=250_002, max_position_embeddings=514, num_labels=1, num_hidden_layers=2),
         "float16",
     ),
 }

@@ -14,21 +14,33 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.chunks import CHUNK, clear, lowest_bit, reach
+from wikidx.indexer.base import empty_hits
 from wikidx.indexer.indexes.bm25.files import Documents
+from wikidx.indexer.indexes.bm25.index import _search_queries
 from wikidx.indexer.indexes.bm25.scoring import ScoringTables
-from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory, search_query
+from wikidx.indexer.indexes.bm25.search import MAX_FILTERED_TERMS, Allowed, SearchTables, WorkingMemory
 from wikidx.indexer.indexes.bm25.similarity import denominators, impact, inverse_norms
 from wikidx.indexer.indexes.postings import selection
 from wikidx.indexer.indexes.postings.cursors import Terms
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, DTYPES, Postings
 from wikidx.indexer.scope import NO_WORDS
 
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Make an array what those of files are: for other types all kernels would be compiled again, which takes a minute."""
+    array.flags.writeable = False
+    return array
+
+
 N_BLOCKS = 17  # blocks 0, 8 and 16 are the sample
 N_ROWS = (N_BLOCKS - 1) * BLOCK_ROWS + 12_345
 SAMPLED = np.concatenate([np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + 12_000) for block in (0, 8, 16)])
 LENGTH, K = 10, 64
 INVERSE = inverse_norms(0.9, 0.4, LENGTH)
-DOCUMENTS = Documents(np.full(N_ROWS, LENGTH, np.uint8), np.empty(0, np.int64), np.empty(0, np.uint16), np.empty(0, np.int64))
+DOCUMENTS = Documents(
+    read_only(np.full(N_ROWS, LENGTH, np.uint8)),
+    *(read_only(np.empty(0, dtype)) for dtype in (np.int64, np.uint16, np.int64)),
+)
 IMPACTS = np.array([0, *(impact(tf, INVERSE[LENGTH]) for tf in range(1, 64))], np.uint8)
 
 Tfs = NDArray[np.int64]
@@ -47,17 +59,17 @@ def postings_of(tfs: Sequence[Tfs], frequent: NDArray[np.uint8]) -> Postings:
         arrays["segment_sizes"].append(sizes - 1)
         arrays["posting_starts"].append(arrays["posting_starts"][-1] + len(rows))
         arrays["segment_starts"].append(arrays["segment_starts"][-1] + len(blocks))
-    found = Postings(**{name: np.concatenate(parts).astype(DTYPES[name]) for name, parts in arrays.items()}, n_rows=N_ROWS)
-    return found._replace(frequent_impacts=IMPACTS[frequent])
+    found = {name: np.concatenate(parts).astype(DTYPES[name]) for name, parts in arrays.items()} | {"frequent_impacts": IMPACTS[frequent]}
+    return Postings(**{name: read_only(array) for name, array in found.items()}, n_rows=N_ROWS)
 
 
 def best(postings: Postings, terms: Terms, k: int, max_filtered_terms: int) -> tuple[list[int], list[float]]:
     tables = SearchTables(ScoringTables(postings, DOCUMENTS, denominators(INVERSE)), max_filtered_terms)
     memory = WorkingMemory(np.zeros(BLOCK_ROWS, np.uint16), np.full(BLOCK_ROWS, -1, np.int32))
-    rows, scores = np.full(k, -1, np.int64), np.full(k, -np.inf, np.float32)
-    search_query(tables, terms, Allowed(NO_WORDS, np.empty(0, np.int64)), memory, rows, scores)
+    hits = empty_hits(1, k)
+    _search_queries(tables, terms, np.array([0, len(terms.numbers)]), Allowed(NO_WORDS, np.empty(0, np.int64)), memory, hits)
     assert not memory.upper_bounds.any()
-    return rows.tolist(), scores.tolist()
+    return hits.rows[0].tolist(), hits.scores[0].tolist()
 
 
 def random_tfs(rng: np.random.Generator, n: int) -> Tfs:
@@ -81,6 +93,7 @@ def best_in_sample(n: int) -> tuple[Postings, Terms]:
     return postings_of(tfs, frequent_tfs(rng)), terms
 
 
+@functools.cache
 def random_index(seed: int) -> tuple[Postings, Terms]:
     """One frequent and two to six other terms, of which rarer ones have higher weights, as in real queries."""
     rng = np.random.default_rng(seed)

@@ -47,7 +47,7 @@ for _ in range(int(sys.argv[2])):  # processes that have imported everything and
 """
 
 
-@pytest.mark.parametrize(("way", "n_processes", "n_forks"), [("loaded", 8, 3), ("interpreted", 8, 3), ("compiled", 2, 3)])
+@pytest.mark.parametrize(("way", "n_processes", "n_forks"), [("loaded", 4, 3), ("interpreted", 4, 3), ("compiled", 1, 3)])
 def test_a_fork_beside_the_first_searches_waits_for_no_thread_that_it_lacks(
     way: str, n_processes: int, n_forks: int, sample_home: Path, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_an_experiment_reads_them(idx: Command, script: Script, file: Path) -> N
     assert {result["row"]: result["ours"]["mean"] for result in report["results"]} == {"direct": 0.0, "RAG": 0.5}
     assert {run["method"]: run["retriever"] for run in report["runs"]} == {"direct": "", "rag": "given"}
     assert json.loads((file.parent / "all" / "rag" / "mine" / RUN).read_text())["settings"]["search"]["retriever"] == "given"
+    idx(*line, "--url", "http://127.0.0.1:1")
+    idx(*line, "--reranker", "x", "--search", "depth=3")
     for option, value in (("--url", "http://127.0.0.1:1"), ("--corpus", "x"), ("--reranker", "x"), ("--search", "depth=3")):
-        idx(*line, option, value)
         assert f"{option} says where" in idx(*line, option, value, "--retriever", "given", status=2)

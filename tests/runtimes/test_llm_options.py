@@ -7,7 +7,6 @@ import json
 import sqlite3
 from pathlib import Path
 
-from tests.faults.commands import idx as idx_process
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.tiny import save_tiny_llama
 
@@ -18,7 +17,7 @@ def test_options_of_a_local_model_are_settings_of_the_run_unless_they_only_set_s
     idx(*asked, "--llm-option", "dtype=bfloat16", "--llm-option", "batch_tokens=100")
     settings = json.loads((out / "run.json").read_text(encoding="utf-8"))["settings"]
     assert settings["models"]["answer"]["options"] == {"dtype": "bfloat16"}
-    assert "asked before: 2 of 2" in idx_process(*asked, "--llm-option", "answer.dtype=bfloat16").err
+    assert idx.json(*asked, "--llm-option", "answer.dtype=bfloat16")["cost"]["calls"] == 0
     assert "dtype" in idx(*asked, "--llm-option", "dtype=float32", status=2)
     assert "unknown option of hf 'dtipe'" in idx(*asked, "--llm-option", "dtipe=float32", "--dry-run", status=2)
 

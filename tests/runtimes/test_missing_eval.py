@@ -14,7 +14,7 @@ from wikidx.base.errors import install_argument
 
 PACKAGES = ("adjustText", "ir_measures", "matplotlib", "nltk", "rouge_score")
 PROGRAM = "import sys; sys.modules.update(dict.fromkeys({}, None)); from wikidx.runtimes.cli import main; main()"
-RETRIEVAL = ("eval", "retrieval", "--corpus", "sample", "--json", "-k", "1", "-k", "5", "--run-out")
+RETRIEVAL = ("eval", "retrieval", "--corpus", "sample", "--json", "-k", "1", "-k", "5", "--questions")
 PLOTS, TREC_EVAL, ROUGE, DPR, HAS_ANSWER = (
     f"{feature} the extra 'eval': pip install {install_argument('eval')}"
     for feature in ("plots need", "figures of trec_eval need", "ROUGE-Lsum needs", "DPR's normalisation needs", "has_answer needs")
@@ -31,14 +31,18 @@ def bare(*arguments: object, packages: tuple[str, ...] = PACKAGES, status: int =
 
 @pytest.mark.usefixtures("sample_home")
 def test_rankings_are_scored_by_answers_without_trec_eval(tmp_path: Path) -> None:
-    bare(*RETRIEVAL, tmp_path, "--questions", "sample")
+    (tmp_path / "run").write_text("sample-001 Q0 element-80#0 1 2.0 t\n")
+    (tmp_path / "qrels").write_text("sample-001 0 element-80#0 1\n")
     page = tmp_path / "page.html"
-    out, said = bare(*RETRIEVAL, tmp_path, "--questions", "sample", "-r", "bm25", "--run", tmp_path / "bm25.run", "--html", page)
+    (tmp_path / "asked.jsonl").write_text(
+        '{"id": "sample-001", "question": "Who?", "golden_answers": ["Hg"], "gold_ids": ["element-80#0"]}'
+    )
+    out, said = bare(*RETRIEVAL, tmp_path / "asked.jsonl", "-r", "bm25", "--run", tmp_path / "run", "--html", page)
     assert [list(one["figures"]) for one in json.loads(out)["retrievers"]] == [["answer@1", "answer@5"]] * 2
     assert [line for line in said if "left out" in line] == [f"left out: {TREC_EVAL}", f"left out: {PLOTS}"]
-    assert (page.read_text().count("<table"), page.read_text().count("<img")) == (3, 0)
+    assert (page.read_text().count("<table"), page.read_text().count("<img")) == (2, 0)
     (tmp_path / "bare.jsonl").write_text('{"id": "sample-001", "question": "Who?"}')
-    _, said = bare(*RETRIEVAL, tmp_path, "--questions", tmp_path / "bare.jsonl", "--qrels", tmp_path / "qrels", status=2)
+    _, said = bare(*RETRIEVAL, tmp_path / "bare.jsonl", "--qrels", tmp_path / "qrels", status=2)
     assert said[-1] == f"error: {TREC_EVAL}"  # there is nothing else to show
 
 

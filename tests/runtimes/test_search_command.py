@@ -110,7 +110,7 @@ def test_nothing_is_said_when_the_reader_of_the_output_is_gone(unbuffered: str) 
     """A full disk is said."""
     reading, writing = os.pipe()
     os.close(reading)
-    command, variables = [*IDX, "search", "animals", "fox"], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command, variables = [*IDX, "list"], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, env=variables, check=False)
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (141, b"")

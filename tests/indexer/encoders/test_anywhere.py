@@ -62,7 +62,7 @@ def save_dense(folder: Path) -> Path:
     return save(tiny.save_bert(folder / "bert"), folder / "saved", Pooling(24, "cls"), Dense(24, 9))
 
 
-@pytest.mark.parametrize("architecture", [*tiny.ARCHITECTURES, "bert", "t5"])
+@pytest.mark.parametrize("architecture", ["roberta", "llama", "nomic_bert", "bert", "t5"])  # the contract compares each network
 def test_a_bare_checkpoint_is_read_as_the_library_does(architecture: str, tmp_path: Path) -> None:
     savers = {"bert": tiny.save_bert, "t5": tiny.save_t5}
     folder = savers[architecture](tmp_path) if architecture in savers else tiny.save_other(tmp_path, architecture)
