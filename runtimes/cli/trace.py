@@ -15,7 +15,22 @@ from rich.tree import Tree
 from wikidx.base.errors import escape_controls
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Call, Decoding, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo, prompt_text
+from wikidx.runtimes.llms.base import (
+    AskYesNo,
+    Call,
+    Decoding,
+    Gen,
+    Generate,
+    MeanNll,
+    Mix,
+    Nll,
+    Prompt,
+    Score,
+    Scores,
+    TokenIds,
+    YesNo,
+    prompt_text,
+)
 from wikidx.runtimes.methods.requests import LookUpTitle, Note, Result, Retrieve, Truncate
 
 if TYPE_CHECKING:
@@ -69,6 +84,10 @@ def _headline(step: Step) -> str:
             return f"{depth}: {' or '.join(call.positive)}, or {' or '.join(call.negative)}? as '{call.role}'{_tokens(step)}"
         case MeanNll() as call:
             return f"{depth}: likelihood of a text as '{call.role}'{_tokens(step)}"
+        case Mix() as call:
+            return f"{depth}: mix {len(call.prompts)} prompts as '{call.role}' ({_decoding(call.decoding)}){_tokens(step)}"
+        case Score() as call:
+            return f"{depth}: score {len(call.texts)} texts as '{call.role}'{_tokens(step)}"
         case Retrieve() as search:
             rules = "".join(f", {name} {rule}" for name, rule in (("merge", search.merge), ("dedup", search.dedup)) if rule)
             return f"{depth}: retrieve {search.k}{rules}: {' | '.join(search.queries)}"
@@ -109,6 +128,8 @@ def _results(result: Result) -> Iterator[str]:
             yield f"→ {result.p_positive:.3f} against {result.p_negative:.3f}" + ("" if result.score is None else f": {result.score:.3f}")
         case Nll():
             yield "→ unknown" if result.mean is None else f"→ mean NLL {result.mean:.4f} over {result.n_tokens} tokens"
+        case Scores():
+            yield f"→ {', '.join(f'{value:.4g}' for value in result.values)}"
         case str():
             yield f"→ {result}"
         case tuple() | list():

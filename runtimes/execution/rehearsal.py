@@ -16,7 +16,7 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.given import GivenPassages
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, Mix, Score, Scores
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import GivenPassage, Question
@@ -40,9 +40,11 @@ def stand_in_llm(text: str | None = None) -> ScriptedLLM:
     p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
 
     def answer(call: Call) -> Scripted:
-        if not isinstance(call, Generate):
+        if isinstance(call, Score):
+            return Scores(values=tuple(1.0 / rank for rank in range(1, len(call.texts) + 1)))
+        if not isinstance(call, Generate | Mix):
             return p_yes if isinstance(call, AskYesNo) else 1.0
-        if isinstance(call.schema, Choice):
+        if isinstance(call, Generate) and isinstance(call.schema, Choice):
             return [call.schema.texts[0]] * call.n
         if text is not None:
             return [text] * call.n

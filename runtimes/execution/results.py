@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Prompt, TokenIds, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Prompt, Score, Scores, TokenIds, YesNo
 from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 
@@ -185,12 +185,18 @@ def _request(request: Request) -> dict[str, Any]:
             decoding = {name: value for name, value in asdict(request.decoding).items() if value not in (None, ())}
             schema = None if request.schema is None else {type(request.schema).__name__: request.schema[0]}
             parameters = {"decoding": decoding, "n": request.n, "schema": schema, "logprobs": request.logprobs}
-            return {"request": "generate", "role": request.role, "prompt": _prompt(request.prompt), **parameters}
+            control = {"control": list(request.control)} if request.control else {}
+            return {"request": "generate", "role": request.role, "prompt": _prompt(request.prompt), **parameters, **control}
         case AskYesNo():
             words = [list(request.positive), list(request.negative)]
             return {"request": "yes_no", "role": request.role, "prompt": _prompt(request.prompt), "words": words}
         case MeanNll():
             return {"request": "nll", "role": request.role, "prompt": _prompt(request.prompt), "continuation": request.continuation}
+        case Mix():
+            mixed = {"prompts": list(map(_prompt, request.prompts)), "weights": list(request.weights)}
+            return {"request": "mix", "role": request.role, **mixed, "max_tokens": request.decoding.max_tokens}
+        case Score():
+            return {"request": "score", "role": request.role, "query": request.prompt, "texts": list(request.texts)}
         case Retrieve():
             return {"request": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
         case LookUpTitle():
@@ -214,6 +220,8 @@ def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
     match result:
         case YesNo():
             return {**asdict(result), "score": result.score}
+        case Scores():
+            return list(result.values)
         case Nll():
             return {**asdict(result), "mean": result.mean}
         case tuple():
@@ -227,4 +235,5 @@ def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
 
 def _gen(gen: Gen) -> dict[str, Any]:
     record = {"text": gen.text, "finish": gen.finish, "mean_nll": gen.mean_nll, "degraded": list(gen.degraded)}
-    return {**record, "reasoning": gen.reasoning} if gen.reasoning else record
+    control = {"control": [place._asdict() for place in gen.control]} if gen.control else {}
+    return {**record, **control, **({"reasoning": gen.reasoning} if gen.reasoning else {})}

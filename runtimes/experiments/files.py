@@ -29,7 +29,10 @@ from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
+from wikidx.runtimes.methods.self_rag import CONTROL
 from wikidx.runtimes.questions import PROTOCOLS, SAMPLE
+
+from .made import made_checkpoint
 
 T = TypeVar("T")
 
@@ -49,6 +52,7 @@ class QuestionSet:
         corpus, retriever: those of this set; None: the experiment's.
         figures: the set's name in ``published.json``; None: its name in the experiment.
         missing: the reason why no run on this set can be made; None: runs can be made.
+        needs: what would make runs possible, in place of ``missing``.
     """
 
     protocol: str | None = None
@@ -60,6 +64,12 @@ class QuestionSet:
     retriever: str | None = None
     figures: str | None = None
     missing: str | None = None
+    needs: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason why no run can be made; None: runs can be made."""
+        return _reason(self.missing, self.needs)
 
     @property
     def source(self) -> str:
@@ -73,8 +83,9 @@ class Row:
 
     Attributes:
         name: the name of the row, and of the folder of its runs.
-        method: the method; None if the row is missing.
+        method: the method; None if the row cannot be made.
         missing: the reason why the row cannot be made.
+        needs: what would make the row possible, such as a trained checkpoint, in place of ``missing``.
         options: options of the method.
         sweep: option -> values; the row stands for one row per value. Several options change together.
         on: the question sets of the row; empty: all.
@@ -82,11 +93,13 @@ class Row:
         seeds: seeds of the runs; None: the experiment's.
         prompts: a prompt set of the method, or a folder, as of ``--prompts``.
         llm: models, as of ``--llm``, which replace those of the command.
+        made: whether, with ``--sample``, a checkpoint with made weights and Self-RAG's tokens stands in for these models.
     """
 
     name: str
     method: str | None = None
     missing: str | None = None
+    needs: str | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     sweep: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
     on: list[str] = dataclasses.field(default_factory=list)
@@ -94,6 +107,7 @@ class Row:
     seeds: list[int] | None = None
     prompts: str | None = None
     llm: list[str] = dataclasses.field(default_factory=list)
+    made: bool = False
 
 
 @options
@@ -160,6 +174,10 @@ class Cell(NamedTuple):
     missing: str | None = None
 
 
+def _reason(missing: str | None, needs: str | None) -> str | None:
+    return f"needs {needs}" if needs else missing
+
+
 def folder_name(text: str) -> str:
     """Return a row's name in the form of a folder's, such as "w-o-rap"."""
     return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-.")
@@ -215,7 +233,7 @@ def on_sample(experiment: Experiment) -> Experiment:
 
     The first question set with short answers is replaced, and the others are left out; every row stands on it.
     """
-    short = {name: questions for name, questions in experiment.questions.items() if questions.form is None and questions.missing is None}
+    short = {name: questions for name, questions in experiment.questions.items() if questions.form is None and questions.reason is None}
     name, first = next(iter((short or experiment.questions).items()))
     metrics = first.metrics if first in short.values() else ["squad_em", "squad_f1"]
     questions = QuestionSet(
@@ -226,8 +244,15 @@ def on_sample(experiment: Experiment) -> Experiment:
         retriever="bm25",
         figures=name,
     )
-    rows = [dataclasses.replace(row, on=[]) for row in experiment.rows]
-    return dataclasses.replace(experiment, search={}, questions={SAMPLE: questions}, rows=rows)
+    return dataclasses.replace(experiment, search={}, questions={SAMPLE: questions}, rows=list(map(_on_sample, experiment.rows)))
+
+
+def _on_sample(row: Row) -> Row:
+    """Return a row that stands on the sample, marked if its models have made weights."""
+    if not row.made:
+        return dataclasses.replace(row, on=[])
+    systems = [row.name] if row.systems is None else row.systems
+    return dataclasses.replace(row, on=[], name=f"{row.name} (made)", systems=systems, llm=[f"hf:{made_checkpoint('self_rag', CONTROL)}"])
 
 
 def _parse(content: Mapping[str, Any]) -> Experiment:
@@ -285,7 +310,7 @@ def _check(experiment: Experiment) -> None:
         _known(f"metric of questions.{name}", questions.metrics, _metric_names())
         _known(f"form of questions.{name}", filter(None, [questions.form]), FORMS)
         _known(f"option of questions.{name}", questions.options, every_option)
-        if not questions.source and questions.missing is None:
+        if not questions.source and questions.reason is None:
             raise InputError(f"questions.{name} needs a 'protocol' that has a set of questions, or a 'file'")
     _check_names("row", [row.name for row in experiment.rows])
     _check_names("question set", list(experiment.questions))
@@ -303,8 +328,8 @@ def _check_row(experiment: Experiment, row: Row) -> None:
     where = f"row '{row.name}'"
     _known(f"question set of {where}", row.on, experiment.questions)
     _check_seeds(row.seeds or [0], f"{where}: ")
-    if (row.method is None) == (row.missing is None):
-        raise InputError(f"{where} needs a 'method', or under 'missing' the reason why it cannot be made")
+    if [row.method, row.missing, row.needs].count(None) != 2:
+        raise InputError(f"{where} needs a 'method', or under 'missing' the reason why it cannot be made, or under 'needs' what it lacks")
     if row.method is None:
         return
     try:
@@ -349,8 +374,8 @@ def _check_options(method: Method, values: Mapping[str, Any]) -> None:
 
 
 def _cell(experiment: Experiment, row: Row, name: str, questions: QuestionSet) -> Cell:
-    if row.method is None or questions.missing is not None:
-        return Cell(row, name, questions, missing=row.missing or questions.missing)
+    if row.method is None or questions.reason is not None:
+        return Cell(row, name, questions, missing=_reason(row.missing, row.needs) or questions.reason)
     values = _method_options(experiment, row, questions)
     if questions.form is not None:
         values = {"form": questions.form, **values}

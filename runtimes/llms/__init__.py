@@ -1,6 +1,7 @@
 """Language models: one batched interface and several backends, opened by name.
 
-base                   prompts, calls, results, capabilities, the ``LLM`` protocol
+prompts                prompts, decoding parameters, constraints
+base                   calls, results, capabilities, the ``LLM`` protocol
 openai_model           backend ``openai``: any OpenAI-compatible endpoint
 openai_requests        request bodies for endpoints
 openai_answers         parsing of endpoints' answers
@@ -14,6 +15,9 @@ replicas               several endpoints of one model
 checkpoint             models with a tokenizer in this process
 transformers_engine    backend ``hf``: local checkpoints in transformers
 transformers_decoding  forward passes of backend ``hf``, over padded batches
+encoder_decoder        those of encoder-decoders, such as T5
+scoring                encoders and classifiers, which score texts
+mixing                 means of next-token distributions that endpoints tell
 growing_cache          keys and values in memory with room for the tokens to come
 embedded               models in Python packages, by name
 gguf_files             GGUF files, converted once for transformers

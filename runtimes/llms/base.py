@@ -1,11 +1,14 @@
 """Calls to language models, their results, and the contract of every backend.
 
-A *call* is a prompt with an operation: ``Generate``, ``AskYesNo`` or ``MeanNll``. A backend takes a batch of calls and returns one *reply*
-per call, in the same order. Fixed fallbacks replace missing capabilities, and ``degraded`` of the result lists the fallbacks used:
+A *call* is a prompt with an operation: ``Generate``, ``AskYesNo``, ``MeanNll``, ``Mix`` or ``Score``. A backend takes a batch of calls and
+returns one *reply* per call, in the same order. Fixed fallbacks replace missing capabilities, and ``degraded`` of the result lists the
+fallbacks used:
 
 - Without structured output, the text is unconstrained.
 - Without logprobs, ``Gen.logprobs`` is None. A yes/no question is answered by one generated word, with probability 1 or 0.
 - Without prompt logprobs, the NLL of a given text is unknown (``Nll.mean`` is None).
+
+Nothing replaces what ``Generate.control``, ``Mix`` and ``Score`` ask for: a backend that cannot answer them refuses them in one line.
 
 If a prompt exceeds the context, its passages are cut (``fitting``), and ``degraded`` lists the cut. If neither answer to a yes/no question
 is among the likeliest tokens, ``YesNo.missing`` is true and there is no score; ``degraded`` does not list this.
@@ -13,137 +16,28 @@ is among the likeliest tokens, ``YesNo.missing`` is true and there is no score; 
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from wikidx.runtimes.errors import LLMError
 
-Span = tuple[int, int]
-
-
-class Message(NamedTuple):
-    """A turn of a conversation.
-
-    Attributes:
-        role: the speaker. If the speaker of the last turn is "assistant", the model continues this turn.
-        content: the text.
-        passages: spans ``(start, end)`` of the retrieved passages in ``content``, ascending; these may be cut to fit the context.
-    """
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-    passages: tuple[Span, ...] = ()
-
-    def to_json(self) -> dict[str, str]:
-        """Return the turn as endpoints and trainers take it."""
-        return {"role": self.role, "content": self.content}
-
-
-class TokenIds(NamedTuple):
-    """A prompt as token ids of the model, including special tokens."""
-
-    ids: tuple[int, ...]
-
-
-End = Literal["start", "end"]
-"""The end of a text that is kept when the text is cut."""
-
-Chat = tuple[Message, ...]
-Prompt = str | Chat | TokenIds
-"""A plain text to continue, a conversation, or token ids."""
-
-
-def prompt_text(prompt: Prompt) -> str:
-    """Return a prompt as one text. Blank lines separate the turns of a conversation; spaces separate token ids."""
-    if isinstance(prompt, str):
-        return prompt
-    if isinstance(prompt, TokenIds):
-        return " ".join(map(str, prompt.ids))
-    return "\n\n".join(message.content for message in prompt)
-
-
-class Choice(NamedTuple):
-    """Constraint: the text is one of ``texts``."""
-
-    texts: tuple[str, ...]
-
-
-class JsonSchema(NamedTuple):
-    """Constraint: the text is JSON that matches a schema. ``text`` is the schema as JSON."""
-
-    text: str
-
-    @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> JsonSchema:
-        """Create a constraint from a schema as Python data. The model generates fields in the order of ``properties``."""
-        return cls(json.dumps(schema, ensure_ascii=False))
-
-    @classmethod
-    def of_fields(cls, fields: Mapping[str, Any]) -> JsonSchema:
-        """Create a constraint to an object with exactly these fields; ``fields`` is name -> schema."""
-        return cls.of({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
-
-
-class Regex(NamedTuple):
-    """Constraint: the whole text matches a regular expression."""
-
-    pattern: str
-
-
-Schema = Choice | JsonSchema | Regex
-
-Thinking = Literal["off", "on"] | int
-"""Thinking before an answer: "off", "on", or the maximum number of tokens for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoding:
-    """Decoding parameters.
-
-    Attributes:
-        max_tokens: maximum number of generated tokens.
-        temperature: 0 is greedy decoding.
-        top_p: nucleus sampling: tokens are sampled from the smallest set whose total probability reaches this value.
-        stop: texts that end the generation; the result excludes them.
-        thinking: whether the model thinks first, in tokens beyond ``max_tokens``; None: as set for the run.
-        seed: sampling seed; equal calls with equal seeds have equal results. None: the executor of a method derives a seed.
-    """
-
-    max_tokens: int = 256
-    temperature: float = 0.0
-    top_p: float = 1.0
-    stop: tuple[str, ...] = ()
-    thinking: Thinking | None = None
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: a value is out of range.
-        """
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}: it must be at least 1")
-        if not 0 <= self.temperature <= 100:
-            raise ValueError(f"temperature is {self.temperature}: it must lie between 0 and 100")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}: it must be above 0 and at most 1")
-        if isinstance(self.thinking, int) and self.thinking < 1:
-            raise ValueError(f"thinking is {self.thinking}: a budget must be at least 1 token")
-        if "" in self.stop:
-            raise ValueError("an empty text cannot end a generation: take '' out of stop")
-
-    @property
-    def is_greedy(self) -> bool:
-        """True if nothing is sampled."""
-        return self.temperature == 0
-
-
-GREEDY = Decoding()
+from .prompts import GREEDY as GREEDY
+from .prompts import Chat as Chat
+from .prompts import Choice as Choice
+from .prompts import Decoding as Decoding
+from .prompts import End as End
+from .prompts import JsonSchema as JsonSchema
+from .prompts import Message as Message
+from .prompts import Prompt as Prompt
+from .prompts import Regex as Regex
+from .prompts import Schema as Schema
+from .prompts import Span as Span
+from .prompts import Thinking as Thinking
+from .prompts import TokenIds as TokenIds
+from .prompts import prompt_text as prompt_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +50,7 @@ class Generate:
         n: number of texts; several texts need a temperature above 0.
         schema: constraint on the text; None: no constraint.
         logprobs: whether to return the log-probabilities of the tokens.
+        control: tokens of the model's own vocabulary that stay in the text, even special ones; ``Gen.control`` has their log-probabilities.
         path: labels of the call in the method's trace; ignored in comparisons.
     """
 
@@ -165,6 +60,7 @@ class Generate:
     n: int = 1
     schema: Schema | None = None
     logprobs: bool = False
+    control: tuple[str, ...] = field(default=(), repr=False)
     path: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -210,7 +106,78 @@ class MeanNll:
     path: tuple[str, ...] = field(default=(), compare=False)
 
 
-Call = Generate | AskYesNo | MeanNll
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Generate one text whose next token always comes from a mean of distributions; the result is a tuple of one ``Gen``.
+
+    The probability of a token is the sum over all prompts of the prompt's weight times the token's probability after this prompt and the
+    text so far. Backends that see only the likeliest tokens of each prompt take the others' probabilities for 0, and say so.
+
+    Attributes:
+        prompts: the prompts, one at least.
+        weights: a weight for each prompt; they sum to 1.
+        decoding: decoding parameters; greedy.
+    """
+
+    prompts: tuple[Prompt, ...]
+    weights: tuple[float, ...]
+    role: str = "answer"
+    decoding: Decoding = GREEDY
+    path: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the weights.
+
+        Raises:
+            ValueError: there is no prompt, a number of weights that is not theirs, weights that do not sum to 1, or a temperature.
+        """
+        is_mean = len(self.weights) == len(self.prompts) and abs(math.fsum(self.weights) - 1) < 1e-6 and min(self.weights) >= 0
+        if not self.prompts or not is_mean or not self.decoding.is_greedy:
+            raise ValueError(f"{len(self.prompts)} prompts have the weights {self.weights}: they must sum to 1, and decoding be greedy")
+
+    @property
+    def prompt(self) -> Prompt:
+        """The first prompt."""
+        return self.prompts[0]
+
+    @property
+    def n(self) -> int:
+        """Number of texts."""
+        return 1
+
+    def after(self, number: int) -> Generate:
+        """Return the call that generates after one of the prompts alone."""
+        return Generate(prompt=self.prompts[number], role=self.role, decoding=self.decoding, logprobs=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Score texts for a query by an encoder, as the inner product of both vectors, or by a classifier, as its logit; see ``Scores``.
+
+    Attributes:
+        prompt: the query; a classifier reads it together with each text, or the texts alone if it is empty.
+        texts: the texts.
+    """
+
+    prompt: str
+    texts: tuple[str, ...]
+    role: str = "answer"
+    path: tuple[str, ...] = field(default=(), compare=False)
+
+
+Call = Generate | AskYesNo | MeanNll | Mix | Score
+
+
+class Control(NamedTuple):
+    """The distribution of control tokens at a place of a text.
+
+    Attributes:
+        place: offset in the text where the token there begins.
+        logprobs: natural log-probability of each token of ``Generate.control``; -10,000 for one that is not among the known likeliest.
+    """
+
+    place: int
+    logprobs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +191,7 @@ class Gen:
             returns it. None: not requested or not available.
         token_ids: the generated tokens; None: not available.
         ends: offset in ``text`` of the end of each token, to cut the tokens with the text; None: unknown.
+        control: distributions of the call's control tokens, of the first token and of each that is one of them.
         reasoning: the model's thoughts before the text; None: there are none, or the endpoint hides them.
         degraded: fallbacks used for capabilities that the backend lacks.
     """
@@ -233,6 +201,7 @@ class Gen:
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     ends: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
+    control: tuple[Control, ...] = field(default=(), repr=False)
     reasoning: str | None = None
     degraded: tuple[str, ...] = ()
 
@@ -240,13 +209,14 @@ class Gen:
         """Return the text between two offsets, with the tokens that reach into it; without tokens if their places are unknown."""
         if start <= 0 and stop >= len(self.text):
             return self
+        control = tuple(Control(place - start, logprobs) for place, logprobs in self.control if start <= place < stop)
         if self.ends is None:
-            return replace(self, text=self.text[start:stop], logprobs=None, token_ids=None)
+            return replace(self, text=self.text[start:stop], logprobs=None, token_ids=None, control=control)
         first = bisect_right(self.ends, start) if start > 0 else 0
         last = bisect_left((0, *self.ends), stop, hi=len(self.ends)) if stop < len(self.text) else None
         logprobs, token_ids = self.logprobs and self.logprobs[first:last], self.token_ids and self.token_ids[first:last]
         ends = tuple(end - start for end in self.ends[first:last])
-        return replace(self, text=self.text[start:stop], logprobs=logprobs, token_ids=token_ids, ends=ends)
+        return replace(self, text=self.text[start:stop], logprobs=logprobs, token_ids=token_ids, ends=ends, control=control)
 
     @property
     def mean_nll(self) -> float | None:
@@ -303,6 +273,18 @@ class Nll:
         return None if self.total is None or self.n_tokens == 0 else self.total / self.n_tokens
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Scores of texts, one for each; larger is better.
+
+    Attributes:
+        degraded: fallbacks used for capabilities that the backend lacks.
+    """
+
+    values: tuple[float, ...]
+    degraded: tuple[str, ...] = ()
+
+
 class Reply(NamedTuple):
     """The result of a call, and its cost.
 
@@ -314,7 +296,7 @@ class Reply(NamedTuple):
         seconds: time from the request to its answer; None: the backend answers batches.
     """
 
-    result: tuple[Gen, ...] | YesNo | Nll
+    result: tuple[Gen, ...] | YesNo | Nll | Scores
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model: str = ""

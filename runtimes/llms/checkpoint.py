@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from wikidx.base.errors import ClosedError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Deliver, End, Gen, Generate, MeanNll, Prompt, Reply, Thinking, TokenIds
+from .base import Call, Capabilities, Chat, Deliver, End, Gen, Generate, MeanNll, Prompt, Reply, Score, Thinking, TokenIds
 from .fitting import fit
-from .text import MAX_BLANKS, NO_TEMPLATE, answer_pattern, is_blank
+from .text import MAX_BLANKS, NO_SCORES, NO_TEMPLATE, answer_pattern, is_blank
 from .thinking import is_thought_mark, lacks_room, limit_answer, make_room, opens_thought, split_thinking
 from .turns import FOLDS, adapt_to_text, as_text, fold_turns
 
@@ -120,8 +120,15 @@ class CheckpointLLM:
         own = call.decoding.thinking if isinstance(call, Generate) else "off"
         return self._thinking if own is None else own
 
-    def _decode(self, ids: Sequence[int]) -> str:
-        """Return the text of generated ids without special tokens, except for those around thoughts."""
+    def _control_id(self, token: str) -> int:
+        """Return the id of a control token, which the vocabulary has."""
+        return int(self._tokenizer.get_vocab()[token])
+
+    def _decode(self, ids: Sequence[int], control: Sequence[str] = ()) -> str:
+        """Return the text of generated ids without special tokens, except for control tokens and those around thoughts."""
+        if control:
+            dropped = {token for token in self._tokenizer.all_special_ids if self._tokenizer.convert_ids_to_tokens(token) not in control}
+            return str(self._tokenizer.decode([token for token in ids if token not in dropped], skip_special_tokens=False))
         text = str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
         if split_thinking(text).reasoning is None and not set(self._tokenizer.all_special_ids).isdisjoint(ids):
             whole = str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
@@ -131,9 +138,9 @@ class CheckpointLLM:
                 return whole
         return text
 
-    def _ends(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def _ends(self, ids: Sequence[int], control: Sequence[str] = ()) -> tuple[int, ...]:
         """Return the offset of the end of each generated token in the text of all."""
-        return tuple(itertools.accumulate((len(self._decode(ids[: n + 1])) for n in range(len(ids))), max))
+        return tuple(itertools.accumulate((len(self._decode(ids[: n + 1], control)) for n in range(len(ids))), max))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -200,8 +207,12 @@ class CheckpointLLM:
             return None
         return str(text) if all(turn.content.strip() in text for turn in prompt if turn.role == "system") else None
 
-    def _prepare(self, call: Call) -> PreparedCall | PromptTooLong:
-        """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit."""
+    def _prepare(self, call: Call) -> PreparedCall | LLMError:
+        """Return a call with its prompt cut to fit the context, or an error if the prompt cannot fit or the model cannot answer."""
+        if isinstance(call, Score):
+            return LLMError(f"{self.name} {NO_SCORES.format(role=call.role)}")
+        if isinstance(call, Generate) and (lacking := [token for token in call.control if token not in self._tokenizer.get_vocab()]):
+            return LLMError(f"{self.name} has no token {lacking[0]!r}: it is not trained for this method, whose checkpoints have it")
         if not self.capabilities.chat and not isinstance(call.prompt, str | TokenIds):
             call = adapt_to_text(call, call.prompt)
         mode, is_open, stop, max_tokens = self._mode(call), False, tuple[str, ...](), 0

@@ -279,10 +279,12 @@ def _openai(spec: ModelSpec, settings: Settings) -> LLM:
 
 
 def _hf(spec: ModelSpec, settings: Settings) -> LLM:
+    from .scoring import ScoringEngine, scores_texts
     from .transformers_engine import TransformersEngine
 
     options = EngineOptions(**parse_model_options(spec), device=settings.device, thinking=settings.thinking)
-    return TransformersEngine(spec.model, options=options)
+    engine = ScoringEngine if scores_texts(spec.model, options.revision) else TransformersEngine
+    return engine(spec.model, options=options)
 
 
 def _llamacpp(spec: ModelSpec, settings: Settings) -> LLM:

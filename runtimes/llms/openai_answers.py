@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
-from .openai_logprobs import clip_logprob, positions_of, with_tokens
+from .openai_logprobs import clip_logprob, control_of, positions_of, with_tokens
 from .openai_refusals import MAX_TOKENS
 from .openai_requests import BEGINS_ANEW
 from .text import is_blank, replace_surrogates, yes_no_from_tokens
@@ -79,6 +79,8 @@ def parse_gen(choice: Mapping[str, Any], call: Generate, degraded: tuple[str, ..
         degraded = (*degraded, f"parts of the answer that are no text are left out: {', '.join(left_out)}")
     text, is_echo = strip_beginning(replace_surrogates(text or ""), call.prompt)
     gen = Gen(text=text, finish="length" if finish in _CUT else "stop", reasoning=_own_reasoning(choice))
+    if call.control:
+        gen = replace(gen, control=control_of(choice.get("logprobs") or {}, call.control))
     gen = with_tokens(gen, choice.get("logprobs") if call.logprobs else None, is_cut=bool(call.decoding.stop))
     if call.logprobs and gen.logprobs is None and "no logprobs" not in degraded:
         degraded = (*degraded, "no logprobs")

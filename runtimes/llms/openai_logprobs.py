@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import accumulate, islice, zip_longest
 from typing import Any
 
-from .base import Gen
+from .base import Control, Gen
 from .json_shape import find_mismatch
 from .text import NextToken
 
@@ -67,6 +67,18 @@ def positions_of(logprobs: Mapping[str, Any]) -> list[NextToken]:
     tops = [list((top or {}).items()) for top in logprobs.get("top_logprobs") or []]
     generated = zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])
     return [_position(token or (None, None), top) for top, token in zip_longest(tops, islice(generated, len(tops)))]
+
+
+def control_of(logprobs: Mapping[str, Any], control: Sequence[str]) -> tuple[Control, ...]:
+    """Return the distributions of control tokens at the first place of a text and where it has one; one that is not told has -10,000."""
+    found, place = list[Control](), 0
+    for number, position in enumerate(positions_of(logprobs)):
+        token = position.generated[0] if position.generated else ""
+        if number == 0 or token in control:
+            known = dict([*position.likeliest, *([position.generated] if position.generated else [])])
+            found.append(Control(place, tuple(known.get(name, _LEAST_LOGPROB) for name in control)))
+        place += len(token)
+    return tuple(found)
 
 
 def _pairs(tokens: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:

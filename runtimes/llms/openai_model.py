@@ -36,23 +36,26 @@ from .base import (
     JsonSchema,
     MeanNll,
     Message,
+    Mix,
     Nll,
     Prompt,
     Regex,
     Reply,
     Schema,
+    Score,
     TokenIds,
     prompt_text,
     single,
 )
 from .dialects import OLLAMA, UNKNOWN, Body, own_limits, recognize
 from .fitting import fit
+from .mixing import Mixture
 from .openai_connection import Connection, Refused, answer_all
 from .openai_logprobs import generated_tokens
 from .openai_refusals import Lacks
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
 from .served_tokens import ServedTokens
-from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_PROMPT_LOGPROBS, NO_TEMPLATE, yes_no_from_word
+from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_CONTROL, NO_MIX, NO_PROMPT_LOGPROBS, NO_SCORES, NO_TEMPLATE, yes_no_from_word
 from .thinking import lacks_room, limit_answer, make_room
 from .turns import Fold, adapt_to_text, as_text, end_turn, fold_turns, next_fold
 
@@ -167,6 +170,10 @@ class OpenAIHttp:
                 return self._yes_no(call)
             case MeanNll():
                 return self._nll(call)
+            case Mix():
+                return self._mix(call)
+            case Score():
+                raise LLMError(f"{self.name} {NO_SCORES.format(role=call.role)}")
 
     def _generate(self, call: Generate) -> Reply:
         """Generate texts. If it turns out that the model thinks and has no room for it, repeat the call with room for thoughts."""
@@ -195,6 +202,8 @@ class OpenAIHttp:
             call = adapt_to_text(call, call.prompt)
         self._opens_thoughts = self._opens_thoughts or any(map(answers.closes_thought, answer.choices))
         gens = [self._parse(choice, call, asked, answer) for choice in answer.choices[: call.n]]
+        if call.control and not gens[0].control:
+            raise LLMError(f"{self.name} {NO_CONTROL}")
         if any(generated_tokens(choice.get("logprobs")) for choice in answer.choices):
             self._has_returned_logprobs = True
         elif call.logprobs and not self._has_returned_logprobs and any(map(answers.has_text, answer.choices)):
@@ -243,6 +252,21 @@ class OpenAIHttp:
             self._answer_tokens = 1 + MAX_BLANKS
             return self._send(call)
         return answer
+
+    def _mix(self, call: Mix) -> Reply:
+        """Generate token by token: each prompt is sent with the text so far, and the likeliest token of the mean is appended."""
+        mixture = Mixture(call)
+        n_read, n_written, model = 0, 0, ""
+        while mixture.finish is None:
+            asked = [AskYesNo(prompt=prompt, role=call.role) for prompt in mixture.prompts()]
+            jobs = [self._draws.submit(self._send, each) for each in asked]
+            sent = [job.result() for job in jobs]
+            if not mixture.append([answer.choices[0] for answer in sent]):
+                raise LLMError(f"{self.name} {NO_MIX}")
+            mixture.degraded |= dict.fromkeys(note for answer in sent for note in answer.degraded)
+            n_read += sum(answer.tokens[0] for answer in sent)
+            n_written, model = n_written + 1, sent[0].model
+        return Reply((end_turn(mixture.gen(), call.prompt),), n_read, n_written, model)
 
     def _nll(self, call: MeanNll) -> Reply:
         prompt, degraded = call.prompt, tuple[str, ...]()

@@ -79,7 +79,10 @@ def _generation(call: Generate, *, is_chat: bool) -> Body:
         body["stop"] = list(decoding.stop)
     if decoding.seed is not None:
         body["seed"] = decoding.seed
-    if call.logprobs:
+    if call.control:
+        body |= {"skip_special_tokens": False, "preserved_tokens": list(call.control)}  # of vLLM and SGLang, of llama.cpp
+        body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS[0]} if is_chat else {"logprobs": TOP_LOGPROBS[0]}
+    elif call.logprobs:
         body |= {"logprobs": True} if is_chat else {"logprobs": 1}
     return body
 

@@ -11,10 +11,28 @@ from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.plugins import PlugIn, running
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Decoding, Deliver, End, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text, single
+from .base import (
+    AskYesNo,
+    Call,
+    Capabilities,
+    Decoding,
+    Deliver,
+    End,
+    Gen,
+    Generate,
+    MeanNll,
+    Mix,
+    Nll,
+    Reply,
+    Score,
+    Scores,
+    YesNo,
+    prompt_text,
+    single,
+)
 from .openai_connection import answer_all
 from .served_tokens import estimate, truncate_words
-from .text import FREE_TEXT, NO_PROMPT_LOGPROBS, yes_no_from_word
+from .text import FREE_TEXT, NO_CONTROL, NO_MIX, NO_PROMPT_LOGPROBS, NO_SCORES, yes_no_from_word
 from .thinking import finish_text
 
 _WORD = Decoding(max_tokens=8)
@@ -24,8 +42,9 @@ _T = TypeVar("_T")
 class Generates(Protocol):
     """A model by the user's own code.
 
-    It may have further methods: ``yes_no(call)`` returns a ``YesNo``, ``nll(call)`` an ``Nll``, ``count_tokens(text)`` a number,
-    ``close()`` releases what it holds. Without them, a word decides yes or no, likelihoods are unknown, tokens are estimated.
+    It may have further methods: ``yes_no(call)`` returns a ``YesNo``, ``nll(call)`` an ``Nll``, ``score(call)`` ``Scores``,
+    ``count_tokens(text)`` a number, ``close()`` releases what it holds. Without them, a word decides yes or no, likelihoods are unknown,
+    texts are not scored, tokens are estimated.
     """
 
     def generate(self, call: Generate) -> str | Gen:
@@ -118,6 +137,12 @@ class PluggedLLM:
                     return Reply(_checked(self._model.yes_no(call), YesNo), n_read, 1)
                 word = self._generate(Generate(prompt=call.prompt, role=call.role, decoding=_WORD)).text
                 return Reply(yes_no_from_word(word, call.positive, call.negative), n_read, self.count_tokens(word))
+            case Mix():
+                raise LLMError(f"{self.name} {NO_MIX}")
+            case Score():
+                if hasattr(self._model, "score"):
+                    return Reply(_checked(self._model.score(call), Scores), n_read)
+                raise LLMError(f"{self.name} {NO_SCORES.format(role=call.role)}")
             case MeanNll():
                 if hasattr(self._model, "nll"):
                     return Reply(_checked(self._model.nll(call), Nll), n_read)
@@ -126,6 +151,8 @@ class PluggedLLM:
     def _generate(self, call: Generate) -> Gen:
         written = self._model.generate(call)
         gen = Gen(text=written) if isinstance(written, str) else _checked(written, Gen)
+        if call.control and not gen.control:
+            raise LLMError(f"{self.name} {NO_CONTROL}")
         return finish_text(replace(gen, degraded=(*gen.degraded, FREE_TEXT)) if call.schema else gen, call.decoding.stop)
 
 

@@ -3,7 +3,8 @@
 A script is a file of JSON Lines, with one answer per line. A line may be limited to calls of a ``role``, to prompts that contain the text
 ``match``, or both; it answers every such call. The other lines answer the remaining calls in order::
 
-    {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"role": "know", "match": "Who", "text": "no"}
+    {"text": "Paris"}   {"texts": ["a", "b"]}   {"yes": 0.9}   {"nll": 1.5}   {"scores": [1, -1]}
+    {"role": "know", "match": "Who", "text": "no"}
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_text
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Deliver, End, Gen, Generate, MeanNll, Nll, Reply, YesNo, prompt_text
+from .base import AskYesNo, Call, Capabilities, Deliver, End, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, Scores, YesNo, prompt_text
 from .text import yes_no_from_word
 
-Scripted = str | float | Sequence[str] | Sequence[Gen] | Gen | YesNo | Nll
-"""A text or texts; for a yes/no call, a word or the probability of the positive answer; for an NLL call, the mean; or a result object."""
+Scripted = str | float | Sequence[str] | Sequence[float] | Sequence[Gen] | Gen | YesNo | Nll | Scores
+"""A text or texts; for a yes/no call, a word or the probability of the positive answer; for an NLL call, the mean; for scores, the numbers;
+or a result object."""
 
 Script = Callable[[Call], Scripted]
 
-_EXPECTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL"}
+_EXPECTED = {Generate: "a text", AskYesNo: "a probability", MeanNll: "a mean NLL", Mix: "a text", Score: "a number for each text"}
 
 
 class ScriptedLLM:
@@ -90,28 +92,51 @@ def _answer_in_order(answers: Iterable[Scripted]) -> Script:
 
 
 def _reply(call: Call, answer: Scripted) -> Reply:
-    n_read = len(prompt_text(call.prompt).split())
-    match call:
-        case Generate():
-            texts = [answer] if isinstance(answer, str | Gen) else answer
-            if isinstance(texts, Sequence) and len(texts) == call.n and all(isinstance(text, str | Gen) for text in texts):
-                gens = tuple(text if isinstance(text, Gen) else Gen(text=text) for text in texts)
-                return Reply(gens, n_read, sum(len(gen.text.split()) for gen in gens))
-        case AskYesNo():
-            if isinstance(answer, YesNo):
-                return Reply(answer, n_read, 1)
-            if isinstance(answer, str):
-                return Reply(yes_no_from_word(answer, call.positive, call.negative, degraded=()), n_read, 1)
-            if isinstance(answer, int | float) and 0 <= answer <= 1:
-                return Reply(YesNo(p_positive=answer, p_negative=1 - answer), n_read, 1)
-        case MeanNll():
-            n_tokens = max(len(call.continuation.split()), 1)
-            if isinstance(answer, Nll):
-                return Reply(answer, n_read, 0)
-            if isinstance(answer, int | float):
-                return Reply(Nll(total=answer * n_tokens, n_tokens=n_tokens), n_read, 0)
-    expected = f"{call.n} texts" if isinstance(call, Generate) and call.n > 1 else _EXPECTED[type(call)]
-    raise LLMError(f"the script answers {answer!r:.60} where it should answer {expected}, as '{call.role}': correct the script")
+    result = _READERS[type(call)](call, answer)
+    if result is None:
+        expected = f"{call.n} texts" if isinstance(call, Generate) and call.n > 1 else _EXPECTED[type(call)]
+        raise LLMError(f"the script answers {answer!r:.60} where it should answer {expected}, as '{call.role}': correct the script")
+    n_written = sum(len(gen.text.split()) for gen in result) if isinstance(result, tuple) else int(isinstance(result, YesNo))
+    return Reply(result, len(prompt_text(call.prompt).split()), n_written)
+
+
+def _texts(call: Generate | Mix, answer: Scripted) -> tuple[Gen, ...] | None:
+    texts = [answer] if isinstance(answer, str | Gen) else answer
+    if not isinstance(texts, Sequence) or len(texts) != call.n or not all(isinstance(text, str | Gen) for text in texts):
+        return None
+    return tuple(text if isinstance(text, Gen) else Gen(text=str(text)) for text in texts)
+
+
+def _yes_no(call: AskYesNo, answer: Scripted) -> YesNo | None:
+    if isinstance(answer, str):
+        return yes_no_from_word(answer, call.positive, call.negative, degraded=())
+    if isinstance(answer, int | float) and 0 <= answer <= 1:
+        return YesNo(p_positive=answer, p_negative=1 - answer)
+    return answer if isinstance(answer, YesNo) else None
+
+
+def _nll(call: MeanNll, answer: Scripted) -> Nll | None:
+    n_tokens = max(len(call.continuation.split()), 1)
+    if isinstance(answer, int | float):
+        return Nll(total=answer * n_tokens, n_tokens=n_tokens)
+    return answer if isinstance(answer, Nll) else None
+
+
+def _scores(call: Score, answer: Scripted) -> Scores | None:
+    if isinstance(answer, Sequence) and len(answer) == len(call.texts):
+        numbers = [float(each) for each in answer if isinstance(each, int | float)]
+        return Scores(values=tuple(numbers)) if len(numbers) == len(answer) else None
+    return answer if isinstance(answer, Scores) else None
+
+
+_READERS: dict[type[Call], Callable[[Any, Scripted], Any]] = {
+    Generate: _texts,
+    Mix: _texts,
+    AskYesNo: _yes_no,
+    MeanNll: _nll,
+    Score: _scores,
+}
+"""Kind of call -> function: (call, the script's answer) -> result; None: the answer is of another kind."""
 
 
 def read_script(file: Path) -> Script:
@@ -141,10 +166,10 @@ def _entry(line: str, location: str) -> dict[str, Any]:
         entry = parse_json(line)
     except ValueError as error:
         raise InputError(f"{location} is not JSON: {error}") from error
-    kinds: dict[str, type | tuple[type, ...]] = {"text": str, "texts": list, "yes": (int, float), "nll": (int, float)}
+    kinds: dict[str, type | tuple[type, ...]] = {"text": str, "texts": list, "yes": (int, float), "nll": (int, float), "scores": list}
     given = [kind for kind in kinds if isinstance(entry, dict) and isinstance(entry.get(kind), kinds[kind])]
     if len(given) != 1 or not set(entry) <= {given[0], "match", "role"}:
         raise InputError(
-            f'{location} is no answer: it needs one of "text", "texts", "yes", "nll", and may have "match" and "role": {line:.80}'
+            f'{location} is no answer: it needs one of "text", "texts", "yes", "nll", "scores", and may have "match" and "role": {line:.80}'
         )
     return {"answer": entry[given[0]], **{name: entry[name] for name in ("match", "role") if name in entry}}

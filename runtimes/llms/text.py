@@ -15,6 +15,11 @@ NO_SINGLE_TOKEN = "yes or no has no word of one token: its probability is 0"
 NO_PROMPT_LOGPROBS = "no prompt logprobs: the NLL of a given text is unknown"
 FREE_TEXT = "no structured output: the text is unconstrained"
 
+NO_SCORES = "writes texts, and scores none: give this role an encoder or a classifier, as by --llm {role}=hf:FOLDER"
+
+NO_CONTROL = "gives no log-probabilities of control tokens, by which this method decides: use hf: or an endpoint with logprobs"
+NO_MIX = "gives no log-probabilities of next tokens, which this method mixes: use hf:, llamacpp: or an endpoint with logprobs"
+
 LOW_MASS = 0.5
 """Minimum mean probability of the two answers together; below it, scores of yes/no questions mean little."""
 

@@ -32,23 +32,27 @@ class Row:
         prompt: ids of the prompt.
         decoding: decoding parameters; sampling without a seed is not reproducible.
         choices: the permitted texts, as ids; empty: any text.
+        control: ids of control tokens.
         ends: generated ids -> whether they contain a stop text.
         generated: ids generated so far.
         logprobs: log-probabilities of the generated ids.
+        noted: number of generated ids before, and log-probabilities of all control tokens, of the first id and of each control token.
         finish: as in ``Gen``, and "length" for an endless loop; None: not finished.
     """
 
     prompt: Ids
     decoding: Decoding
     choices: tuple[tuple[int, ...], ...] = ()
+    control: tuple[int, ...] = ()
     ends: Callable[[Ids], bool] = lambda ids: False
     generated: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    noted: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     finish: Literal["stop", "length"] | None = None
 
 
-class _Batch(NamedTuple):
-    """Left-padded ids and their attention mask, both int64 (rows, longest)."""
+class Batch(NamedTuple):
+    """Padded ids and their attention mask, both int64 (rows, longest)."""
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -84,13 +88,13 @@ class Model:
         """Yield the positions of each batch. The longest texts come first, so that an oversized batch fails early."""
         return (batch.tolist() for batch in batches(np.array(lengths, dtype=np.int64), self.batch_tokens))
 
-    def _pad(self, rows: Sequence[Ids]) -> _Batch:
+    def _pad(self, rows: Sequence[Ids]) -> Batch:
         longest = max(map(len, rows))
         ids = [[self.padding] * (longest - len(row)) + list(row) for row in rows]
         mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
-        return _Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
+        return Batch(torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device))
 
-    def _logits(self, batch: _Batch, last: int, past: Any = None, *, use_cache: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
+    def _logits(self, batch: Batch, last: int, past: Any = None, *, use_cache: bool = False) -> tuple[torch.Tensor, Any]:  # noqa: ANN401
         """Return the logits of the ``last`` positions, float32 (rows, last, vocabulary), and the key-value cache if ``use_cache``.
 
         If ``past`` is a key-value cache, the mask of the batch also covers the cached positions.
@@ -150,9 +154,23 @@ class Model:
             if 2 * len(unfinished) <= len(open_rows) and hasattr(past, "batch_select_indices"):
                 selected = torch.tensor(unfinished, device=self.device)
                 past.batch_select_indices(selected)
-                batch, open_rows = _Batch(batch.ids[selected], batch.mask[selected]), [open_rows[number] for number in unfinished]
+                batch, open_rows = Batch(batch.ids[selected], batch.mask[selected]), [open_rows[number] for number in unfinished]
             newest = torch.tensor([[row.generated[-1]] for row in open_rows], device=self.device)
-            batch = _Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
+            batch = Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
+            logits, past = self._logits(batch, 1, past, use_cache=True)
+
+    @torch.inference_mode()
+    def mix(self, prompts: Sequence[Ids], weights: Sequence[float], row: Row) -> None:
+        """Generate the ids of a row, each from the weighted mean of the distributions after all prompts, which are read together."""
+        logits, past = self._logits(batch := self._pad(prompts), 1, use_cache=True)
+        log_weights = torch.tensor(weights, dtype=torch.float64, device=self.device).log()[:, None]
+        while True:
+            mean = (logits[:, 0].double().log_softmax(-1) + log_weights).logsumexp(0, keepdim=True)
+            _append_tokens([row], mean, {}, self.end)
+            if row.finish is not None:
+                return
+            newest = torch.tensor([[row.generated[-1]]] * len(prompts), device=self.device)
+            batch = Batch(newest, torch.cat([batch.mask, torch.ones_like(newest)], 1))
             logits, past = self._logits(batch, 1, past, use_cache=True)
 
 
@@ -166,9 +184,11 @@ def _append_tokens(rows: Sequence[Row], logits: torch.Tensor, generators: _Gener
     """Append the next token to each unfinished row, from logits float32 (rows, vocabulary)."""
     tokens = _next_tokens(rows, logits, generators, end)
     chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
-    logprobs = (chosen - logits.logsumexp(-1)).tolist()
-    for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+    totals = logits.logsumexp(-1)
+    for number, (row, token, logprob) in enumerate(zip(rows, tokens, (chosen - totals).tolist(), strict=True)):
         if row.finish is None:
+            if row.control and (not row.generated or token in row.control):
+                row.noted.append((len(row.generated), tuple((logits[number, list(row.control)] - totals[number]).tolist())))
             _append_token(row, token, logprob, end)
 
 

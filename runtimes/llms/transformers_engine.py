@@ -1,4 +1,4 @@
-"""Local checkpoints of causal language models in transformers, with exact yes/no scores and NLL.
+"""Local checkpoints of language models in transformers, with exact yes/no scores and NLL: decoders, and encoder-decoders such as T5.
 
 This backend needs the extra ``llm``. It enforces choices, but neither JSON schemas nor regular expressions.
 """
@@ -16,9 +16,9 @@ from wikidx.base.errors import require_packages
 from wikidx.base.machine.devices import encoder_device, free_memory, resolve_device
 from wikidx.base.machine.failures import device_errors
 from wikidx.indexer.networks.loading import opening_by_transformers
-from wikidx.runtimes.errors import LLMError, PromptTooLong
+from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Choice, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo
+from .base import AskYesNo, Call, Choice, Control, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .gguf_files import checkpoint_folder
 from .options import EngineOptions
@@ -77,13 +77,12 @@ class TransformersEngine(CheckpointLLM):
 
     def _run(self, calls: Sequence[Call], deliver: Deliver) -> list[Reply | LLMError]:
         prepared_calls = list(map(self._prepare, calls))
-        replies: dict[int, Reply | LLMError] = {
-            number: error for number, error in enumerate(prepared_calls) if isinstance(error, PromptTooLong)
-        }
+        replies: dict[int, Reply | LLMError] = {number: error for number, error in enumerate(prepared_calls) if isinstance(error, LLMError)}
         with device_errors(self._model.device, f"a batch of {self._model.batch_tokens} tokens", "set fewer by --llm-option batch_tokens=N"):
             for kind, answer in ((AskYesNo, self._yes_no), (MeanNll, self._nll)):
                 of_kind = self._of_kind(kind, prepared_calls)
                 replies |= zip(of_kind, answer(list(of_kind.values())), strict=True)
+            replies |= {number: self._mix(call) for number, call in enumerate(calls) if isinstance(call, Mix)}
             deliver(dict(replies))
             replies |= self._generate(self._of_kind(Generate, prepared_calls), deliver)
         return [replies[number] for number in range(len(calls))]
@@ -94,7 +93,7 @@ class TransformersEngine(CheckpointLLM):
         self.__dict__.pop("_model", None)
 
     @staticmethod
-    def _of_kind(kind: type[Call], prepared_calls: Sequence[PreparedCall | PromptTooLong]) -> dict[int, PreparedCall]:
+    def _of_kind(kind: type[Call], prepared_calls: Sequence[PreparedCall | LLMError]) -> dict[int, PreparedCall]:
         """Return the calls of a kind, by number."""
         return {
             number: prepared
@@ -120,6 +119,15 @@ class TransformersEngine(CheckpointLLM):
     def _reply(self, prepared: PreparedCall, rows: Sequence[Row]) -> Reply:
         return Reply(tuple(self._gen(prepared, row) for row in rows), len(prepared.ids), sum(len(row.generated) for row in rows))
 
+    def _mix(self, call: Mix) -> Reply | LLMError:
+        prompts = [self._prepare(call.after(number)) for number in range(len(call.prompts))]
+        fitting = [prompt for prompt in prompts if isinstance(prompt, PreparedCall)]
+        if failed := [prompt for prompt in prompts if isinstance(prompt, LLMError)]:
+            return failed[0]
+        row = self._row(fitting[0], 0)
+        self._model.mix([prompt.ids for prompt in fitting], call.weights, row)
+        return Reply((self._gen(fitting[0], row),), sum(len(prompt.ids) for prompt in fitting), len(row.generated))
+
     def _row(self, prepared: PreparedCall, number: int) -> Row:
         from .transformers_decoding import Row
 
@@ -127,7 +135,8 @@ class TransformersEngine(CheckpointLLM):
         seed = None if call.decoding.seed is None else random.Random(f"{call.decoding.seed}:{number}").getrandbits(63)
         choices = tuple(tuple(self._ids(text)) for text in call.schema.texts) if isinstance(call.schema, Choice) else ()
         decoding = dataclasses.replace(call.decoding, seed=seed)
-        return Row(prompt=prepared.ids, decoding=decoding, choices=choices, ends=self._stops(prepared))
+        control = tuple(map(self._control_id, call.control))
+        return Row(prompt=prepared.ids, decoding=decoding, choices=choices, control=control, ends=self._stops(prepared))
 
     def _stops(self, prepared: PreparedCall) -> Callable[[Sequence[int]], bool]:
         stop, end = prepared.stop, reply_end(prepared.call.prompt) if NO_TEMPLATE in prepared.degraded else ""
@@ -146,11 +155,12 @@ class TransformersEngine(CheckpointLLM):
     def _gen(self, prepared: PreparedCall, row: Row) -> Gen:
         call: Generate = prepared.call
         gen = Gen(
-            text=self._decode(row.generated),
+            text=self._decode(row.generated, call.control),
             finish=row.finish or "stop",
             logprobs=tuple(row.logprobs) if call.logprobs else None,
             token_ids=tuple(row.generated),
-            ends=self._ends(row.generated) if call.logprobs else None,
+            ends=self._ends(row.generated, call.control) if call.logprobs else None,
+            control=tuple(Control(len(self._decode(row.generated[:n], call.control)), logprobs) for n, logprobs in row.noted),
             degraded=prepared.degraded if call.schema is None or isinstance(call.schema, Choice) else (*prepared.degraded, FREE_TEXT),
         )
         gen = finish_text(gen, prepared.stop, is_open=prepared.is_open)
@@ -199,19 +209,23 @@ def _load(model: str, options: EngineOptions) -> tuple[Any, Model]:
     dtype = "float32" if options.dtype == "auto" and device == "cpu" else options.dtype
     with opening_by_transformers(model, "checkpoint") as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, revision=options.revision)
-        forward = transformers.AutoModelForCausalLM.from_pretrained(folder, revision=options.revision, dtype=dtype)
+        config = transformers.AutoConfig.from_pretrained(folder, revision=options.revision)
+        loader = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+        forward = loader.from_pretrained(folder, revision=options.revision, dtype=dtype)
     with device_errors(device, f"the model '{model}'", _ADVICE):
         forward = forward.eval().to(device)
+    from .encoder_decoder import EncoderDecoder, decoder_beginning
     from .transformers_decoding import Model
 
-    return tokenizer, Model(
-        forward=forward,
-        accepts=frozenset(inspect.signature(forward.forward).parameters),
-        end=_end_ids(forward, tokenizer),
-        padding=padding_id(tokenizer),
-        device=device,
-        batch_tokens=options.batch_tokens or default_batch_tokens(forward, device),
-    )
+    settings: dict[str, Any] = {
+        "forward": forward,
+        "accepts": frozenset(inspect.signature(forward.forward).parameters),
+        "end": _end_ids(forward, tokenizer),
+        "padding": padding_id(tokenizer),
+        "device": device,
+        "batch_tokens": options.batch_tokens or default_batch_tokens(forward, device),
+    }
+    return tokenizer, EncoderDecoder(**settings, beginning=decoder_beginning(forward)) if config.is_encoder_decoder else Model(**settings)
 
 
 def default_batch_tokens(forward: Any, device: str) -> int:  # noqa: ANN401 - transformers has no types

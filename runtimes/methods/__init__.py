@@ -9,6 +9,7 @@ reading          noise and random order of the passages that methods read
 asking_again     a second request for the answer that a JSON reply lacks
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
+replug  recomp  self_rag  crag                  what the papers compare with, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each
 """
 
@@ -18,7 +19,8 @@ from wikidx.base.plugins import PlugIn, find, plug_in_names
 
 _PAPERS = ("ra_isf", "self_reasoning", "retrorag", "refeed")
 _BASELINES = ("direct", "cot", "least_to_most", "genread", "rag", "ircot", "iter_retgen", "self_ask", "react")
-METHODS = {name: f"{__name__}.{name}:METHOD" for name in (*_PAPERS, *_BASELINES)}
+_COMPARED = ("replug", "recomp", "self_rag", "crag")
+METHODS = {name: f"{__name__}.{name}:METHOD" for name in (*_PAPERS, *_BASELINES, *_COMPARED)}
 """Name -> the method, which is imported on first use; a plug-in is found by the same function."""
 
 

@@ -25,7 +25,7 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import DedupRule, MergeRule
-from wikidx.runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Nll, Prompt, Schema, YesNo
+from wikidx.runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Mix, Nll, Prompt, Schema, Score, Scores, YesNo
 
 from .model_output import drop_placeholder
 
@@ -85,8 +85,8 @@ class Note:
 
 
 Passages = tuple[Passage, ...]
-Request = Generate | AskYesNo | MeanNll | Retrieve | LookUpTitle | Truncate | Note
-Result = tuple[Gen, ...] | YesNo | Nll | Ranking | Passages | str | None
+Request = Generate | AskYesNo | MeanNll | Mix | Score | Retrieve | LookUpTitle | Truncate | Note
+Result = tuple[Gen, ...] | YesNo | Nll | Scores | Ranking | Passages | str | None
 
 IMMEDIATE = (Note, Truncate)
 """Requests that are served immediately, without waiting for a model or a search."""
@@ -118,10 +118,16 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - never returns one
 
 
 async def generate(
-    prompt: Prompt, decoding: Decoding = GREEDY, *, role: str = "answer", schema: Schema | None = None, logprobs: bool = False
+    prompt: Prompt,
+    decoding: Decoding = GREEDY,
+    *,
+    role: str = "answer",
+    schema: Schema | None = None,
+    logprobs: bool = False,
+    control: tuple[str, ...] = (),
 ) -> Gen:
-    """Generate one text."""
-    texts = await send(Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs))
+    """Generate one text; ``control`` names tokens of the model that the text keeps, see ``Generate``."""
+    texts = await send(Generate(prompt=prompt, role=role, decoding=decoding, schema=schema, logprobs=logprobs, control=control))
     return _read(cast("Gen", texts[0]))
 
 
@@ -149,17 +155,33 @@ async def mean_nll(prompt: Prompt, continuation: str, *, role: str = "answer") -
     return cast("Nll", nll)
 
 
+async def mix(prompts: Sequence[Prompt], weights: Sequence[float], decoding: Decoding = GREEDY, *, role: str = "answer") -> Gen:
+    """Generate one text from the weighted mean of the next-token distributions after several prompts."""
+    texts = await send(Mix(prompts=tuple(prompts), weights=tuple(weights), role=role, decoding=decoding))
+    return _read(cast("Gen", texts[0]))
+
+
+async def score(query: str, texts: Sequence[str], *, role: str) -> tuple[float, ...]:
+    """Return the score of each text for a query by the encoder or classifier of a role."""
+    scores = await send(Score(prompt=query, texts=tuple(texts), role=role)) if texts else Scores(values=())
+    return cast("Scores", scores).values
+
+
 async def retrieve(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Passages:
     """Search with a query or a group of queries (primary query first), and return the passages, best first.
 
     Raises:
         ValueError: the group is empty.
     """
+    return tuple(hit.passage for hit in await rank(queries, k, merge=merge, dedup=dedup))
+
+
+async def rank(queries: str | Sequence[str], k: int, *, merge: MergeRule | None = None, dedup: DedupRule | None = None) -> Ranking:
+    """Search as ``retrieve`` does, and return the passages with their scores; raises as ``retrieve`` does."""
     group = (queries,) if isinstance(queries, str) else tuple(queries)
     if not group:
         raise ValueError("there is no query to search with")
-    ranking = await _SEARCH.get()(Retrieve(queries=group, k=k, merge=merge, dedup=dedup))
-    return tuple(hit.passage for hit in ranking)
+    return await _SEARCH.get()(Retrieve(queries=group, k=k, merge=merge, dedup=dedup))
 
 
 async def look_up_title(title: str) -> Passages:

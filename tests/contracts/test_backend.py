@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.runtimes.llms.calling import FAST, gens, result_of
 from tests.runtimes.llms.endpoint import tiny_endpoint
@@ -31,18 +32,21 @@ from wikidx.runtimes.llms.base import (
     Generate,
     MeanNll,
     Message,
+    Mix,
     Nll,
     Prompt,
     Reply,
+    Score,
     TokenIds,
     YesNo,
 )
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
+from wikidx.runtimes.llms.mixing import LIKELIEST
 from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
 from wikidx.runtimes.llms.openai_requests import BEGINS_ANEW
 from wikidx.runtimes.llms.plugged import OwnBackend
 from wikidx.runtimes.llms.scripted import ScriptedLLM
-from wikidx.runtimes.llms.text import FREE_TEXT, NO_PROMPT_LOGPROBS
+from wikidx.runtimes.llms.text import FREE_TEXT, NO_MIX, NO_PROMPT_LOGPROBS
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 SHORT, DRAWN = Decoding(max_tokens=8), Decoding(max_tokens=8, temperature=1.0, top_p=0.9, seed=3)
@@ -260,3 +264,42 @@ def test_tokens_are_counted_and_texts_cut(llm: LLM, opened: Opened, backend: str
     assert 0 < llm.count_tokens(first) <= 3
     if backend in HAVE_TOKENIZER:
         assert n_tokens == opened.tiny.count_tokens(TEXT)
+
+
+MIXED = Mix(prompts=(TURNS, (Message("user", "who wrote the play?"),), (Message("user", "high"),)), weights=(0.5, 0.3, 0.2), decoding=SHORT)
+
+
+def test_a_mixture_takes_the_likeliest_token_of_the_mean(llm: LLM, opened: Opened, backend: str) -> None:
+    """The mean is computed by transformers' own passes, one prompt at a time, without padding or a cache."""
+    network, read = opened.tiny._model.forward, [list(opened.tiny._encode_prompt(prompt, "off")[0]) for prompt in MIXED.prompts]
+    (reply,) = llm.run([MIXED])
+    if backend == "plugged":
+        assert NO_MIX in str(reply)
+        return
+    (gen,) = gens(reply)
+    assert gen.logprobs is not None
+    written = list[int]()
+    while len(written) < SHORT.max_tokens and 1 not in written:
+        with torch.inference_mode():
+            after = [network(torch.tensor([[*ids, *written]])).logits[0, -1].double().softmax(-1) for ids in read]
+        if backend not in ("hf", "cached", "scripted"):  # it tells the 20 likeliest, parts of characters without their bytes
+            after = [torch.where(each >= each.topk(20).values[-1], each, 0.0) for each in after]
+            after = [each * torch.tensor(["\ufffd" not in opened.tiny._tokenizer.decode([n]) for n in range(len(each))]) for each in after]
+        mean = sum((weight * each for weight, each in zip(MIXED.weights, after, strict=True)), torch.zeros(()))
+        assert gen.logprobs[len(written)] == pytest.approx(math.log(float(mean.max())), abs=ROUNDING.get(backend, 1e-5))
+        written.append(int(mean.argmax()))
+        if backend == "llamacpp":
+            break  # it tells nothing after a part of a character
+    assert gen.text.startswith(opened.tiny._decode(written))
+    assert (LIKELIEST in gen.degraded) == (backend not in ("hf", "cached", "scripted"))
+
+
+def test_models_that_write_refuse_to_score_and_to_write_control_tokens_they_have_not(llm: LLM, backend: str) -> None:
+    scored, controlled, last = llm.run(
+        [Score(prompt="who", texts=("a", "b")), Generate(prompt="The river", control=("[Relevant]",)), CALLS[0]]
+    )
+    if backend != "scripted":
+        assert "give this role an encoder or a classifier" in str(scored)
+    if backend in ("hf", "cached", "scripted"):
+        assert "has no token '[Relevant]'" in str(controlled)
+    assert isinstance(last, Reply)

@@ -17,7 +17,7 @@ from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, MeanNll, Nll, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Score, YesNo
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question
@@ -52,7 +52,9 @@ def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
             return YesNo(p_positive=0.0, p_negative=0.0)
         if isinstance(call, MeanNll):
             return Nll(total=None, n_tokens=0)
-        chosen = call.schema.texts[0] if isinstance(call.schema, Choice) else text
+        if isinstance(call, Score):
+            return [0.0] * len(call.texts)
+        chosen = call.schema.texts[0] if isinstance(call, Generate) and isinstance(call.schema, Choice) else text
         return [Gen(text=chosen, finish="length")] * call.n
 
     method = find_method(name)
@@ -65,7 +67,7 @@ def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
 def costs_of_steps(record: dict[str, Any]) -> dict[str, int]:
     """Return the costs of a prediction as its steps tell them."""
     steps = [step for step in record["steps"] if "request" in step]
-    calls = [step for step in steps if step["request"] in ("generate", "yes_no", "nll")]
+    calls = [step for step in steps if step["request"] in ("generate", "yes_no", "nll", "mix", "score")]
     searches = [step for step in steps if step["request"] == "retrieve"]
     return {
         "calls": len(calls),

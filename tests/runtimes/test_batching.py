@@ -26,7 +26,7 @@ from wikidx.runtimes.execution import dispatching
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute, predict
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Reply, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Mix, Reply, Score, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Answer
@@ -60,8 +60,11 @@ def answer(call: Call) -> Scripted:
         return 0.1 if call.role == "consistency" else 0.9
     if isinstance(call, MeanNll):
         return 1.0
-    if isinstance(call.schema, Choice):
+    if isinstance(call, Score):
+        return [1.0 / rank for rank, _ in enumerate(call.texts, 1)]
+    if isinstance(call, Generate) and isinstance(call.schema, Choice):
         return [call.schema.texts[0]] * call.n
+    assert isinstance(call, Generate | Mix)
     said = {"know": "no", "relevance": "no", "inference": "X is so.\nY is so.\nZ is so."}
     own = f"something of its own: {zlib.crc32(prompt_text(call.prompt).encode())}"
     return [f"{said.get(call.role, own)}{draw or ''}" for draw in range(call.n)]
@@ -118,7 +121,7 @@ def test_all_questions_of_a_method_share_each_wave_s_batch_and_search(name: str)
     predictions = run_all(name, llm, searcher, n=20)
     assert [prediction.error for prediction in predictions] == [None] * 20
     steps = [step for prediction in predictions for step in prediction.steps]
-    asked = {step.depth for step in steps if isinstance(step.request, Generate | AskYesNo | MeanNll)}
+    asked = {step.depth for step in steps if isinstance(step.request, Call)}
     searched = {step.depth for step in steps if isinstance(step.request, Retrieve)}
     assert len(llm.batches) <= len(asked)  # fewer where all calls of a depth have been answered before
     assert searcher.n_calls <= len(searched)

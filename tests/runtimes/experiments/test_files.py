@@ -10,7 +10,10 @@ from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
 from wikidx.runtimes.experiments.jobs import Job, estimate
+from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
+from wikidx.runtimes.methods.self_rag import CONTROL
 from wikidx.runtimes.questions import Question, Selection
 
 WHOLE = Path(__file__).with_name("every_key.toml").read_text(encoding="utf-8")
@@ -80,7 +83,28 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
     assert {cell.dataset for cell in experiment.cells()} == {"sample"}
     sample = experiment.questions["sample"]
     assert (sample.source, sample.corpus, sample.retriever, sample.figures) == ("sample", "sample", "bm25", "NQ")
-    assert {row.name for row in experiment.rows if row.method} == {"Without retrieval", "With retrieval", "ReAct", "Self-Reasoning"}
+    made = {"Without retrieval", "With retrieval", "ReAct", "RECOMP", "Self-RAG (made)", "Self-Reasoning"}
+    assert {row.name for row in experiment.rows if row.method} == made
+
+
+def test_a_row_of_trained_tokens_stands_on_the_sample_with_made_weights() -> None:
+    (row,) = narrow(on_sample(read_experiment("ra_isf/table1")), ["Self-RAG_13B (made)"], []).rows
+    assert row.systems == ["Self-RAG_13B"]
+    (spec,) = map(parse_spec, row.llm)
+    answer = open_llms({"answer": spec})["answer"].run([Generate(prompt="[Retrieval]é", decoding=Decoding(max_tokens=4), control=CONTROL)])[
+        0
+    ]
+    assert isinstance(answer, Reply)
+    (gen,) = answer.result  # type: ignore[misc]
+    assert len(gen.control[0].logprobs) == len(CONTROL)
+    assert answer.prompt_tokens == 3  # the token, and the two bytes of é
+    again = on_sample(read_experiment("self_reasoning/figure3")).rows[0]
+    assert again.llm == row.llm
+
+
+def test_what_a_row_needs_stands_where_its_figures_would() -> None:
+    cells = {cell.row.name: cell for cell in read_experiment("ra_isf/table3").cells()}
+    assert str(cells["sub-models=T5-780M"].missing).startswith("needs three T5-large")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
@@ -44,7 +44,11 @@ class Driven:
 
     def prompts(self, role: str) -> list[str]:
         """The prompts of a role, as text, in order."""
-        return [prompt_text(call.prompt) for call in self.requests if isinstance(call, Generate | AskYesNo | MeanNll) and call.role == role]
+        return [
+            prompt_text(call.prompt)
+            for call in self.requests
+            if isinstance(call, Generate | AskYesNo | MeanNll | Mix) and call.role == role
+        ]
 
     @property
     def queries(self) -> list[tuple[str, ...]]:
@@ -56,6 +60,10 @@ def kind(request: Request) -> str:
     match request:
         case Generate():
             return request.role
+        case Mix():
+            return f"{request.role} mix"
+        case Score():
+            return f"{request.role} score"
         case AskYesNo():
             return f"{request.role}?"
         case MeanNll():
@@ -165,9 +173,11 @@ def _at_once(request: Note | Truncate) -> str | None:
 def as_result(request: Request, given: Canned) -> Result:
     """Expand a test's shorthand into a result."""
     match request:
-        case Generate():
+        case Generate() | Mix():
             texts: Iterable[Canned] = [given] if isinstance(given, str | Gen) else given
             return tuple(Gen(text=text) if isinstance(text, str) else text for text in texts)
+        case Score():
+            return Scores(values=tuple(given))
         case AskYesNo():
             return YesNo(p_positive=given, p_negative=1 - given) if isinstance(given, int | float) else given
         case MeanNll():

@@ -14,7 +14,7 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.llms.base import Call, Choice, Gen, Generate
+from wikidx.runtimes.llms.base import Call, Choice, Control, Gen, Generate, Mix, Score
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method, list_options
@@ -58,15 +58,24 @@ class MadeUpLLM(ScriptedLLM):
         rng = random.Random(f"{self._seed} {call!r}")
         if rng.random() < self._failing:
             raise LLMError(f"made to fail: {rng.random()}")
-        if not isinstance(call, Generate):
+        if isinstance(call, Score):
+            return [rng.uniform(-1.5, 1.5) for _ in call.texts]
+        if not isinstance(call, Generate | Mix):
             return rng.random()
         return [self._text(call, rng) for _ in range(call.n)]
 
-    def _text(self, call: Generate, rng: random.Random) -> Gen:
+    def _text(self, call: Generate | Mix, rng: random.Random) -> Gen:
         joined = rng.choice(["\n", " ", "\n\n"]).join(rng.choices(REPLIES, k=rng.choice([1, 1, 1, 2, 3])))
+        if isinstance(call, Mix) or call.control:
+            return Gen(text=joined, control=made_up_control(call.control, joined, rng) if isinstance(call, Generate) else ())
         text = rng.choice(call.schema.texts) if isinstance(call.schema, Choice) else joined
         logprobs = tuple(-rng.random() for _ in range(3)) if call.logprobs and rng.random() < 0.9 else None
         return Gen(text=text, finish=rng.choice(["stop", "stop", "length"]), logprobs=logprobs)
+
+
+def made_up_control(tokens: Sequence[str], text: str, rng: random.Random) -> tuple[Control, ...]:
+    """Draw distributions of control tokens at a text's first place, and perhaps at another."""
+    return tuple(Control(place, tuple(-5 * rng.random() for _ in tokens)) for place in (0, len(text) // 2)[: rng.choice([1, 2])])
 
 
 class MadeUpSearcher(Searcher):

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, Mix
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.requests import LookUpTitle, Request, Retrieve
@@ -112,7 +112,7 @@ def test_a_placeholder_is_never_an_answer(name: str, reply: str) -> None:
     others: dict[type, Any] = {Retrieve: [], LookUpTitle: [], AskYesNo: 0.1, MeanNll: 1.0}
 
     def canned(request: Request) -> Any:  # noqa: ANN401
-        return [reply] * request.n if isinstance(request, Generate) else others[type(request)]
+        return [reply] * request.n if isinstance(request, Generate | Mix) else others[type(request)]
 
     answer = drive(method.run("Who?", method.options()), canned).answer
     if "{" not in reply or name in ("self_reasoning", "retrorag"):  # the others expect no JSON

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.runtimes.methods.driving import Driven, drive, kind
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Nll, YesNo, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.requests import LookUpTitle, Request, Retrieve
 from wikidx.runtimes.questions import Question
@@ -68,6 +68,8 @@ def _result(request: Request, written: Any) -> Any:  # noqa: ANN401 - JSON, and 
             return _of_fields(YesNo, written)
         case MeanNll():
             return _of_fields(Nll, written)
+        case Mix() | Score():
+            return written
     return [Passage(id_, title, text) for key, text in written.items() for id_, _, title in [key.partition(" ")]]
 
 
@@ -83,6 +85,10 @@ def _line(request: Request) -> str:
             shown = f"{list(request.queries)}, k={request.k}"
         case LookUpTitle():
             shown = request.title
+        case Mix():
+            shown = f"{[round(weight, 3) for weight in request.weights]} …{prompt_text(request.prompt)[-_SHOWN:]}"
+        case Score():
+            shown = f"{request.prompt!r}, {list(request.texts)}"
         case Generate() | AskYesNo() | MeanNll():
             shown = "…" + prompt_text(request.prompt)[-_SHOWN:]
         case _:

@@ -1,0 +1,54 @@
+"""A checkpoint with made weights and the control tokens of a method, with which ``--sample`` tries rows that need trained tokens.
+
+Its texts mean nothing. It has 2 layers, and bytes as tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from wikidx.base.artifacts.home import home
+from wikidx.base.errors import require_packages
+
+_CONTEXT = 16_384  # bytes of a prompt with its passages, and of its text
+
+
+def made_checkpoint(name: str, control: Sequence[str]) -> Path:
+    """Return the folder of a checkpoint under a name, which is made if it is not there.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+    """
+    folder = home() / "made" / name
+    if not (folder / "config.json").is_file():
+        require_packages(f"the made checkpoint '{name}'", "llm", "torch", "transformers")
+        _make(folder, control)
+    return folder
+
+
+def _make(folder: Path, control: Sequence[str]) -> None:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    vocabulary = {token: number for number, token in enumerate(["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    raw = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(control))
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=_CONTEXT,
+        bos_token_id=0,
+        eos_token_id=1,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = LlamaForCausalLM(config)
+    tokenizer.save_pretrained(folder)
+    network.save_pretrained(folder)
