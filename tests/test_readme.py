@@ -125,6 +125,11 @@ def parse_shell(line: str) -> None:
     if words[0] == "idx":
         parse(words[1:])
         return
+    if words[0] == "docker":
+        assert all((ROOT / word).exists() for word in words if word.startswith("docker/")), line
+        image = next(place for place, word in enumerate(words) if word in ("idx", "idx-cuda"))
+        parse(words[image + 1 :] if words[1] == "run" and words[image + 1 :] else ["--help"])
+        return
     assert words[:2] in (["ray", "exec"], ["python", "-m"]), line
     if words[0] == "ray":
         parse_shell(words[-1])
