@@ -187,7 +187,7 @@ def of_any_numbers(request: pytest.FixtureRequest, whole: Path) -> Opened:
     return open_of_kind(request.param, whole)
 
 
-@pytest.fixture(scope="module", params=["bm25", "1.2-0.75", "tri-grams", LUCENE])
+@pytest.fixture(scope="module", params=["bm25", "bm25, all rows scored", "1.2-0.75", "tri-grams", LUCENE])
 def opened(request: pytest.FixtureRequest, whole: Path) -> Opened:
     return open_of_kind(request.param, whole)
 
@@ -205,33 +205,33 @@ SCOPES = [range(0, 505, 2), range(3, 505, 10), range(100, 300), [500, 7, 3], [],
 
 
 @pytest.mark.parametrize("k", [1, 10, 1000])
-def test_within_a_scope_rows_and_scores_are_those_of_the_definition(of_any_numbers: Opened, k: int) -> None:
+def test_within_a_scope_rows_and_scores_are_those_of_the_definition(opened: Opened, k: int) -> None:
     for rows in SCOPES:
         scope = Scope.of(rows, len(PASSAGES))
-        if of_any_numbers.name == "lucene":
+        if opened.name == "lucene":
             with pytest.raises(InputError, match="'lucene' searches all rows only: use 'bm25'"):
-                of_any_numbers.engine.search(QUERIES, k, scope)
+                opened.engine.search(QUERIES, k, scope)
             continue
-        hits = of_any_numbers.engine.search(QUERIES, k, scope)
+        hits = opened.engine.search(QUERIES, k, scope)
         for line, query in enumerate(QUERIES):
-            expected = [(score, row) for score, row in of_any_numbers.ranking(query) if row in set(rows)][:k]
+            expected = [(score, row) for score, row in opened.ranking(query) if row in set(rows)][:k]
             n = len(expected)
             assert hits.rows[line].tolist() == [row for _, row in expected] + [-1] * (k - n)
             assert hits.scores[line, :n].tobytes() == np.array([score for score, _ in expected], dtype=np.float32).tobytes()
 
 
-def test_given_rows_have_the_scores_of_a_search(of_any_numbers: Opened) -> None:
+def test_given_rows_have_the_scores_of_a_search(opened: Opened) -> None:
     everything = np.arange(len(PASSAGES))
-    if of_any_numbers.name == "lucene":
+    if opened.name == "lucene":
         with pytest.raises(InputError, match="'lucene' cannot score given rows again: use 'bm25'"):
-            of_any_numbers.engine.rescore(QUERIES, [everything] * len(QUERIES))
+            opened.engine.rescore(QUERIES, [everything] * len(QUERIES))
         return
-    for query, scores in zip(QUERIES, of_any_numbers.engine.rescore(QUERIES, [everything] * len(QUERIES)), strict=True):
-        expected = {row: score for score, row in of_any_numbers.ranking(query)}
+    for query, scores in zip(QUERIES, opened.engine.rescore(QUERIES, [everything] * len(QUERIES)), strict=True):
+        expected = {row: score for score, row in opened.ranking(query)}
         assert scores.tolist() == [expected.get(row, -np.inf) for row in everything.tolist()]
     some = [everything[line::7].copy() for line in range(len(QUERIES))]
-    for query, rows, scores in zip(QUERIES, some, of_any_numbers.engine.rescore(QUERIES, some), strict=True):
-        (all_scores,) = of_any_numbers.engine.rescore([query], [everything])
+    for query, rows, scores in zip(QUERIES, some, opened.engine.rescore(QUERIES, some), strict=True):
+        (all_scores,) = opened.engine.rescore([query], [everything])
         assert scores.tobytes() == all_scores[rows].tobytes()
 
 

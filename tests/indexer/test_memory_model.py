@@ -27,7 +27,7 @@ from wikidx.indexer.networks.network_size import (  # noqa: E402
     size_of_config,
 )
 
-_REDUCED = 256  # factor by which tiles and batches of candidates are smaller
+_REDUCED = 512  # factor by which tiles and batches of candidates are smaller
 _TOLERANCE = 0.05
 
 
@@ -39,7 +39,7 @@ def product(terms: Sequence[Any], rows: Any) -> Any:  # noqa: ANN401 - tensors o
     return scores
 
 
-@pytest.mark.parametrize(("n_queries", "k"), [(4, 2016), (64, 96)])
+@pytest.mark.parametrize(("n_queries", "k"), [(4, 992), (64, 32)])
 def test_exact_search_takes_the_memory_that_is_expected(n_queries: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is better than those before it: no score can be skipped, and the merges are as large as they can be."""
     monkeypatch.setattr(gpu, "_product", product)
