@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import pytest
-
-from wikidx.base.errors import IdxError
 from wikidx.base.validation import options
 from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.assignments import parse_assignments
@@ -61,30 +57,3 @@ def test_search_options_over_a_presets() -> None:
         SearchOptions, ["fuse=weighted", 'weights={"bm25": 0.5}', "depth=9", "nprobe=3"], noun="search option", base=base, excluded=("k",)
     )
     assert options == SearchOptions(depth=9, rerank="primary", fuse="weighted", weights={"bm25": 0.5}, nprobe=3)
-
-
-@pytest.mark.parametrize(
-    ("type_", "assignments", "message"),
-    [
-        (MadeOptions, ["k"], "'k' sets no option: write NAME=VALUE"),
-        (MadeOptions, ["shaer=3"], "unknown option 'shaer': did you mean 'share'"),
-        (MadeOptions, ["k=x"], "the option 'k' is 'x': it should be a valid integer"),
-        (MadeOptions, ["k=-1"], "k is -1: it should be greater than or equal to 0"),
-        (MadeOptions, ["share=nan"], "share is nan: it should be a finite number"),
-        (MadeOptions, ["on=maybe"], "the option 'on' is 'maybe': it should be a valid boolean"),
-        (MadeOptions, ["form=c"], "the option 'form' is 'c': it should be 'a' or 'b'"),
-        (MadeOptions, ["k=1", "k=2"], "the option 'k' is set twice"),
-        (MadeOptions, ['several=["a", 1]'], "several.1 is 1: it should be a valid string"),
-        (MadeOptions, ["several=[a"], "is no JSON list of texts"),
-        (SearchOptions, ["k=3"], "unknown option 'k'"),
-        (SearchOptions, ["merge=best"], "the option 'merge' is 'best': it should be 'max'"),
-        (SearchOptions, ["weights=3"], "weights is 3: it should be a valid"),
-        (SearchOptions, ["weights={"], "is no JSON object"),
-        (SearchOptions, ['weights={"bm25": 1}'], "belong to the fuse rule 'weighted'"),
-        (SearchOptions, ["nprobe=0"], "nprobe"),
-    ],
-)
-def test_what_cannot_be_set_is_named(type_: type[Any], assignments: Sequence[str], message: str) -> None:
-    with pytest.raises(IdxError) as refused:
-        parse_assignments(type_, assignments, noun="option", excluded=("k",) if type_ is SearchOptions else ())
-    assert message in str(refused.value)

@@ -54,8 +54,3 @@ def test_what_fails_is_said_and_the_others_go_on(idx: Command, monkeypatch: pyte
     assert [part.passed for part in parts] == [False, False, True]
     assert parts[0].reason == "RuntimeError: CUDA error: an illegal memory access was encountered"
     assert _part_json(parts[1])["differences"] == [{"case": "no number", "difference": None, "allowed": 1e-5, "passed": False}]
-
-
-def test_mistakes(idx: Command) -> None:
-    assert idx("check", status=2) == "error: name a built corpus, or --gpu"
-    assert "leave the corpus and --recall out" in idx("check", "sample", "--gpu", status=2)

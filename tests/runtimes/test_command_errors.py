@@ -34,11 +34,18 @@ FILES = {
     "long.gz": gzip.compress(bytes(65 << 20), 1),
     "script.jsonl": b'{"text": "x"}\n',
     "half.jsonl": b'{"yes": 0.5}\n',
+    "predictions.json": b'{"sample-001": "x"}',
+    "who.jsonl": b'{"id": "1", "question": "?"}\n',
+    "qrels.txt": b"8 0 x 1\n",
+    "elsewhere.run": b"sample-001 Q0 nowhere 1 2.0 t\nsample-001 Q0 elsewhere 2 1.0 t\n",
+    "others.run": b"x Q0 element-80#0 1 2.0 t\nx Q0 elsewhere 2 1.0 t\n",
     "asked.jsonl": b"".join(b'{"id": "%d", "question": "%s", "golden_answers": ["x"]}\n' % pair for pair in ((1, b"Who?"), (2, b"When?"))),
     "given.jsonl": b'{"id": "1", "question": "Who?", "docs": [{"id": "a", "title": "Carmen", "text": "An opera."}]}\n',
     "twice.jsonl": b"".join(b'{"id": "%d", "question": "Who?", "docs": [{"id": "%d", "text": "t"}]}\n' % (n, n) for n in (1, 2)),
 }
-TABLE = re.findall(r"^\$ idx (.*)\n(error: .*)$", (Path(__file__).parent / "command_errors.txt").read_text(encoding="utf-8"), re.MULTILINE)
+TABLE = re.findall(
+    r"^\$ idx (.*)\n([Ee]rror: .*)$", (Path(__file__).parent / "command_errors.txt").read_text(encoding="utf-8"), re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")

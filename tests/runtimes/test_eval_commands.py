@@ -85,33 +85,6 @@ def write_asked(folder: Path, questions: Sequence[Question]) -> tuple[object, ..
     return (folder / "p.jsonl", "--questions", folder / "q.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["answers", "{file}"], "does not tell its questions: name their file with --questions"),
-        (["answers", "{file}", "--questions", "sample", "--metrics", "squad_emm"], "unknown metric 'squad_emm'"),
-        (["answers", "{file}", "--questions", "{bare}"], "no metric applies to the questions"),
-        (["answers", "{file}", "--questions", "sample", "--metrics", " , "], "--metrics ' , ' names no metric"),
-        (["answers", "{file}", "--questions", "{bare}", "--metrics", "popqa_accuracy"], "none of the 1 predictions"),
-        (["answers", "{file}", "--questions", "sample", "--json", "--format", "csv"], "--json and --format csv: use one of them"),
-        (["answers", "{file}", "--questions", "sample", "--html", "nowhere/x.html"], "there is no folder"),
-        (["answers", "{file}", "--questions", "sample", "--format", "cvs"], "unknown format 'cvs': did you mean 'csv'"),
-        (["answers", "{file}", "--questions", "sample", "--table", "scoers"], "no table's title begins with 'scoers': there are 'Scores'"),
-        (["answers", "{file}", "--questions", "sample", "--table", "scores", "--json"], "--table selects tables, which JSON has not"),
-        (["folder", "nowhere"], "there is no folder nowhere"),
-        (["answers", "nowhere", "--questions", "sample"], "there is no file nowhere"),
-        (["nowhere"], "No such command 'nowhere'"),
-        (["compare", "{file}", "{file}", "--questions", "sample"], "is named twice: name each run once"),
-        (["compare", "{file}", "--dataset", "a", "--dataset", "b", "--questions", "sample"], "2 --dataset for 1 runs"),
-    ],
-)
-def test_what_is_refused(arguments: list[str], message: str, idx: Command, tmp_path: Path) -> None:
-    file, bare = tmp_path / "p.json", tmp_path / "q.jsonl"
-    file.write_text('{"sample-001": "x"}')
-    bare.write_text('{"id": "1", "question": "?"}\n')
-    assert message in idx("eval", *(word.format(file=file, bare=bare) for word in arguments), status=2)
-
-
 def test_a_judge_is_a_metric_beside_the_others_and_its_failures_are_told(idx: Command, script: Script, tmp_path: Path) -> None:
     first, second = sample_questions()[:2]
     each = tmp_path / "each.jsonl"

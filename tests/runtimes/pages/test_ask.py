@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.core.result import Ok
 
 from tests.retrievers.server.serving import Answer, ask, wait_until
-from tests.runtimes.command_line import Command
 from wikidx.base.machine.failures import DeviceLost, device_errors
 from wikidx.retrievers.server.limits import Limits
 from wikidx.retrievers.server.metrics import Metrics
@@ -196,12 +195,6 @@ def test_a_failed_question_says_why(script: Callable[..., str]) -> None:
         last = events(ask(url, "/v1/ask", {"question": METAL}))[-1]
     assert set(last) == {"error", "error_type"}
     assert "script" in last["error"]
-
-
-def test_a_model_needs_one_process_and_an_option_a_model(idx: Command) -> None:
-    assert "--llm needs a server of one process" in idx("serve", "sample", "--llm", "scripted:x", "--workers", 2, status=2)
-    assert "name one with --llm" in idx("serve", "sample", "--llm-option", "dtype=bfloat16", status=2)
-    assert "unknown backend 'hff'" in idx("serve", "sample", "--llm", "hff:x", status=2)
 
 
 def test_any_question_of_the_document_is_answered_or_refused(model: Slow) -> None:
