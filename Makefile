@@ -103,6 +103,7 @@ SMOLLM2 := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Without a GPU, torch without CUDA, which is gigabytes smaller: from its own index if that answers within seconds, else as any other package.
 CPU_TORCH := --index-url https://download.pytorch.org/whl/cpu --no-deps --retries 0 --timeout 5
 $(VENV)/torch: $(VENV)/bin/python constraints.txt
+	@echo 'installing packages of about 2 GB, more with CUDA: minutes without output'
 	[ "$$(uname)" != Linux ] || command -v nvidia-smi > /dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(CPU_TORCH) torch 2> /dev/null || true
 	touch $@

@@ -60,7 +60,7 @@ def ask(
         return _explain(replace_prompts(chosen, plan_options, None))
     if not question.strip() or not is_unicode(question):
         raise InputError(f"the question is {question!r:.80}, not a text in UTF-8")
-    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run)
+    plan = make_plan(chosen, choose_model(plan_options, chosen.roles, dry_run=dry_run), dry_run=dry_run)
     prediction = predict(plan, Question("question", question), cache, seed)
     return _result(plan, prediction, trace=trace)
 

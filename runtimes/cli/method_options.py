@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -152,13 +152,13 @@ class PlanOptions(ModelOptions):
     ] = None
 
 
-def choose_model(options: Options, *, dry_run: bool) -> Options:
-    """Return the options with the embedded model, which a line announces, if they name no model.
+def choose_model(options: Options, roles: Collection[str], *, dry_run: bool) -> Options:
+    """Return the options with the embedded model, which a line announces, if they name no model and there are roles for one.
 
     Raises:
         InputError: no model is named, and the embedded one is not installed.
     """
-    if options.llm or dry_run:
+    if options.llm or dry_run or not roles:
         return options
     from wikidx.base.errors import InputError
     from wikidx.runtimes.llms.embedded import DEFAULT, EMBEDDED, embedded_file

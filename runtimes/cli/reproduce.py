@@ -94,8 +94,9 @@ def reproduce(
     if dry_run:
         return estimated
     print_result(estimated, as_json=False)
-    options = choose_model(model_options, dry_run=False)
-    check_roles(options.llm or (), {role for job in jobs for role in job.method.roles})
+    roles = {role for job in jobs for role in job.method.roles}
+    options = choose_model(model_options, roles, dry_run=False)
+    check_roles(options.llm or (), roles)
     _make([_prepare(job, experiment, options, in_flight, retry_failed=retry_failed) for job in jobs], folder)
     result = _write(Outcome(name, experiment, *_score(experiment, folder, citations, judge), Bootstrap()), folder)
     n_failed = sum(job.finished().n_failed for job in jobs)

@@ -79,7 +79,7 @@ def run(
     all_questions = question_options.read(questions, with_passages=plan_options.retriever == GIVEN)
     assigned = {assignment.partition("=")[0] for assignment in plan_options.assignments or ()}
     base = options_of_questions(chosen, all_questions, assigned)
-    plan = make_plan(chosen, choose_model(plan_options, dry_run=dry_run), dry_run=dry_run, base=base, questions=all_questions)
+    plan = make_plan(chosen, choose_model(plan_options, chosen.roles, dry_run=dry_run), dry_run=dry_run, base=base, questions=all_questions)
     options = RunOptions(seed=seed, in_flight=in_flight, with_steps=with_steps, retry_failed=retry_failed)
     job = answering_run(plan, all_questions, question_options.selection(), options, limit=limit)
     if metrics is not None:

@@ -50,7 +50,8 @@ class PromptFile(NamedTuple):
 
 def prompt_sets(method: str) -> list[str]:
     """Return the names of a method's prompt sets in the package."""
-    return sorted(folder.name for folder in prompt_folder(method).iterdir() if folder.is_dir())
+    folder = prompt_folder(method)
+    return sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
 
 
 def read_prompt_set(method: str, name: str) -> dict[str, str]:

@@ -168,9 +168,11 @@ def prompt_folder(method: str) -> Traversable:
 
 @functools.cache
 def packaged_prompts(method: str) -> Mapping[str, str]:
-    """Return the prompt files of a method, file -> content; raises ``InputError`` if a plug-in has none."""
+    """Return the prompt files of a method, file -> content; raises ``InputError`` if a plug-in that asks models has none."""
     folder = prompt_folder(method)
     if not folder.is_dir():
+        if (plugged := find_plug_in("method", method)) and not plugged.value.roles:
+            return {}
         raise InputError(f"there is no folder {folder} with the prompts of the method '{method}': put them beside its file")
     return {file.name: file.read_bytes().decode() for file in folder.iterdir() if file.is_file()}
 

@@ -60,3 +60,22 @@ def test_demonstrations_are_drawn_by_a_seed(idx: Command, script: Script, tmp_pa
     assert turns[1::2] == [f"gold {number}" for number in shown]
     idx(*command, *drawn)
     assert "prompts.drawn demonstrations was" in idx(*command, *drawn, "--shots-seed", 1, status=2)
+
+
+def test_a_method_that_asks_no_model_needs_neither_prompts_nor_a_model(idx: Command, tmp_path: Path) -> None:
+    (tmp_path / "longest.py").write_text(
+        "from wikidx.base.validation import options\n"
+        "from wikidx.runtimes.methods.base import Answer, Method\n"
+        "@options\nclass Nothing:\n    'None.'\n"
+        "async def longest(question, options):\n    return Answer(max(question.split(), key=len), ())\n"
+        "LONGEST = Method(name='longest', summary='-', source='-', roles=(), options=Nothing, run=longest)\n"
+    )
+    method, out = f"{tmp_path}/longest.py:LONGEST", tmp_path / "out"
+    assert "embedded" not in idx("run", method, "--questions", question_file(tmp_path), "--out", out)
+    answers = [json.loads(line)["answer"] for line in (out / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert answers == ["What"] * 3
+    assert "longest" in idx("ask", method)
+    asks = (tmp_path / "longest.py").read_text().replace("roles=()", "roles=('answer',)").replace("name='longest'", "name='asks'")
+    (tmp_path / "asks.py").write_text(asks)
+    method = f"{tmp_path}/asks.py:LONGEST"
+    assert "put them beside its file" in idx("run", method, "--questions", question_file(tmp_path), "--out", tmp_path / "new", status=2)
