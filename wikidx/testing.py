@@ -34,9 +34,8 @@ from wikidx.indexer.scope import Scope
 from wikidx.retrievers.rerankers.by_name import open_reranker
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.answers.metrics import find_metric
-from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.rehearsal import stand_in_llm, stand_in_services
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Decoding, Generate, MeanNll, Message, Prompt, Reply
 from wikidx.runtimes.llms.naming import ModelSpec, open_llms
@@ -233,7 +232,7 @@ def _results(llm: LLM, calls: Sequence[Call]) -> list[Any]:
 
 
 def _ask(method: Method, options: object, questions: Sequence[str], reply: str) -> list[Prediction]:
-    services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(reply)), searcher=StandInSearcher(), look_up_title=stand_in_passages)
+    services = stand_in_services(method.roles, stand_in_llm(reply))
     asked = [Question(str(number), text) for number, text in enumerate(questions)]
     return sorted(execute(lambda question: method.run(question, options), asked, services), key=lambda one: int(one.id))
 

@@ -31,7 +31,7 @@ from wikidx.runtimes.llms.base import (
     YesNo,
     prompt_text,
 )
-from wikidx.runtimes.methods.requests import LookUpTitle, Note, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Note, Result, Retrieve, Truncate
 
 if TYPE_CHECKING:
     from wikidx.runtimes.execution.results import Prediction, Step
@@ -88,15 +88,23 @@ def _headline(step: Step) -> str:
             return f"{depth}: mix {len(call.prompts)} prompts as '{call.role}' ({_decoding(call.decoding)}){_tokens(step)}"
         case Score() as call:
             return f"{depth}: score {len(call.texts)} texts as '{call.role}'{_tokens(step)}"
-        case Retrieve() as search:
-            rules = "".join(f", {name} {rule}" for name, rule in (("merge", search.merge), ("dedup", search.dedup)) if rule)
-            return f"{depth}: retrieve {search.k}{rules}: {' | '.join(search.queries)}"
-        case LookUpTitle() as search:
-            return f"{depth}: look up the title: {search.title}"
+        case Retrieve() | LookUpTitle() | Compare() as search:
+            return f"{depth}: {_search_line(search)}"
         case Truncate() as cut:
             return f"cut to the {'first' if cut.keep == 'start' else 'last'} {cut.max_tokens} tokens of '{cut.role}'"
         case Note() as note:
             return f"{note.text}{': ' + ', '.join(f'{name} {value}' for name, value in note.data.items()) if note.data else ''}"
+
+
+def _search_line(search: Retrieve | LookUpTitle | Compare) -> str:
+    match search:
+        case Retrieve():
+            rules = "".join(f", {name} {rule}" for name, rule in (("merge", search.merge), ("dedup", search.dedup)) if rule)
+            return f"retrieve {search.k}{rules}: {' | '.join(search.queries)}"
+        case LookUpTitle():
+            return f"look up the title: {search.title}"
+        case Compare():
+            return f"compare by '{search.encoder}': {search.text} | {' | '.join(search.others[:_SHOWN_RESULTS])}"
 
 
 def _decoding(decoding: Decoding) -> str:
@@ -143,7 +151,9 @@ def _results(result: Result) -> Iterator[str]:
                 yield f"→ and {len(result) - _SHOWN_RESULTS} more"
 
 
-def _format_item(item: Gen | ScoredPassage | Passage) -> str:
+def _format_item(item: Gen | ScoredPassage | Passage | float) -> str:
+    if isinstance(item, float):
+        return f"{item:.3f}"
     if isinstance(item, ScoredPassage):
         return f"{item.passage.title} [{item.passage.id}]" + ("" if math.isnan(item.score) else f" {item.score:.3f}")
     if isinstance(item, Passage):

@@ -32,7 +32,7 @@ from wikidx.runtimes.execution.results import Outcome
 from wikidx.runtimes.llms.base import LLM, Call, Reply
 from wikidx.runtimes.llms.cache import is_repeatable
 from wikidx.runtimes.llms.repetition import cut_loop
-from wikidx.runtimes.methods.requests import LookUpTitle, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Request, Result, Retrieve, Truncate
 
 _MAX_RECENT = 20_000  # results kept for reuse: those of a few thousand questions, about 100 MB
 
@@ -43,6 +43,9 @@ _COMPARED = {
     for kind in get_args(Call)
 }
 """Kind of call -> its values that equal calls share; one model may have several roles."""
+
+Similarity = Callable[[str, Sequence[str], str], tuple[float, ...]]
+"""Function: (text, other texts, name of an encoder) -> the cosine of the text and each other one."""
 
 TitleLookup = Callable[[str], Sequence[Passage]]
 """Function: title -> passages with this title, in corpus order."""
@@ -56,17 +59,19 @@ class Services:
         llms: models by role; one model may have several roles.
         searcher: searcher for ``Retrieve``; None: these requests fail.
         look_up_title: lookup for ``LookUpTitle``; None: these requests fail.
+        similarity: comparison of texts for ``Compare``; None: these requests fail.
         search: default search options; a request's own options override them.
     """
 
     llms: Mapping[str, LLM]
     searcher: Searcher | None = None
     look_up_title: TitleLookup | None = None
+    similarity: Similarity | None = None
     search: SearchOptions = SearchOptions()
 
 
 Served = Reply | Result | IdxError
-"""The answer of a service to a request: a model's reply, the result of a search or of a title lookup, or an error."""
+"""The answer of a service to a request: a model's reply, the result of another service, or an error."""
 
 Deliver = Callable[[Mapping[int, Served]], None]
 """Function that receives answers to requests of a batch, by the number of the request; only the first of each request counts."""
@@ -103,6 +108,7 @@ class Dispatcher:
         self._recent: OrderedDict[Hashable, Answered] = OrderedDict()
         self._waiting: dict[Hashable, list[asyncio.Future[Answered]]] = {}  # key of an open request -> those who wait for it
         self._n_asked, self._is_closed = 0, False
+        self._services_of: dict[type, Serve] = {Retrieve: self._search, LookUpTitle: self._look_up, Compare: self._compare}
 
     async def ask(self, request: Request) -> Answered:
         """Return the outcome of a request to a model or to the searcher.
@@ -171,7 +177,7 @@ class Dispatcher:
         llm = self._llm(request.role) if isinstance(request, Call) else None
         key: Hashable = type(request).__name__ if llm is None else id(llm)
         if key not in self._queues:
-            serve: Serve = partial(_ask, llm) if llm else self._search if isinstance(request, Retrieve) else self._look_up
+            serve: Serve = partial(_ask, llm) if llm else self._services_of[type(request)]
             self._queues[key] = Queue(serve, llm.capabilities.concurrency if llm else None, self._quiet, self._end)
         return self._queues[key]
 
@@ -190,6 +196,12 @@ class Dispatcher:
         if self._services.look_up_title is None:
             raise InputError("the method looks titles up, which needs a corpus on this machine")
         deliver({n: tuple(self._services.look_up_title(request.title)) for n, request in enumerate(requests)})
+
+    def _compare(self, requests: list[Compare], deliver: Deliver) -> None:
+        if self._services.similarity is None:
+            raise InputError("the method compares texts, and there is no encoder")
+        for number, request in enumerate(requests):
+            deliver({number: self._services.similarity(request.text, request.others, request.encoder)})
 
 
 class _Ticket(NamedTuple):

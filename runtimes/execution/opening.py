@@ -20,7 +20,15 @@ from wikidx.retrievers.rerankers import RERANKERS
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.execution.dispatching import Services, TitleLookup
 from wikidx.runtimes.execution.given import GIVEN, GivenPassages
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse, rehearsed_passages, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.rehearsal import (
+    StandInSearcher,
+    rehearse,
+    rehearsed_passages,
+    stand_in_llm,
+    stand_in_passages,
+    stand_in_similarity,
+)
+from wikidx.runtimes.execution.similarity import EncoderSimilarity
 from wikidx.runtimes.llms.base import LLM, Thinking
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import STAND_IN, ModelSpec, Settings, assign_models, close_llms, find_backend, open_llms
@@ -151,7 +159,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             option.name: {"value": option.value, "default": option.default, "origin": option.origin}
             for option in list_options(plan.options)
         },
-        "prompts": prompt_hashes([plan.method.name], plan.method.prompts),
+        "prompts": prompt_hashes([plan.method.name, *plan.method.parts], plan.method.prompts),
         "models": models,
         "search": None if plan.target is None else _describe_search(plan.target, plan),
         "context": plan.connection.context,
@@ -220,7 +228,11 @@ def open_services(plan: Plan, *, cache: Path | None = None) -> Iterator[Services
         llms = llms if replies is None else _cache_replies(llms, given, plan, replies)
         options = plan.target.options if plan.target else SearchOptions()
         yield Services(
-            llms={**dict.fromkeys(specs, stand_in_llm()), **llms}, searcher=searcher, look_up_title=look_up_title, search=options
+            llms={**dict.fromkeys(specs, stand_in_llm()), **llms},
+            searcher=searcher,
+            look_up_title=look_up_title,
+            similarity=stand_in_similarity if plan.is_dry else EncoderSimilarity(plan.device),
+            search=options,
         )
 
 

@@ -6,7 +6,7 @@ A dry run shows only one possible sequence of requests, because the next request
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wikidx.base.errors import InputError
@@ -16,7 +16,7 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.given import GivenPassages
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Generate, Mix, Score, Scores
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Choice, Generate, Mix, Score, Scores
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import GivenPassage, Question
@@ -73,6 +73,19 @@ def _stand_in_passage(rank: int, query: str) -> ScoredPassage:
     return ScoredPassage(passage, rank - 1, 1 / rank, (Match(query, "stand-in", rank, 1 / rank),))
 
 
+def stand_in_services(roles: Iterable[str], llm: LLM) -> Services:
+    """Return a model for all roles, and stand-ins for all else."""
+    return Services(
+        llms=dict.fromkeys(roles, llm), searcher=StandInSearcher(), look_up_title=stand_in_passages, similarity=stand_in_similarity
+    )
+
+
+def stand_in_similarity(text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
+    """Return 1 for each text that equals the first, and 0 for others."""
+    del encoder
+    return tuple(float(text == other) for other in others)
+
+
 def rehearse(method: Method, options: Any, *, searcher: Searcher | None, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options
     """Run a method with stand-ins on a made-up question, to find errors that would occur for every question.
 
@@ -82,7 +95,8 @@ def rehearse(method: Method, options: Any, *, searcher: Searcher | None, can_loo
     """
     look_up_title = stand_in_passages if can_look_up else None
     for text in _REHEARSAL_ANSWERS:
-        services = Services(llms=dict.fromkeys(method.roles, stand_in_llm(text)), searcher=searcher, look_up_title=look_up_title)
+        llms = dict.fromkeys(method.roles, stand_in_llm(text))
+        services = Services(llms=llms, searcher=searcher, look_up_title=look_up_title, similarity=stand_in_similarity)
         try:
             (prediction,) = execute(lambda question: method.run(question, options), [Question("rehearsal", REHEARSED_QUESTION)], services)
         except ValueError as error:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Prompt, Score, Scores, TokenIds, YesNo
-from wikidx.runtimes.methods.requests import IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import IMMEDIATE, Compare, LookUpTitle, Note, Request, Result, Retrieve, Truncate
+
+_SHOWN_OTHERS = 8  # texts that a text is compared with; of more the number is recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +122,7 @@ class Prediction:
         return [result.mass for result in self.results if isinstance(result, YesNo)]
 
     @property
-    def results(self) -> list[Result | Gen | Passage]:
+    def results(self) -> list[Result | Gen | Passage | float]:
         """Results of all steps, with those of several texts or passages one by one."""
         return [item for step in self.steps for item in (step.result if isinstance(step.result, tuple) else (step.result,))]
 
@@ -197,15 +199,24 @@ def _request(request: Request) -> dict[str, Any]:
             return {"request": "mix", "role": request.role, **mixed, "max_tokens": request.decoding.max_tokens}
         case Score():
             return {"request": "score", "role": request.role, "query": request.prompt, "texts": list(request.texts)}
-        case Retrieve():
-            return {"request": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
-        case LookUpTitle():
-            return {"request": "look_up", "title": request.title}
+        case Retrieve() | LookUpTitle() | Compare():
+            return _search_request(request)
         case Truncate():
             limits = {"max_tokens": request.max_tokens, "keep": request.keep}
             return {"request": "truncate", "role": request.role, "text": request.text, **limits}
         case Note():
             return {"note": request.text, "data": dict(request.data)}
+
+
+def _search_request(request: Retrieve | LookUpTitle | Compare) -> dict[str, Any]:
+    match request:
+        case Retrieve():
+            return {"request": "retrieve", "queries": list(request.queries), "k": request.k, "merge": request.merge, "dedup": request.dedup}
+        case LookUpTitle():
+            return {"request": "look_up", "title": request.title}
+        case Compare():
+            others = list(request.others) if len(request.others) <= _SHOWN_OTHERS else len(request.others)
+            return {"request": "compare", "text": request.text, "others": others, "encoder": request.encoder}
 
 
 def _prompt(prompt: Prompt) -> str | list[int] | list[dict[str, str]]:
@@ -225,12 +236,18 @@ def _result(result: Result) -> Any:  # noqa: ANN401 - JSON
         case Nll():
             return {**asdict(result), "mean": result.mean}
         case tuple():
-            return [_gen(item) if isinstance(item, Gen) else {"id": item.id, "title": item.title} for item in result]
+            return [_item(item) for item in result]
         case list():
             scores = [hit.score if math.isfinite(hit.score) else None for hit in result]
             return [{"id": hit.id, "title": hit.title, "score": score} for hit, score in zip(result, scores, strict=True)]
         case _:
             return result
+
+
+def _item(item: Gen | Passage | float) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(item, float):
+        return item
+    return _gen(item) if isinstance(item, Gen) else {"id": item.id, "title": item.title}
 
 
 def _gen(gen: Gen) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from wikidx.base.errors import InputError
 from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
-from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, StandInSearcher, stand_in_llm, stand_in_passages
+from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, stand_in_llm, stand_in_services
 from wikidx.runtimes.execution.runs import PREDICTIONS, differences, read_predictions
 from wikidx.runtimes.llms.base import Call, Generate, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
@@ -188,7 +187,7 @@ def estimate(job: Job, finished: Finished) -> Estimate:
     if finished.n:
         return finished.cost.times(1 / finished.n)
     method, options = job.method, job.method.options(**job.values)
-    services = Services(llms=dict.fromkeys(method.roles, stand_in_llm()), searcher=StandInSearcher(), look_up_title=stand_in_passages)
+    services = stand_in_services(method.roles, stand_in_llm())
     (prediction,) = execute(lambda text: method.run(text, options), job.questions[:1], services)
     if prediction.error is not None:
         raise InputError(f"{job.name}: {prediction.error.partition(': ')[2]}")

@@ -9,8 +9,9 @@ reading          noise and random order of the passages that methods read
 asking_again     a second request for the answer that a JSON reply lacks
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each
-replug  recomp  self_rag  crag                  what the papers compare with, one file each
 ra_isf  self_reasoning  retrorag  refeed                                         the papers' methods, one package each
+replug  recomp  self_rag  crag  metarag  searchain
+skr  adaptive_rag  chain_of_note  flare                                          what the papers compare with, one file each
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from wikidx.base.plugins import PlugIn, find, plug_in_names
 
 _PAPERS = ("ra_isf", "self_reasoning", "retrorag", "refeed")
 _BASELINES = ("direct", "cot", "least_to_most", "genread", "rag", "ircot", "iter_retgen", "self_ask", "react")
-_COMPARED = ("replug", "recomp", "self_rag", "crag")
+_COMPARED = ("replug", "recomp", "self_rag", "crag", "metarag", "searchain", "skr", "adaptive_rag", "chain_of_note", "flare")
 METHODS = {name: f"{__name__}.{name}:METHOD" for name in (*_PAPERS, *_BASELINES, *_COMPARED)}
 """Name -> the method, which is imported on first use; a plug-in is found by the same function."""
 

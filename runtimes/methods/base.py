@@ -111,6 +111,7 @@ class Method:
         run: ``async`` function: (question, options) -> answer.
         presets: name of a data set, or "default" -> preset.
         demonstrated: options -> prompts that a question with its answer demonstrates, so that demonstrations can be drawn from a file.
+        parts: other methods that this one runs, with their prompts.
         prompts: replaced prompts and drawn demonstrations; ``prompt_sets.with_prompts`` sets them.
     """
 
@@ -124,6 +125,7 @@ class Method:
     run: Callable[[str, Any], Coroutine[Any, Any, Answer]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
     demonstrated: Callable[[Any], tuple[str, ...]] = lambda options: ()
+    parts: tuple[str, ...] = ()
     prompts: Prompts = OWN_PROMPTS
 
     def __post_init__(self) -> None:

@@ -59,6 +59,16 @@ class LookUpTitle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """Compare a text with others by an encoder; the result is a tuple of cosines, one for each of ``others``."""
+
+    text: str
+    others: tuple[str, ...]
+    encoder: str
+    path: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
     """Truncate a text to ``max_tokens`` tokens of a role's model; the result is a string."""
 
@@ -85,8 +95,8 @@ class Note:
 
 
 Passages = tuple[Passage, ...]
-Request = Generate | AskYesNo | MeanNll | Mix | Score | Retrieve | LookUpTitle | Truncate | Note
-Result = tuple[Gen, ...] | YesNo | Nll | Scores | Ranking | Passages | str | None
+Request = Generate | AskYesNo | MeanNll | Mix | Score | Retrieve | LookUpTitle | Compare | Truncate | Note
+Result = tuple[Gen, ...] | YesNo | Nll | Scores | Ranking | Passages | tuple[float, ...] | str | None
 
 IMMEDIATE = (Note, Truncate)
 """Requests that are served immediately, without waiting for a model or a search."""
@@ -188,6 +198,12 @@ async def look_up_title(title: str) -> Passages:
     """Fetch the passages with exactly this title, in the order of the corpus."""
     passages = await send(LookUpTitle(title=title))
     return cast("Passages", passages)
+
+
+async def compare(text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
+    """Return the cosine of a text's vector and that of each other text, all encoded as queries."""
+    cosines = await send(Compare(text=text, others=tuple(others), encoder=encoder))
+    return cast("tuple[float, ...]", cosines)
 
 
 async def truncate(text: str, max_tokens: int, *, role: str = "answer", keep: Literal["start", "end"] = "start") -> str:

@@ -35,6 +35,7 @@ from wikidx.retrievers.server.searching import read_body
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import Prediction, Step, prediction_to_json, step_to_json
+from wikidx.runtimes.execution.similarity import EncoderSimilarity
 from wikidx.runtimes.llms.base import LLM
 from wikidx.runtimes.llms.naming import ModelSpec, Settings, assign_models, find_backend, open_llms
 from wikidx.runtimes.methods import METHODS, find_method, method_names
@@ -123,6 +124,7 @@ class Asker:
         roles = dict.fromkeys(role for method in self._methods for role in method.roles)
         self._specs, self._device = assign_models(llms, roles, options=llm_options), device
         self._llms: Mapping[str, LLM] = {}
+        self._similarity = EncoderSimilarity(device)
         self._catalog: Catalog | None = None
         self.device_lost: DeviceLost | None = None
         is_remote = all(find_backend(spec.backend).kind == "endpoint" for spec in self._specs.values())
@@ -200,7 +202,10 @@ class Asker:
         searcher = _ServedSearcher(catalog, body.corpus, body.retriever)
         store = catalog.store(searcher.corpus)
         return Services(
-            llms=self._llms, searcher=searcher, look_up_title=lambda title: store.get_many(store.rows_with_title(title).tolist())
+            llms=self._llms,
+            searcher=searcher,
+            look_up_title=lambda title: store.get_many(store.rows_with_title(title).tolist()),
+            similarity=self._similarity,
         )
 
 

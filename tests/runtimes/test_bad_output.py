@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,8 @@ import pytest
 from tests.runtimes.every_method import short_options
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import SearchOptions
-from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_passages
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_services
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Score, YesNo
@@ -59,7 +59,7 @@ def predicted(name: str, text: str, searcher: StandInSearcher) -> Prediction:
 
     method = find_method(name)
     options = method.options(**short_options(name))
-    services = Services(llms=dict.fromkeys(method.roles, ScriptedLLM(answer)), searcher=searcher, look_up_title=stand_in_passages)
+    services = dataclasses.replace(stand_in_services(method.roles, ScriptedLLM(answer)), searcher=searcher)
     (prediction,) = execute(lambda question: method.run(question, options), [Question("é", "Où?")], services)
     return prediction
 

@@ -21,6 +21,7 @@ from wikidx.corpora.known.sample import questions
 from wikidx.retrievers.opening import open_searcher
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
+from wikidx.runtimes.execution.rehearsal import stand_in_similarity
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.llms.base import LLM, Gen, YesNo
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
@@ -30,7 +31,7 @@ from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question
 
 N_ASKED = 1
-OWN_SCORES = {"retrorag"}
+OWN_SCORES = {"retrorag", "metarag", "searchain"}
 """Methods that go by yes/no: over HTTP it is read from the 20 likeliest tokens, here from all of them."""
 
 
@@ -60,6 +61,7 @@ def predictions(name: str, llm: LLM) -> list[Prediction]:
         llms=dict.fromkeys(method.roles, llm),
         searcher=open_searcher("sample"),
         look_up_title=lambda title: store.get_many(store.rows_with_title(title)),
+        similarity=stand_in_similarity,
     )
     finished = execute(lambda question: method.run(question, options), asked, services)
     return sorted(finished, key=lambda one: int(one.id))

@@ -12,10 +12,11 @@ from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, ScoredPassage
 from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo, prompt_text
 from wikidx.runtimes.methods.base import Answer
-from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, LookUpTitle, Note, Request, Result, Retrieve, Truncate
+from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, Compare, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 Canned = Any
-"""A text or texts for ``Generate``, a probability of yes for ``AskYesNo``, a mean for ``MeanNll``, passages for searches; or the result."""
+"""A text or texts for ``Generate``, a probability of yes for ``AskYesNo``, a mean for ``MeanNll``, passages for searches, cosines for
+``Compare``; or the result."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class Driven:
         return [request.queries for request in self.requests if isinstance(request, Retrieve)]
 
 
+_OTHER_KINDS = {Retrieve: "retrieve", LookUpTitle: "look up", Compare: "compare", Truncate: "truncate", Note: "note"}
+
+
 def kind(request: Request) -> str:
     match request:
         case Generate():
@@ -68,14 +72,8 @@ def kind(request: Request) -> str:
             return f"{request.role}?"
         case MeanNll():
             return f"{request.role} nll"
-        case Retrieve():
-            return "retrieve"
-        case LookUpTitle():
-            return "look up"
-        case Truncate():
-            return "truncate"
-        case Note():
-            return "note"
+        case _:
+            return _OTHER_KINDS[type(request)]
 
 
 def drive(run: Coroutine[Any, Any, Answer], canned: Sequence[Canned] | Callable[[Request], Canned]) -> Driven:
@@ -186,7 +184,7 @@ def as_result(request: Request, given: Canned) -> Result:
             return Ranking(
                 hit if isinstance(hit, ScoredPassage) else ScoredPassage(hit, rank, 1 / (1 + rank), ()) for rank, hit in enumerate(given)
             )
-        case LookUpTitle():
+        case LookUpTitle() | Compare():
             return tuple(given)
         case _:
             raise AssertionError(f"{request} takes no canned result")

@@ -129,12 +129,17 @@ def _values(option: Any) -> Sequence[Any]:  # noqa: ANN401 - an option of any me
     return range(0 if option.name == "shots" else max(1, int(option.minimum or 0)), 3 if option.name == "shots" else 7) if is_count else ()
 
 
+def made_up_similarity(text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
+    return tuple(random.Random(f"{text} {other} {encoder}").uniform(-1, 1) for other in others)
+
+
 def transcripts(name: str, seed: int) -> list[dict[str, Any]]:
     """Return the predictions of a method for all questions as JSON, with all steps and without times; every fifth seed has errors."""
     method, failing = find_method(name), 0.04 * (seed % 5 == 4)
     options = method.options(**made_up_options(method, seed))
     llm, searcher = MadeUpLLM(seed, failing), MadeUpSearcher(seed, failing)
-    services = Services(llms=dict.fromkeys(method.roles, llm), searcher=searcher, look_up_title=made_up_page)
+    llms = dict.fromkeys(method.roles, llm)
+    services = Services(llms=llms, searcher=searcher, look_up_title=made_up_page, similarity=made_up_similarity)
     predictions = execute(lambda question: method.run(question, options), QUESTIONS, services, seed=seed, in_flight=1 + seed % 4)
     records = [prediction_to_json(prediction) for prediction in sorted(predictions, key=lambda prediction: prediction.id)]
     for record in records:

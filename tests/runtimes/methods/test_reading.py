@@ -9,13 +9,32 @@ import pytest
 from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, MeanNll
+from wikidx.runtimes.llms.base import AskYesNo, MeanNll, Score
 from wikidx.runtimes.methods import METHODS, find_method
-from wikidx.runtimes.methods.requests import Request, Retrieve
+from wikidx.runtimes.methods.requests import Compare, Request, Retrieve
 
 OWN = passages("one", "two", "three", "four")
 OTHER = [Passage(f"x{number}", f"X{number}", "noise") for number in range(1, 5)]
-READERS = ("rag", "iter_retgen", "ircot", "self_ask", "ra_isf", "refeed", "retrorag", "self_reasoning")
+READERS = (
+    "rag",
+    "iter_retgen",
+    "ircot",
+    "self_ask",
+    "ra_isf",
+    "refeed",
+    "retrorag",
+    "self_reasoning",
+    "metarag",
+    "searchain",
+    "skr",
+    "adaptive_rag",
+    "chain_of_note",
+    "flare",
+    "replug",
+    "recomp",
+    "self_rag",
+    "crag",
+)
 
 
 def run(name: str, question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - an option
@@ -24,10 +43,19 @@ def run(name: str, question: str = "Who?", **values: Any) -> Driven:  # noqa: AN
     def reply(request: Request) -> Any:  # noqa: ANN401 - a canned result
         if isinstance(request, Retrieve):
             return OTHER if request.queries == ("Else?",) else OWN
-        return 0.1 if isinstance(request, AskYesNo | MeanNll) else "Follow up: who?" if name == "self_ask" else "no"
+        if isinstance(request, Score):
+            return [0.9] * len(request.texts)
+        if isinstance(request, Compare):
+            return [number % 2 for number in range(len(request.others))]
+        return (
+            0.1
+            if isinstance(request, AskYesNo | MeanNll)
+            else {"self_ask": "Follow up: who?", "searchain": "[Unsolved Query]: who?"}.get(name, "no")
+        )
 
     method = find_method(name)
-    return drive(method.run(question, method.options(**values)), reply)
+    searching = {"retrieve": "always"} if name == "self_rag" else {}
+    return drive(method.run(question, method.options(**searching, **values)), reply)
 
 
 def read(driven: Driven) -> list[str]:

@@ -2,8 +2,8 @@
 
 ``transcripts/METHOD.json`` holds them by name. What a reply stands for depends on the request: a text, an object of ``Gen``'s fields or a
 list of these for a generation; a probability of yes, or an object of ``YesNo``'s fields; a mean NLL, or an object of ``Nll``'s fields;
-{"ID TITLE": TEXT} for passages. A line of "asked" begins with "+" where the request was pending together with the one before; it shows the
-end of the prompt, and the checksum of the whole request.
+{"ID TITLE": TEXT} for passages; a list of cosines for a comparison. A line of "asked" begins with "+" where the request was pending
+together with the one before; it shows the end of the prompt, and the checksum of the whole request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.runtimes.methods.driving import Driven, drive, kind
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo, prompt_text
 from wikidx.runtimes.methods import find_method
-from wikidx.runtimes.methods.requests import LookUpTitle, Request, Retrieve
+from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Request, Retrieve
 from wikidx.runtimes.questions import Question
 from wikidx.runtimes.training import ra_isf, self_reasoning
 from wikidx.runtimes.training.sets import make_question_set
@@ -70,6 +70,8 @@ def _result(request: Request, written: Any) -> Any:  # noqa: ANN401 - JSON, and 
             return _of_fields(Nll, written)
         case Mix() | Score():
             return written
+        case Compare():
+            return tuple(written)
     return [Passage(id_, title, text) for key, text in written.items() for id_, _, title in [key.partition(" ")]]
 
 
@@ -89,6 +91,8 @@ def _line(request: Request) -> str:
             shown = f"{[round(weight, 3) for weight in request.weights]} …{prompt_text(request.prompt)[-_SHOWN:]}"
         case Score():
             shown = f"{request.prompt!r}, {list(request.texts)}"
+        case Compare():
+            shown = f"{request.text} | {' | '.join(request.others)} by {request.encoder}"
         case Generate() | AskYesNo() | MeanNll():
             shown = "…" + prompt_text(request.prompt)[-_SHOWN:]
         case _:
