@@ -160,7 +160,7 @@ def detect_format(path: Path) -> str:
         )
     raise InputError(
         f"{path} begins with {first[:40]!r}, which is none of the formats {', '.join(READERS)}; "
-        "one record a line is needed, such as {\"id\": …, \"title\": …, \"text\": …}, or name the format with --format"
+        'one record a line is needed, such as {"id": …, "title": …, "text": …}, or name the format with --format'
     )
 
 
