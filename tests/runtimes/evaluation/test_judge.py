@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import read_rows
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, Vote, build_prompt, read_vote, rule_for
@@ -74,23 +75,7 @@ def test_only_what_cannot_be_read_is_asked_again() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "text", "vote", "is_strict"),
-    [
-        ("retrorag", "yes", "right", True),
-        ("retrorag", "No", "wrong", True),
-        ("retrorag", " Yes.", "right", False),
-        ("retrorag", "**NO**, it says Lyon", "wrong", False),
-        ("retrorag", "Verdict: **yes**", "right", False),
-        ("retrorag", "Incorrect", "wrong", False),
-        ("retrorag", "Nobody knows", None, False),
-        ("retrorag", "", None, False),
-        ("halluqa", "是", "wrong", True),
-        ("halluqa", "否", "right", True),
-        ("halluqa", "是的。", "wrong", False),
-        ("halluqa", "不是", "right", False),
-        ("halluqa", "判断：是", "wrong", False),
-        ("halluqa", "是否有幻觉很难说", None, False),
-        ("halluqa", "yes", None, False),
-    ],
+    read_rows("runtimes/evaluation/votes.jsonl"),
 )
 def test_votes_are_read_strictly_first_then_by_how_they_begin(rule: str, text: str, vote: Vote | None, is_strict: bool) -> None:
     assert read_vote(text, RULES[rule]) == (vote, is_strict)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
@@ -109,36 +110,7 @@ def test_what_a_row_needs_stands_where_its_figures_would() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [
-        ("[[rows]]", "[[rows", "is not TOML"),
-        ('title = "two methods"', "", "title is missing"),
-        ('method = "rag"', 'metod = "rag"', "rows, number 1: unknown field 'metod': did you mean 'method'"),
-        ('method = "rag"', 'method = "rak"', "row 'RAG': unknown method 'rak': did you mean 'rag'"),
-        ("shots = 1 }", "shot = 1 }", "row 'RAG': unknown option 'shot': did you mean 'shots'"),
-        ("shots = 1 }", "shots = -1 }", "row 'RAG': shots is -1"),
-        ('method = "rag"', 'method = "rag"\nprompts = "mine"', "row 'RAG': there is no folder mine with prompts for 'rag'"),
-        ('method = "rag"', 'method = "rag"\nmissing = "no"', "row 'RAG' needs a 'method', or"),
-        ('metrics = ["squad_em"]', 'metrics = ["squad_me"]', "unknown metric of questions.mine 'squad_me': did you mean 'squad_em'"),
-        ('metrics = ["squad_em"]', 'protocol = "refeed-mq"', "unknown protocol 'refeed-mq': did you mean 'refeed-nq'"),
-        ('file = "questions.jsonl"', "", "questions.mine needs a 'protocol' that has a set of questions, or a 'file'"),
-        ("[1, 3] }", "[1] }", "row 'Depth': the options of 'sweep' change together"),
-        ('on = ["mine"]', 'on = ["your"]', "unknown question set of row 'Depth, max_depth=0' 'your'"),
-        ('name = "Other"', 'name = "rag"', "row 'RAG' has the name of another row"),
-        ('name = "Other"', 'name = ".."', "row '..' has the name of another row, or none for a folder"),
-        (
-            "[questions.claims]",
-            '[questions.Mine]\nfile = "x"\n[questions.claims]',
-            "question set 'mine' has the name of another question set",
-        ),
-        ('form = "long"', 'form = "sonnet"', "unknown form of questions.claims 'sonnet'"),
-        ("options = { k = 2, shots = 0 }", "options = { shotz = 0 }", "unknown option 'shotz': did you mean 'shots'"),
-        ('form = "long"', "options = { nope = 1 }", "unknown option of questions.claims 'nope'"),
-        ('method = "rag"', 'method = "rag"\nllm = ["knw=scripted:x"]', "row 'RAG': unknown role 'knw'"),
-        ('title = "two methods"', 'title = "a"\nseeds = [1, 1]', r"seeds is \[1, 1\]"),
-        ('title = "two methods"', 'title = "a"\npaper = "ReFed"', "unknown paper 'ReFed': did you mean 'ReFeed'"),
-        ('title = "two methods"', 'title = "a"\npaper = "ReFeed"\ntable = "T9"', "unknown table 'T9'"),
-        ('title = "two methods"', 'title = "a"\nsearch = { dept = 3 }', "unknown field 'dept': did you mean 'depth'"),
-    ],
+    read_rows("runtimes/experiments/mistakes.jsonl"),
 )
 def test_errors_of_a_file_take_one_line_and_name_file_and_key(file: Path, old: str, new: str, message: str) -> None:
     assert old in WHOLE

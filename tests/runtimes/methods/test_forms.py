@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from tests.conftest import read_rows
 from tests.runtimes.methods.driving import drive, passages
 from wikidx.base.errors import InputError, OptionError
 from wikidx.runtimes.assignments import parse_assignments
@@ -80,20 +81,7 @@ def test_a_yes_or_a_no_is_read(text: str, read: tuple[str, bool]) -> None:
 
 @pytest.mark.parametrize(
     ("written", "label", "is_read"),
-    [
-        ("Supported.", "SUPPORTS", True),
-        ("true", "SUPPORTS", True),
-        ("refuted", "REFUTES", True),
-        ("False", "REFUTES", True),
-        ("NotEnoughInfo", "NOT ENOUGH INFO", True),
-        ("not enough information", "NOT ENOUGH INFO", True),
-        ("The claim is REFUTED by passage 1.", "REFUTES", True),
-        ("There is not enough to go by.", "NOT ENOUGH INFO", True),
-        ("not supported", "NOT ENOUGH INFO", False),
-        ("supported or refuted", "NOT ENOUGH INFO", False),
-        ("", "NOT ENOUGH INFO", False),
-        ("Lord Byron", "NOT ENOUGH INFO", False),
-    ],
+    read_rows("runtimes/methods/claim_verdicts.jsonl"),
 )
 def test_verdicts_on_claims_are_told_in_many_words(written: str, label: str, is_read: bool) -> None:
     assert FORMS["fever"].read(written, 0)[:2] == (label, is_read)

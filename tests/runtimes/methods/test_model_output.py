@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.conftest import read_rows
 from wikidx.runtimes.methods.model_output import find_object, find_strings, first_line, parse_labels, parse_list, to_text
 
 KEYS = ("answer", "note")
@@ -14,27 +15,7 @@ KEYS = ("answer", "note")
 
 @pytest.mark.parametrize(
     ("text", "value", "state"),
-    [
-        ('{"answer": "Ada"}', {"answer": "Ada"}, "whole"),
-        ('\n {"answer": "Ada"}\n', {"answer": "Ada"}, "whole"),
-        ('```json\n{"answer": "Ada"}\n```', {"answer": "Ada"}, "within"),
-        ('Sure! {see below} {"answer": "a } b"} and {"answer": "no"}', {"answer": "a } b"}, "within"),
-        ('{"Answer": "Ada", "the note": 1}', {"answer": "Ada", "the_note": 1}, "whole"),
-        ('{"answer": "two\nlines"}', {"answer": "two\nlines"}, "whole"),
-        ('{"answer": "Müller \\"M\\" \\u00fc"}', {"answer": 'Müller "M" ü'}, "whole"),
-        ('{"note": [{"x": "y"}, {"z": "w', {"note": [{"x": "y"}, {"z": "w"}]}, "cut"),
-        ('{"note": "cut in the mid', {"note": "cut in the mid"}, "cut"),
-        ('{"note": "back\\', {"note": "back"}, "cut"),
-        ('{"note": "u\\u00', {}, None),
-        ('{"answer": "Ada", "no', {"answer": "Ada"}, "cut"),
-        ('{"answer": "Ada", "note": tru', {"answer": "Ada"}, "cut"),
-        ('{"answer": "Ada",', {"answer": "Ada"}, "cut"),
-        ('{"answer": NaN}', {"answer": None}, "whole"),
-        ('{"other": 1}', {}, None),
-        ("[1, 2]", {}, None),
-        ("", {}, None),
-        ("{{{{", {}, None),
-    ],
+    read_rows("runtimes/methods/objects.jsonl"),
 )
 def test_the_first_object_with_a_wanted_key_is_found_in_any_state(text: str, value: dict[str, object], state: str | None) -> None:
     found = find_object(text, KEYS)
