@@ -16,7 +16,7 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.given import GivenPassages
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Choice, Generate, Mix, Score, Scores
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Choice, Control, Gen, Generate, Mix, Score, Scores
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import GivenPassage, Question
@@ -35,6 +35,7 @@ def stand_in_llm(text: str | None = None) -> ScriptedLLM:
     """Return a model that generates ``text``, by default the role and number of the call in angle brackets.
 
     If the text must be one of several choices, the model returns the first. P(yes) is 1 for the text "yes", 0 for "no", and otherwise 0.5.
+    Control tokens have equal probabilities, and texts the scores 1, 1/2, 1/3, ….
     """
     n_calls = Counter[str]()
     p_yes = {"yes": 1.0, "no": 0.0}.get(text or "", 0.5)
@@ -46,6 +47,8 @@ def stand_in_llm(text: str | None = None) -> ScriptedLLM:
             return p_yes if isinstance(call, AskYesNo) else 1.0
         if isinstance(call, Generate) and isinstance(call.schema, Choice):
             return [call.schema.texts[0]] * call.n
+        if isinstance(call, Generate) and call.control:
+            return Gen(text=text or "", control=(Control(0, (0.0,) * len(call.control)),))
         if text is not None:
             return [text] * call.n
         n_calls[call.role] += 1

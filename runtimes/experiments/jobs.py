@@ -14,7 +14,7 @@ from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, stand_in_llm, stand_in_services
 from wikidx.runtimes.execution.runs import PREDICTIONS, differences, read_predictions
-from wikidx.runtimes.llms.base import Call, Generate, prompt_text
+from wikidx.runtimes.llms.base import Call, Generate, Mix, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
@@ -192,9 +192,9 @@ def estimate(job: Job, finished: Finished) -> Estimate:
     if prediction.error is not None:
         raise InputError(f"{job.name}: {prediction.error.partition(': ')[2]}")
     calls = [step.request for step in prediction.steps if isinstance(step.request, Call)]
-    texts = [prompt_text(call.prompt) for call in calls]
+    texts = [prompt_text(prompt) for call in calls for prompt in (call.prompts if isinstance(call, Mix) else (call.prompt,))]
     prompt = sum(_TOKENS_PER_WORD * len(text.split()) + _PASSAGE_TOKENS * text.count(PASSAGE_TEXT) for text in texts)
-    generated = sum(call.decoding.max_tokens * call.n if isinstance(call, Generate) else 1 for call in calls)
+    generated = sum(call.decoding.max_tokens * call.n if isinstance(call, Generate | Mix) else 1 for call in calls)
     return Estimate(len(calls), prediction.cost.searches, prompt, generated)
 
 

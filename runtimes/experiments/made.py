@@ -10,6 +10,7 @@ from pathlib import Path
 
 from wikidx.base.artifacts.home import home
 from wikidx.base.errors import require_packages
+from wikidx.indexer.networks.loading import silent_transformers
 
 _CONTEXT = 16_384  # bytes of a prompt with its passages, and of its text
 
@@ -50,5 +51,6 @@ def _make(folder: Path, control: Sequence[str]) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = LlamaForCausalLM(config)
-    tokenizer.save_pretrained(folder)
-    network.save_pretrained(folder)
+    with silent_transformers():
+        tokenizer.save_pretrained(folder)
+        network.save_pretrained(folder)

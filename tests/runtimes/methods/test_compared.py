@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.runtimes.methods.driving import Driven, drive, passages
+from wikidx.base.errors import InputError
 from wikidx.retrievers.base import ScoredPassage
+from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse
 from wikidx.runtimes.llms.base import Control, Gen, Generate, Mix, Score, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.crag import choose_action, split_strips
@@ -251,3 +253,12 @@ def test_crag_s_strips_cover_the_text() -> None:
     text = "One is. Two is not. Three may be. Four was."
     assert split_strips(text, 3) == ["One is. Two is not. Three may be.", "Four was."]
     assert split_strips("", 3) == []
+
+
+@pytest.mark.parametrize("name", ["replug", "recomp", "self_rag", "crag"])
+def test_a_rehearsal_leads_to_the_search(name: str) -> None:
+    """So that a run without a corpus is refused before it begins."""
+    method = find_method(name)
+    with pytest.raises(InputError, match="there is nothing to search"):
+        rehearse(method, method.options(), searcher=None, can_look_up=False)
+    rehearse(method, method.options(), searcher=StandInSearcher(), can_look_up=False)
