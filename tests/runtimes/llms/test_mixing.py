@@ -1,4 +1,4 @@
-"""What endpoints tell of next tokens and of control tokens: means of distributions, ends, and refusals where nothing is told."""
+"""Next tokens and control tokens as endpoints tell them: means of distributions, ends, and refusals where nothing is told."""
 
 from __future__ import annotations
 
