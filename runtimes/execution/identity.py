@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wikidx.base.artifacts.building import redact_command, strip_credentials
 from wikidx.base.artifacts.manifest import Manifest, package_versions
 from wikidx.base.plugins import recorded
 from wikidx.base.registry import unknown_name_error
@@ -112,11 +112,6 @@ def describe_served(client: RemoteSearcher, corpus: str, retriever: str) -> dict
     return {"url": client.url, "corpus": offer.corpus, "retriever": retriever, "fingerprints": fingerprints}
 
 
-def strip_credentials(text: str) -> str:
-    """Remove user names and passwords from the URLs of a text."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
-
-
 def session() -> dict[str, Any]:
     """Return the start time, arguments and package versions of the running command."""
     return {
@@ -124,12 +119,6 @@ def session() -> dict[str, Any]:
         "command": ["idx", *redact_command(sys.argv[1:])],
         "versions": package_versions(PACKAGES),
     }
-
-
-def redact_command(arguments: Sequence[str]) -> list[str]:
-    """Return a command's arguments without keys and passwords."""
-    text = re.sub(r"((?:^|\0)--api-key[=\0])[^\0]*", r"\1…", "\0".join(arguments))
-    return [strip_credentials(argument) for argument in text.split("\0")]
 
 
 def questions_digest(questions: Sequence[tuple[Any, ...]]) -> str:

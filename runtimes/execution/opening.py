@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wikidx.base.artifacts.building import strip_credentials
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import recorded
 from wikidx.base.registry import unknown_name_error
@@ -38,7 +39,7 @@ from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.templates import prompt_hashes
 from wikidx.runtimes.questions import Question
 
-from .identity import describe_served, local_fingerprints, model_identity, strip_credentials
+from .identity import describe_served, local_fingerprints, model_identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

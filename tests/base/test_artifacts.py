@@ -250,6 +250,13 @@ def test_a_lock_is_held_by_one_at_a_time_and_outlives_the_folder(target: Path) -
         pass  # where not even its holder can be written
 
 
+def test_a_lock_names_the_command_without_its_secrets(target: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["idx", "run", "rag", "--api-key", "geheim", "--url", "http://u:geheim@host/v1"])
+    with lock(target), pytest.raises(LockedError, match="as 'idx run rag --api-key … --url http://host/v1'"), lock(target):
+        pass
+    assert not [file for file in (home / ".locks").iterdir() if b"geheim" in file.read_bytes()]
+
+
 def test_discard_takes_files_folders_links_and_nothing(tmp_path: Path) -> None:
     for folder in ("folder", "elsewhere", ".folder.old"):
         (tmp_path / folder).mkdir()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from wikidx.base.artifacts.building import redact_command
 from wikidx.corpora.passage import Passage
 from wikidx.corpora.store import PassageStore
 from wikidx.indexer.build import build_index
@@ -69,4 +70,4 @@ def test_an_index_of_other_passages_is_another_one(build: Callable[..., PassageS
 def test_a_command_is_shown_without_its_secrets() -> None:
     given = ["run", "rag", "--api-key", "geheim", "--api-key=geheim", "--llm", "openai:m@http://u:p@host:1/v1", "--url", "http://u@host"]
     shown = "run rag --api-key … --api-key=… --llm openai:m@http://host:1/v1 --url http://host"
-    assert identity.redact_command(given) == shown.split()
+    assert redact_command(given) == shown.split()

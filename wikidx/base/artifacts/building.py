@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 import socket
 import sys
@@ -175,6 +176,17 @@ def remove_empty(folder: Path) -> None:
         folder = folder.parent
 
 
+def strip_credentials(text: str) -> str:
+    """Remove user names and passwords from the URLs of a text."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+
+
+def redact_command(arguments: Sequence[str]) -> list[str]:
+    """Return a command's arguments without keys and passwords."""
+    text = re.sub(r"((?:^|\0)--api-key[=\0])[^\0]*", r"\1…", "\0".join(arguments))
+    return [strip_credentials(argument) for argument in text.split("\0")]
+
+
 @contextlib.contextmanager
 def lock(target: Path) -> Iterator[None]:
     """Hold the lock of ``target``, a path in the data home, during the ``with`` block.
@@ -196,7 +208,7 @@ def lock(target: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().decode() or "another process"
             raise LockedError(f"{target} is being worked on by {holder}: wait for it or end it") from None
-        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        command = " ".join([Path(sys.argv[0]).name, *redact_command(sys.argv[1:])])
         holder = f"process {os.getpid()} on {socket.gethostname()}, started {time.strftime('%Y-%m-%d %H:%M:%S')} as '{command}'"
         with contextlib.suppress(OSError):  # a full disk: the lock needs no bytes
             file.truncate(0)
