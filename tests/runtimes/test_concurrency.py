@@ -23,7 +23,6 @@ from wikidx.runtimes.execution import opening
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
-from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.execution.runs import PREDICTIONS
 from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
 from wikidx.runtimes.methods.base import Answer
@@ -68,28 +67,6 @@ def test_neither_a_question_nor_a_branch_waits_for_another() -> None:
     assert [(step.depth, prompt_text(step.request.prompt)[:5]) for step in slow.steps if isinstance(step.request, Generate)] == [
         (depth, name) for depth in range(3) for name in ("slow ", "quick")
     ]
-
-
-def test_the_outcome_of_a_failed_question_does_not_depend_on_time() -> None:
-    """One branch fails at its second call, the other has three: whichever is slow, the third call does not count."""
-
-    async def branch(text: str, *, fails: bool) -> str:
-        for step in range(3):
-            text = (await generate(f"{text} {'fail' if fails and step == 1 else step}")).text
-        return text
-
-    def ask_slow(is_first: bool) -> list[Prediction]:
-        llm = SlowLLM()
-        threading.Timer(0.2, llm.release.set).start()
-
-        async def ask(question: str) -> Answer:
-            names = ("slow", "b") if is_first else ("a", "slow")
-            return Answer(" ".join(await gather(branch(names[0], fails=True), branch(names[1], fails=False))))
-
-        return list(execute(ask, QUESTIONS[:1], Services(llms={"answer": llm})))
-
-    outcomes = [[(step.depth, step.error is None) for step in ask_slow(is_first)[0].steps] for is_first in (True, False)]
-    assert outcomes == [[(0, True), (0, True), (1, False), (1, True)]] * 2
 
 
 def test_what_a_batch_has_finished_goes_on_before_its_end() -> None:
