@@ -5,7 +5,8 @@ templates        prompts from text files          prompts/       the text files,
 forms            forms of answers             prompt_sets      replaced prompts and demonstrations
 sentences        sentences and words of a text    model_output   lenient parsing of JSON, labelled lines, lists
 written_answers  answers in generated texts       sub_questions  parsing of lists of sub-questions
-reading          noise and random order of the passages that methods read
+reading          options of searches: expansion, noise, random order
+expansion        queries that a model adds to a query
 asking_again     a second request for the answer that a JSON reply lacks
 
 direct  cot  least_to_most  genread  rag  ircot  iter_retgen  self_ask  react   the baselines, one file each

@@ -1,6 +1,6 @@
-"""Disturbance of the passages that methods read: noise and random order, for every search of a method.
+"""Options of every search of a method that reads passages: expansion of its query (``expansion``), noise and random order.
 
-It is the robustness experiment of Self-Reasoning (arXiv 2407.19813, figure 3), whose noise are passages of another question.
+Noise is the robustness experiment of Self-Reasoning (arXiv 2407.19813, figure 3), whose noise are passages of another question.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import math
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from wikidx.base.errors import InputError
 from wikidx.base.validation import options
 from wikidx.retrievers.base import Ranking, ScoredPassage
 
 from .base import Answer, option
+from .expansion import KINDS, expand
 from .requests import Retrieve, gather, labelled, search_by, send
 
-NOISE = "noise"
-"""Label, in the trace, of searches for noise."""
+NOISE, EXPANSION = "noise", "expansion"
+"""Labels, in the trace, of searches for noise, and of what writes queries."""
 
 O = TypeVar("O", bound="ReadingOptions")  # noqa: E741 - options
 
@@ -33,6 +34,13 @@ class ReadingOptions:
         InputError: there is noise without questions that it comes from.
     """
 
+    expand: Literal["none", "hyde", "rewrites"] = option(
+        "none",
+        "ours",
+        "what the first query of each search gets added; hyde: hypothetical passages that answer it (arXiv 2212.10496); rewrites: other "
+        "wordings of it; the role 'answer' writes them",
+    )
+    expansions: int | None = option(None, "ours", "number of added queries; none: 8 passages (hyde), 3 wordings (rewrites)", minimum=1)
     shuffle: bool = option(False, "ours", "put the passages of each search in random order (Self-Reasoning, figure 3)")
     noise: float = option(
         0.0,
@@ -63,7 +71,7 @@ def reads_passages(run: Callable[[str, O], Coroutine[Any, Any, Answer]]) -> Call
 
     @functools.wraps(run)
     async def read(question: str, options: O) -> Answer:
-        if not options.noise and not options.shuffle:
+        if not options.noise and not options.shuffle and options.expand == "none":
             return await run(question, options)
         noise = set[str]()
         with search_by(lambda request: _search(request, question, options, noise)):
@@ -78,11 +86,20 @@ async def _search(request: Retrieve, question: str, options: ReadingOptions, noi
     query = " ".join(request.queries)
     rng = random.Random(f"{options.seed}:{question}" if query == question else f"{options.seed}:{question}:{query}")
     others = [replace(request, queries=(_other_question(question, options, rng),))] if options.noise else []
-    hits, *other_hits = await gather(send(request), *(labelled(NOISE, send(other)) for other in others))
+    hits, *other_hits = await gather(_search_expanded(request, options), *(labelled(NOISE, send(other)) for other in others))
     replacements = _draw_noise(hits, other_hits[0], options.noise, rng) if other_hits else {}
     noise.update(hit.id for hit in replacements.values())
     mixed = [replacements.get(position, hit) for position, hit in enumerate(hits)]
     return Ranking(rng.sample(mixed, len(mixed)) if options.shuffle else mixed, hits.queries)
+
+
+async def _search_expanded(request: Retrieve, options: ReadingOptions) -> Ranking:
+    """Search with the queries of a request and what its first one is expanded to."""
+    if options.expand != "none":
+        added = await labelled(EXPANSION, expand(request.queries[0], options.expand, options.expansions))
+        merge = request.merge or KINDS[options.expand].merge
+        request = replace(request, queries=(*request.queries, *added), merge=merge)
+    return cast("Ranking", await send(request))
 
 
 def _other_question(question: str, options: ReadingOptions, rng: random.Random) -> str:

@@ -11,6 +11,7 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.llms.base import AskYesNo, MeanNll, Score
 from wikidx.runtimes.methods import METHODS, find_method
+from wikidx.runtimes.methods.reading import EXPANSION
 from wikidx.runtimes.methods.requests import Compare, Request, Retrieve
 
 OWN = passages("one", "two", "three", "four")
@@ -35,6 +36,7 @@ READERS = (
     "self_rag",
     "crag",
 )
+WORDINGS = "1. other words\n2. WHO\n3. Other words!\n4. third\n5. fourth\n6. fifth"
 
 
 def run(name: str, question: str = "Who?", **values: Any) -> Driven:  # noqa: ANN401 - an option
@@ -43,6 +45,8 @@ def run(name: str, question: str = "Who?", **values: Any) -> Driven:  # noqa: AN
     def reply(request: Request) -> Any:  # noqa: ANN401 - a canned result
         if isinstance(request, Retrieve):
             return OTHER if request.queries == ("Else?",) else OWN
+        if EXPANSION in request.path:
+            return [WORDINGS] if request.n == 1 else [f"Passage  {number}.\n" for number in range(request.n)]  # type: ignore[union-attr]
         if isinstance(request, Score):
             return [0.9] * len(request.texts)
         if isinstance(request, Compare):
