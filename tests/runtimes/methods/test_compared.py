@@ -36,7 +36,7 @@ def last(driven: Driven) -> str:
 # REPLUG
 
 
-@pytest.mark.parametrize("scores", [[1.5, 0.25, -2.0], [80.0, 79.0, 10.0], [-700.0, -701.0, -702.0]])
+@pytest.mark.parametrize("scores", [[1.5, 0.25, -2.0], [800.0, 799.0, 10.0], [-700.0, -701.0, -702.0]])
 def test_replug_mixes_by_the_softmax_of_the_scores(scores: list[float]) -> None:
     hits = [ScoredPassage(passage, row, score, ()) for row, (passage, score) in enumerate(zip(THREE, scores, strict=True))]
     driven = run("replug", [hits, "Ada"], k=3)
@@ -170,13 +170,10 @@ def test_self_rag_searches_texts_segment_by_segment() -> None:
         opened = [("[Retr", {"yes": 0.9})] if "[Retr" in text else [("[No R", {"yes": 0.3, "not": 0.7})] if "[No R" in text else []
         return judged(text, ("", {"rel": relevance, "irr": 1 - relevance}), *opened, nll=-math.log(share))
 
-    driven = run(
-        "self_rag",
-        lambda request: judged("x", ("", {"yes": 1.0})) if is_decision(request) else write(request),
-        form="long",
-        k=2,
-        likelihood=False,
-    )
+    def answer(request: Request) -> Any:  # noqa: ANN401
+        return judged("x", ("", {"yes": 1.0})) if is_decision(request) else write(request)
+
+    driven = run("self_rag", answer, form="long", k=2, likelihood=False)
     assert driven.answer.detail["segments"] == ["[Relevant]A.", "[Relevant]D."]
     assert driven.answer.detail["score"] == pytest.approx(0.9 * 0.8, abs=1e-6)
     assert driven.answer.text == "A [1]. D [2]."
@@ -184,6 +181,8 @@ def test_self_rag_searches_texts_segment_by_segment() -> None:
     assert [len(level) for level in driven.levels] == [1, 1, 2, 4]  # A and B are open, and go on with both passages
     again = [prompt for prompt in driven.prompts("answer") if "[Relevant]B.[Retrieval]<paragraph>" in prompt]
     assert len(again) == 2
+    narrow = run("self_rag", answer, form="long", k=2, likelihood=False, beam=1)
+    assert [len(level) for level in narrow.levels] == [1, 1, 2, 2]  # only A goes on
 
 
 def is_decision(request: Request) -> bool:
