@@ -62,11 +62,11 @@ def without_time(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
 
 @pytest.mark.usefixtures("tiny_default")
 def test_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert choose_model(PlanOptions(), dry_run=False).llm == ["smollm2"]
+    assert choose_model(PlanOptions(), ("answer",), dry_run=False).llm == ["smollm2"]
     assert capsys.readouterr().err == "no --llm: answers come from the embedded Tiny, a very small model\n"
     named = PlanOptions(llm=["openai:x"])
-    assert choose_model(named, dry_run=False) is named
-    assert choose_model(PlanOptions(), dry_run=True).llm is None
+    assert choose_model(named, ("answer",), dry_run=False) is named
+    assert choose_model(PlanOptions(), ("answer",), dry_run=True).llm is None
     assert capsys.readouterr().err == ""
 
 
