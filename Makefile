@@ -20,7 +20,11 @@ quickstart: $(VENV)/quickstart
 		"idx build passages.jsonl --name mine --bm25 --encoder minilm    # a file of your own" \
 		"idx build wiki2018 --dry-run    # what 21 million passages would need" "idx --help"
 
+# Once, before the processes of a test run would do it at the same time.
+COMPILE := $(BIN)/idx doctor --compile > /dev/null
+
 test: $(VENV)/dev  # two at a time: few tests keep two processors busy; make check runs tests/test_gates.py
+	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/test_gates.py --numprocesses 2 --dist worksteal --durations=10
 
 test-full: $(VENV)/test-full  # those that test leaves out, but for a few that take minutes each; a file's in one process, which builds once
@@ -36,11 +40,13 @@ CONTRACTS := lexical_index reader retriever
 OTHERS := $(addprefix tests/indexer/test_,pickles.py published.py embedding_arrays.py vectors.py) $(addprefix tests/retrievers/test_,building.py async_client.py)
 CORE := tests/test_imports.py tests/base $(CONTRACTS:%=tests/contracts/test_%.py) $(OTHERS) tests/retrievers/server $(COMMANDS:%=tests/runtimes/test_%.py)
 test-core: $(VENV)/dev  # for a second Python
+	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal $(CORE)
 
 # The same without extras, with the oldest versions that pyproject.toml allows, whose own warnings are not ours.
 OF_EXTRAS := $(addprefix tests/,base/test_devices.py retrievers/server/test_bad_input.py runtimes/test_command_errors.py)
 test-lowest: $(VENV)/lowest
+	$(COMPILE)
 	IDX_TEST_WITHOUT_EXTRAS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal -W default::DeprecationWarning \
 		$(filter-out $(OF_EXTRAS),$(CORE)) $(OF_EXTRAS:%=--ignore=%)
 

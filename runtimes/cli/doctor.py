@@ -3,6 +3,7 @@
 Examples:
     idx doctor
     idx doctor --json
+    idx doctor --compile  # in the making of a container's image
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ import os
 import platform
 import re
 import sys
+import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, requires, version
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from wikidx.base.progress import format_bytes
 
@@ -22,7 +29,16 @@ from .option_groups import command
 from .screen import Result
 
 _WIDTH = 20
-_VARIABLES = ("IDX_HOME", "IDX_MIRROR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NUMBA_CACHE_DIR", "HF_HOME")  # none has a secret
+_TEXT = 10 * "A river runs through the desert, and the other one to the sea. "  # so long that the texts have a vocabulary of phrases
+_VARIABLES = (
+    "IDX_HOME",
+    "IDX_MIRROR",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "IDX_CACHE",
+    "NUMBA_CACHE_DIR",
+    "HF_HOME",
+)  # none has a secret
 _REQUIREMENT = re.compile(r"(?P<package>[\w.-]+)[^;]*(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?")
 _DEVELOPERS_EXTRAS = {"bench", "dev", "docs", "test-full"}
 
@@ -30,11 +46,18 @@ Section = dict[str, str]
 
 
 @command()
-def doctor() -> Result:
+def doctor(
+    *,
+    compile_kernels: Annotated[
+        bool, typer.Option("--compile", help="First compile the inner loops, which are kept for all commands.")
+    ] = False,
+) -> Result:
     """Describe this installation and machine, for bug reports.
 
     The report has paths, sizes and versions; keys and texts are not in it.
     """
+    if compile_kernels:
+        _compile_kernels()
     packages, extras = _describe_packages()
     report = {
         "idx": _describe_program(),
@@ -46,6 +69,37 @@ def doctor() -> Result:
     }
     shown = ([title, *(f"    {label:<{_WIDTH}}{value}" for label, value in section.items())] for title, section in report.items())
     return Result(report, itertools.chain.from_iterable(shown))
+
+
+def _compile_kernels() -> None:
+    """Compile the kernels of BM25 and of exact search by using them, in two processes, which keep them in the cache."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        for compiling in [processes.submit(task) for task in (_use_bm25, _use_exact_search)]:
+            compiling.result()
+
+
+def _use_bm25() -> None:
+    from wikidx.base.compiled import compile_always
+    from wikidx.retrievers.build_and_open import build
+    from wikidx.retrievers.options import SearchOptions
+
+    compile_always()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["IDX_HOME"] = folder
+        with build((f"{n}: {_TEXT}" for n in range(3_000)), show_progress=False) as searcher:
+            searcher.search_groups([["a river", "a desert"]], SearchOptions(k=1, depth=10, rerank="primary"))
+
+
+def _use_exact_search() -> None:
+    import numpy as np
+
+    from wikidx.base.compiled import compile_always
+    from wikidx.indexer.indexes.exact.cpu import CpuEngine
+
+    compile_always()
+    for dtype, components in ((np.float32, np.float32), (np.float16, np.float32), (np.int8, np.int32)):
+        queries: Any = np.ones((1, 4 if dtype is np.int8 else 8), components)
+        CpuEngine(np.ones((2, 8), dtype), np.empty(0, np.int64)).search(queries, 1)
 
 
 def _describe_program() -> Section:
@@ -90,23 +144,18 @@ def _describe_gpus() -> str:
 
 def _describe_folders() -> Section:
     from wikidx.base.artifacts.home import corpus_names, free_disk_bytes, home, network_file_system
-    from wikidx.base.compiled import cache_folders
-
-    # isort: split
-    from numba import config  # last: the import above tells what numba refuses
+    from wikidx.base.compiled import cache_folders, kernels_folder
 
     folder = home()
     state = "does not exist yet" if not folder.exists() else "writable" if os.access(folder, os.W_OK) else "not writable"
     network = network_file_system(folder)
-    kernels = cache_folders()
+    kernels, where = cache_folders(), kernels_folder()
     return {
         "home": f"{folder}, {state}{f', on {network}' if network else ''}, {format_bytes(free_disk_bytes())} free",
         "corpora": ", ".join(corpus_names()) or "none",
         **{name: _size([folder / name]) for name in ("downloads", "checkpoints")},
         "Hugging Face cache": _describe_hub_cache(),
-        "compiled kernels": f"{_size(kernels)}, {f'in {config.CACHE_DIR}' if config.CACHE_DIR else 'next to the code'}"
-        if kernels
-        else "none",
+        "compiled kernels": f"{_size(kernels) if kernels else 'none'}, {f'in {where}' if where else 'next to the code'}",
     }
 
 

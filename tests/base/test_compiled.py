@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,6 +75,15 @@ def test_every_form_of_import_is_followed(package: Path, statement: str, monkeyp
     (package / "caller.py").write_text(statement + "\n")
     monkeypatch.setattr(wikidx.base.compiled, "ROOT", package.parents[1])
     assert package / "called.py" in wikidx.base.compiled._sources(package / "caller.py")
+
+
+def test_the_environment_says_where_kernels_are_kept(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (package / "called.py").write_text(CALLED.format(1))
+    monkeypatch.setenv("IDX_CACHE", str(tmp_path / "of idx"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "of numba"))
+    assert [outer_of_10(package), outer_of_10(package)] == ["11 0", "11 1"]
+    assert len(list((tmp_path / "of idx").glob("kernels-caller-*/**/*.nbi"))) == 1
+    assert not (tmp_path / "of numba").exists()
 
 
 HASH_PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -150,7 +160,9 @@ def test_compilation_is_announced_once_in_a_process(caplog: pytest.LogCaptureFix
     listener = compiled._CompilationListener()
     for _ in range(2):
         listener.on_start(None)
-    assert [record.message for record in caplog.records] == ["compiling inner loops, once: this takes some seconds, at most a minute"]
+    assert [record.message for record in caplog.records] == [
+        "compiling inner loops, once: up to a minute of a processor, longer where other programs compute"
+    ]
 
 
 @pytest.mark.usefixtures("budget")
@@ -196,6 +208,28 @@ names = {{"kernel": kernel}}
 exec(compile("@kernel\\ndef double(x):\\n    return 2 * x", {wikidx.__file__!r}, "exec"), names)
 print(names["double"].interpreted(21))
 """
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "IDX_CACHE")}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
-    assert (ran.stdout, ran.stderr.count("NUMBA_CACHE_DIR")) == ("42\n", 1)
+    assert (ran.stdout, ran.stderr.count("IDX_CACHE")) == ("42\n", 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody who may not write next to the code")
+def test_kernels_of_code_that_may_not_be_written_are_kept_in_the_users_folder() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        code = f"""
+import os
+from numba import njit
+from wikidx.base.compiled import kernel, kernels_folder
+njit(lambda x: x)(1)  # imports all of numba, which the other user may not
+os.chown({folder!r}, 65534, 65534)
+os.setgid(65534)
+os.setuid(65534)
+names = {{"kernel": kernel}}
+exec(compile("@kernel\\ndef double(x):\\n    return 2 * x", {wikidx.__file__!r}, "exec"), names)
+print(names["double"](21), kernels_folder())
+"""
+        environment = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "IDX_CACHE")}
+        environment["XDG_CACHE_HOME"] = folder
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+        assert ran.stdout == f"42 {folder}/idx\n"
+        assert len(list(Path(folder).glob("idx/kernels-*/**/*.nbi"))) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import numba
 import pytest
 
+from tests.conftest import ROOT
 from tests.runtimes.command_line import Command
 from wikidx.base import compiled
 from wikidx.runtimes.cli import doctor
@@ -69,7 +73,8 @@ def test_missing_packages_come_with_the_command_that_installs_them(idx: Command,
 def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "ROOT", tmp_path)
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    assert idx.json("doctor")["folders"]["compiled kernels"] == "none"
+    monkeypatch.delenv("IDX_CACHE", raising=False)
+    assert idx.json("doctor")["folders"]["compiled kernels"] == "none, next to the code"
     (tmp_path / "wikidx").mkdir()
     for name in ("base", "retrievers"):
         package = name.partition("/")[0]
@@ -81,6 +86,8 @@ def test_compiled_kernels_of_all_packages_are_counted(idx: Command, tmp_path: Pa
     cache = tmp_path / "retrievers" / "__pycache__"
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache))
     assert idx.json("doctor")["folders"]["compiled kernels"] == f"1.0 kB, in {cache}"
+    monkeypatch.setenv("IDX_CACHE", str(tmp_path / "elsewhere"))  # before numba's
+    assert idx.json("doctor")["folders"]["compiled kernels"] == f"none, in {tmp_path / 'elsewhere'}"
 
 
 def test_a_home_that_is_not_there_yet_is_no_error(idx: Command, home: Path) -> None:
@@ -109,3 +116,24 @@ def test_a_gpu_that_torch_cannot_use_and_a_broken_torch_are_reported(idx: Comman
     assert found() == "torch fails: the driver is too old"
     monkeypatch.setitem(sys.modules, "torch", None)
     assert found() == "not looked for: torch is not installed"
+
+
+USE = """
+from wikidx.base.compiled import compile_always
+from wikidx.retrievers import build_and_open
+from wikidx.retrievers.options import SearchOptions
+
+compile_always()
+searcher = build_and_open.build((f"{n} " + 20 * "ferry timetables of the harbour " for n in range(2000)), show_progress=False)
+print(len(searcher.search_groups([["ferry", "harbour"]], SearchOptions(k=2))[0]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_after_compile_a_build_and_a_search_compile_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "IDX_CACHE": str(tmp_path / "cache"), "IDX_HOME": str(tmp_path / "home")}
+    run = functools.partial(subprocess.run, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f", in {tmp_path / 'cache'}" in run([sys.executable, "-m", "wikidx", "doctor", "--compile"]).stdout
+    used = run([sys.executable, "-c", USE])
+    assert (used.stdout, used.stderr) == ("2\n", "")

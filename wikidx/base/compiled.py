@@ -118,7 +118,7 @@ def _type_of_kernel(kernel: Kernel, context: object) -> types.Dispatcher:
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Return a kernel that compiles the function on its first call. Divisions by zero give inf and nan, as in numpy."""
     user_folder = config.CACHE_DIR
-    cache = _cache_folder(Path(function.__code__.co_filename), user_folder)
+    cache = _cache_folder(Path(function.__code__.co_filename), kernels_folder())
     config.CACHE_DIR = str(cache)  # numba reads the setting only now
     try:
         return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function), cache)
@@ -131,7 +131,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 
 @functools.cache
 def _warn_of_no_cache() -> None:
-    logger.warning("compiled inner loops cannot be kept, so that each process compiles them: let NUMBA_CACHE_DIR name a folder to write to")
+    logger.warning("compiled inner loops cannot be kept, so that each process compiles them: let IDX_CACHE name a folder to write to")
 
 
 class interpreted:  # noqa: N801 - named like a function, as contextlib's are; a search enters several, and a generator takes longer
@@ -171,7 +171,7 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
     def on_start(self, event: object) -> None:
         if not self.has_logged:
             self.has_logged = True
-            logger.warning("compiling inner loops, once: this takes some seconds, at most a minute")
+            logger.warning("compiling inner loops, once: up to a minute of a processor, longer where other programs compute")
 
     def on_end(self, event: object) -> None:
         pass
@@ -192,16 +192,26 @@ os.register_at_fork(
 )
 
 
+def kernels_folder() -> Path | None:
+    """Return the folder of the kernels: the environment's IDX_CACHE or NUMBA_CACHE_DIR, or the user's; None: each next to its code."""
+    if given := os.environ.get("IDX_CACHE") or config.CACHE_DIR:
+        return Path(given).expanduser()
+    folder = Path(__file__).parent
+    if os.access(folder, os.W_OK) or os.access(folder / "__pycache__", os.W_OK):
+        return None
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "idx"
+
+
 @functools.cache
-def _cache_folder(source: Path, user_folder: str) -> Path:
-    """Return the cache folder for a file's kernels, in ``user_folder`` (NUMBA_CACHE_DIR) if set, else next to the file.
+def _cache_folder(source: Path, folder: Path | None) -> Path:
+    """Return the cache folder for a file's kernels, in ``folder`` if there is one, else next to the file.
 
     Outdated folders next to the file are removed.
     """
     prefix = f"{_PREFIX}{source.stem}-"
     name = prefix + sources_hash(_sources(source))
-    cache = Path(user_folder) if user_folder else source.parent / "__pycache__"
-    if not user_folder and not (cache / name).exists():
+    cache = folder or source.parent / "__pycache__"
+    if not folder and not (cache / name).exists():
         for old in cache.glob(f"{prefix}*"):
             shutil.rmtree(old, ignore_errors=True)
     return cache / name
@@ -209,8 +219,8 @@ def _cache_folder(source: Path, user_folder: str) -> Path:
 
 def cache_folders() -> list[Path]:
     """Return the folders of kernels compiled so far, current and outdated."""
-    if config.CACHE_DIR:
-        return sorted(Path(config.CACHE_DIR).glob(f"{_PREFIX}*"))
+    if folder := kernels_folder():
+        return sorted(folder.glob(f"{_PREFIX}*"))
     return sorted((ROOT / "wikidx").glob(f"*/**/__pycache__/{_PREFIX}*"))
 
 
