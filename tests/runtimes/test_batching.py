@@ -25,11 +25,12 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution import dispatching
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute, predict
+from wikidx.runtimes.execution.rehearsal import stand_in_similarity
 from wikidx.runtimes.execution.results import Prediction
 from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Mix, Reply, Score, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
-from wikidx.runtimes.methods.base import Answer
+from wikidx.runtimes.methods.base import Answer, Method
 from wikidx.runtimes.methods.requests import Retrieve, ask_yes_no, gather, generate, retrieve
 from wikidx.runtimes.questions import Question
 
@@ -90,8 +91,14 @@ def _found(row: int, query: str) -> ScoredPassage:
 
 def run_all(name: str, llm: ScriptedLLM, searcher: FiveSearcher, n: int = N) -> list[Prediction]:
     method = find_method(name)
-    services = Services(llms=dict.fromkeys(method.roles, llm), searcher=searcher, look_up_title=lambda title: [])
-    return list(execute(lambda question: method.run(question, method.options()), QUESTIONS[:n], services, in_flight=N))
+    return list(
+        execute(lambda question: method.run(question, method.options()), QUESTIONS[:n], services_of(method, llm, searcher), in_flight=N)
+    )
+
+
+def services_of(method: Method, llm: ScriptedLLM, searcher: FiveSearcher) -> Services:
+    roles = dict.fromkeys(method.roles, llm)
+    return Services(llms=roles, searcher=searcher, look_up_title=lambda title: [], similarity=stand_in_similarity)
 
 
 def test_two_hundred_questions_take_little_more_than_their_waves() -> None:
@@ -261,7 +268,7 @@ def test_predictions_of_a_method_depend_on_neither_time_nor_other_questions(name
     method = find_method(name)
 
     def predict(llm: ScriptedLLM, in_flight: int) -> dict[str, Prediction]:
-        services = Services(llms=dict.fromkeys(method.roles, llm), searcher=FiveSearcher(), look_up_title=lambda title: [])
+        services = services_of(method, llm, FiveSearcher())
         answers = execute(lambda question: method.run(question, method.options()), QUESTIONS[:6], services, in_flight=in_flight)
         return {prediction.id: prediction for prediction in answers}
 
