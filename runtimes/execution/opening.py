@@ -36,8 +36,7 @@ from wikidx.runtimes.llms.naming import STAND_IN, ModelSpec, Settings, assign_mo
 from wikidx.runtimes.llms.options import ConnectionOptions
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
-from wikidx.runtimes.methods.expansion import FOLDER as EXPANSION
-from wikidx.runtimes.methods.templates import prompt_hashes
+from wikidx.runtimes.methods.prompt_sets import hash_prompts
 from wikidx.runtimes.questions import Question
 
 from .identity import describe_served, local_fingerprints, model_identity
@@ -161,18 +160,13 @@ def describe(plan: Plan) -> dict[str, Any]:
             option.name: {"value": option.value, "default": option.default, "origin": option.origin}
             for option in list_options(plan.options)
         },
-        "prompts": prompt_hashes([plan.method.name, *plan.method.parts, *_expansion(plan)], plan.method.prompts),
+        "prompts": hash_prompts(plan.method, getattr(plan.options, "expand", "none")),
         "models": models,
         "search": None if plan.target is None else _describe_search(plan.target, plan),
         "context": plan.connection.context,
         **({"thinking": plan.thinking} if plan.thinking != "off" else {}),
         **({"extra_body": dict(plan.connection.extra_body)} if plan.connection.extra_body else {}),
     }
-
-
-def _expansion(plan: Plan) -> list[str]:
-    """Return the folder of the prompts that expand queries, if the method's options ask for it."""
-    return [EXPANSION] if getattr(plan.options, "expand", "none") != "none" else []
 
 
 def given_target(questions: Sequence[Question] | None, named: SearchTarget, others: Mapping[str, object]) -> SearchTarget:

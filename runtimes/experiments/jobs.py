@@ -18,8 +18,7 @@ from wikidx.runtimes.llms.base import Call, Generate, Mix, prompt_text
 from wikidx.runtimes.llms.naming import parse_spec
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
-from wikidx.runtimes.methods.prompt_sets import read_prompt_set, with_prompts
-from wikidx.runtimes.methods.templates import prompt_hashes
+from wikidx.runtimes.methods.prompt_sets import hash_prompts, read_prompt_set, with_prompts
 from wikidx.runtimes.questions import SAMPLE, Question, Selection, find_questions, select
 
 from .files import Cell, Experiment, folder_name
@@ -137,7 +136,7 @@ def describe_changes(cell: Cell, run_json: Mapping[str, Any]) -> str:
     settings, current = run_json.get("settings") or {}, {"method": method.name, **cell.options}
     recorded = {"method": settings.get("method"), **{name: option.get("value") for name, option in settings.get("options", {}).items()}}
     changes = differences({name: recorded.get(name) for name in current}, current)
-    has_its_prompts = settings.get("prompts") == prompt_hashes([method.name], method.prompts)
+    has_its_prompts = settings.get("prompts") == hash_prompts(method, str(cell.options.get("expand", "none")))
     return "; ".join(changes if has_its_prompts else [*changes, "it has other prompts"])
 
 

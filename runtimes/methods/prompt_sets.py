@@ -18,6 +18,7 @@ from wikidx.corpora.passage import text_key
 from wikidx.corpora.reading.compression import read_text
 
 from .base import Answer, Method, list_options
+from .expansion import FOLDER as EXPANSION
 from .forms import FORMS, SHORT
 from .requests import gather, label, retrieve
 from .templates import (
@@ -33,6 +34,7 @@ from .templates import (
     parse_origin,
     parse_shots,
     prompt_folder,
+    prompt_hashes,
     use_prompts,
 )
 
@@ -52,6 +54,11 @@ def prompt_sets(method: str) -> list[str]:
     """Return the names of a method's prompt sets in the package."""
     folder = prompt_folder(method)
     return sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
+
+
+def hash_prompts(method: Method, expand: str) -> dict[str, str]:
+    """Return the SHA-256 of every prompt file that a method uses: its own, its parts', and those that expand queries if it does."""
+    return prompt_hashes([method.name, *method.parts, *([EXPANSION] if expand != "none" else [])], method.prompts)
 
 
 def read_prompt_set(method: str, name: str) -> dict[str, str]:
