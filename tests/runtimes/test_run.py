@@ -69,7 +69,8 @@ def test_predictions_and_what_they_were_made_by(idx: Command, script: Script, tm
         assert [step["request"] for step in record["steps"]] == ["retrieve", "generate"]
     settings = run_record(out)["settings"]
     assert settings["options"]["k"] == {"value": 2, "default": 5, "origin": "ours"}
-    assert set(settings["options"]) == {"form", "k", "shots", "max_tokens", "shuffle", "noise", "noise_questions", "seed"}
+    searched = {"shuffle", "noise", "noise_questions", "seed", "expand", "expansions"}
+    assert set(settings["options"]) == {"form", "k", "shots", "max_tokens"} | searched
     assert settings["prompts"] == prompt_hashes(["rag"])
     assert (settings["method"], settings["seed"], settings["questions"]["n"]) == ("rag", 3, 107)
     assert settings["models"]["answer"]["model"] == model.partition(":")[2]
