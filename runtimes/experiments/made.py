@@ -5,6 +5,7 @@ Its texts mean nothing. It has 2 layers, and bytes as tokens.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,10 +22,17 @@ def made_checkpoint(name: str, control: Sequence[str]) -> Path:
     Raises:
         MissingExtraError: torch or transformers is not installed.
     """
-    folder = home() / "made" / name
-    if not (folder / "config.json").is_file():
+    folder = home() / "checkpoints" / "made" / name
+    if not folder.is_dir():
         require_packages(f"the made checkpoint '{name}'", "llm", "torch", "transformers")
-        _make(folder, control)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as staging:
+            _make(Path(staging) / name, control)
+            try:
+                (Path(staging) / name).rename(folder)
+            except OSError:  # another process may have made it meanwhile
+                if not folder.is_dir():
+                    raise
     return folder
 
 
