@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
-from wikidx.indexer.indexes.keys import Keys, encode, keep_largest, row_of, score_of
+from wikidx.indexer.indexes.keys import Keys, encode, keep_largest, lowest_score, row_of, score_of, sort_keys
 
 MAX, SUM, RRF, INTERLEAVE = 0, 1, 2, 3  # rules that combine a row's scores or ranks in several lists
 
@@ -157,12 +157,12 @@ def _sort_best(rows: NDArray[np.int64], values: NDArray[np.float64], base: float
             continue
         if n_used == 2 * n_best:  # most of the other rows are below the threshold
             keep_largest(keys[:n_used], n_best)
-            n_used, threshold = n_best, score_of(keys[:n_best].min())
+            n_used, threshold = n_best, lowest_score(keys[:n_best])
         keys[n_used] = encode(score, rows[i])
         n_used += 1
     if n_best < n_used:
         keep_largest(keys[:n_used], n_best)
-    keys[:n_best].sort()
+    sort_keys(keys[:n_best])
 
 
 @kernel

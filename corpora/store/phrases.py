@@ -197,7 +197,7 @@ def decode_frames(  # noqa: PLR0913
     """
     position = 0
     for i in range(len(frames)):
-        start, end = frames[i]
+        start, end = frames[i, 0], frames[i, 1]
         if content.shorts[start] >= MOST_PHRASES:
             fields[i, 3] = ANOTHER
         else:

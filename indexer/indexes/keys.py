@@ -82,11 +82,37 @@ def write_largest(keys: Keys, rows: NDArray[np.int64], scores: NDArray[np.float3
     if len(keys) > len(rows):
         keep_largest(keys, len(rows))
         keys = keys[: len(rows)]
-    keys.sort()
+    sort_keys(keys)
     for n in range(len(keys)):
         key = keys[len(keys) - 1 - n]
         rows[n], scores[n] = row_of(key), score_of(key)
     return len(keys)
+
+
+@kernel
+def sort_keys(keys: Keys) -> None:
+    """Sort keys, ascending, by Shell's method: as fast as numpy's for some thousand, and compiled in a tenth of the time."""
+    gap = 1
+    while gap < len(keys) // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, len(keys)):
+            key, position = keys[i], i
+            while position >= gap and keys[position - gap] > key:
+                keys[position] = keys[position - gap]
+                position -= gap
+            keys[position] = key
+        gap //= 3
+
+
+@kernel
+def lowest_score(keys: Keys) -> np.float32:
+    """Return the score of the smallest key, of at least one."""
+    lowest = keys[0]
+    for key in keys:
+        lowest = min(lowest, key)
+    score: np.float32 = score_of(lowest)
+    return score
 
 
 @kernel

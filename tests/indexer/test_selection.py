@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from wikidx.indexer.indexes.bm25.search import merge_best, write_best
+from wikidx.indexer.indexes.bm25.search import merge_best
 
 
 def slow_best(scores: list[float], k: int) -> list[tuple[float, int]]:
@@ -36,7 +36,7 @@ def test_taking_better_ones_is_the_sorted_prefix(scores: list[float], k: int, ti
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1e-30, 2.0, 2.0000002, 3e30]), max_size=60), st.integers(1, 70), st.integers(1, 5))
-@pytest.mark.parametrize("take", [write_best, write_best.py_func], ids=["kernel", "Python"])
+@pytest.mark.parametrize("take", [merge_best, merge_best.py_func], ids=["kernel", "Python"])
 def test_taking_the_best_is_the_sorted_prefix(take: Callable[..., None], scores: list[float], k: int, step: int) -> None:
     best_scores, best_rows = np.full(k, -np.inf, dtype=np.float32), np.full(k, -1, dtype=np.int64)
     given_scores = np.array(scores, dtype=np.float32)

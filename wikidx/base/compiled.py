@@ -76,6 +76,8 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], compiled: Any, cache: Path) -> None:  # noqa: ANN401 - numba has no types
         self.py_func, self.compiled, self._cache = function, compiled, cache
+        get_call_template = compiled.get_call_template
+        compiled.get_call_template = lambda args, kws: get_call_template(tuple(map(types.unliteral, args)), kws)  # not once for each number
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
         """Run the function."""
@@ -258,3 +260,16 @@ def _imported_names(source: Path) -> Iterator[str]:
         base = "/".join((*parents, *filter(None, module.decode().split("."))))
         imported = [name.split()[0].decode().replace(".", "/") for name in names.strip(b"()").split(b",") if name.split()]
         yield from (base, *(f"{base}/{name}" for name in imported)) if base else imported
+
+
+@kernel
+def first_from(values: Any, value: Any) -> int:  # noqa: ANN401
+    """Return the position of the first of ascending values that is not below a value."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low

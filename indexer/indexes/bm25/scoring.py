@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.compiled import kernel
+from wikidx.base.compiled import first_from, kernel
 from wikidx.indexer.indexes.postings.cursors import Cursors, Terms, advance, look_up, start_cursors
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
 
@@ -38,7 +38,10 @@ def scores(tables: ScoringTables, terms: Terms, rows: NDArray[np.int64], positio
         advance(postings, terms, cursors, block)
         _add_block(tables, terms, cursors, rows[start:end], positions, sums[start:end])
         start = end
-    return sums.astype(np.float32)
+    row_scores = np.empty(len(rows), dtype=np.float32)
+    for i in range(len(rows)):
+        row_scores[i] = sums[i]
+    return row_scores
 
 
 @kernel
@@ -86,7 +89,8 @@ def _read(
     segment: NDArray[np.uint16], segment_impacts: NDArray[np.uint8], positions: NDArray[np.int32], impacts: NDArray[np.uint8]
 ) -> None:
     """Find each row's impact by reading the whole segment. A row without the term has impact 0."""
-    impacts[:] = 0
+    for i in range(len(impacts)):
+        impacts[i] = 0
     for p in range(len(segment)):
         i = positions[np.intp(segment[p])]
         if i >= 0:
@@ -126,7 +130,7 @@ def _add_shared_scores(
             continue
         denominator = -denominator
         key = terms.numbers[t] * len(documents.lengths) + rows[i]
-        p = np.searchsorted(documents.exception_postings, key)
+        p = first_from(documents.exception_postings, key)
         if p < len(documents.exception_postings) and documents.exception_postings[p] == key:
             denominator = np.float32(1) + np.float32(documents.exception_tfs[p]) * denominators.inverse[length]
         sums[i] += np.float64(terms.weights[t] - terms.weights[t] / denominator)

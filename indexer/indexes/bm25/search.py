@@ -65,13 +65,10 @@ def search_query(  # noqa: PLR0913
         rows = allowed.rows
         if not has_few_rows:
             rows = select_candidates(postings, terms, len(best_rows), allowed.words, memory.upper_bounds)
-        write_best(scores(scoring, terms, rows, memory.positions), rows, best_scores, best_rows)
+        merge_best(scores(scoring, terms, rows, memory.positions), rows, best_scores, best_rows)
         return
     for first_row in range(0, postings.n_rows, BLOCK_ROWS):
-        rows = np.arange(first_row, min(first_row + BLOCK_ROWS, postings.n_rows))
-        if len(allowed.words) > 0:
-            bits = allowed.words[rows >> 6] >> (rows & 63).astype(np.uint64)
-            rows = rows[(bits & np.uint64(1)) > 0]
+        rows = _rows_within(allowed.words, first_row, min(first_row + BLOCK_ROWS, postings.n_rows))
         merge_best(scores(scoring, terms, rows, memory.positions), rows, best_scores, best_rows)
 
 
@@ -86,25 +83,31 @@ def _n_postings(postings: Postings, terms: Terms) -> int:
 
 
 @kernel
-def write_best(
-    scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
-) -> None:
-    """Write the best of given rows and their scores. Scores of 0 are left out; no score is below 0. Ties go to the lower row."""
-    keys, n = np.empty(len(rows), dtype=np.int64), 0
-    for i in range(len(rows)):
-        keys[n] = encode(scores[i], rows[i])
-        n += scores[i] > 0
-    write_largest(keys[:n], best_rows, best_scores)
+def _rows_within(words: Words, first_row: int, end: int) -> NDArray[np.int64]:
+    """Return the rows of a range that are in a scope, all if ``words`` is empty."""
+    rows, n = np.empty(end - first_row, np.int64), 0
+    for row in range(first_row, end):
+        rows[n] = row
+        n += 1 if len(words) == 0 or words[row >> 6] >> np.uint64(row & 63) & np.uint64(1) else 0
+    return rows[:n]
 
 
 @kernel
 def merge_best(
     scores: NDArray[np.float32], rows: NDArray[np.int64], best_scores: NDArray[np.float32], best_rows: NDArray[np.int64]
 ) -> None:
-    """Merge more rows into the best so far; see ``write_best``. The rows must ascend, and follow all earlier rows."""
-    n, better = np.count_nonzero(best_rows >= 0), np.flatnonzero(scores > max(np.float32(0), best_scores[-1]))
-    all_scores, all_rows = np.concatenate((best_scores[:n], scores[better])), np.concatenate((best_rows[:n], rows[better]))
-    write_best(all_scores, all_rows, best_scores, best_rows)
+    """Merge more rows, which must ascend and follow all earlier ones, into the best so far.
+
+    Scores of 0 are left out; no score is below 0. Ties go to the lower row.
+    """
+    keys, n, lowest = np.empty(len(best_rows) + len(rows), dtype=np.int64), 0, max(np.float32(0), best_scores[-1])
+    while n < len(best_rows) and best_rows[n] >= 0:
+        keys[n] = encode(best_scores[n], best_rows[n])
+        n += 1
+    for i in range(len(rows)):
+        keys[n] = encode(scores[i], rows[i])
+        n += scores[i] > lowest
+    write_largest(keys[:n], best_rows, best_scores)
 
 
 @kernel

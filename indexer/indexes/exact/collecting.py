@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wikidx.base.compiled import kernel
 from wikidx.base.machine.chunks import lowest_bit
-from wikidx.indexer.indexes.keys import NO_KEY, Keys, encode, keep_largest, score_of
+from wikidx.indexer.indexes.keys import NO_KEY, Keys, encode, keep_largest, lowest_score
 from wikidx.indexer.scope import Words
 from wikidx.indexer.vectors.products import ScoredRows
 
@@ -82,7 +82,7 @@ def _offer(score: np.float32, row: int, line: int, candidates: Candidates) -> No
     if n_used == len(keys):
         keep_largest(keys, candidates.k)
         n_used = candidates.k
-        candidates.thresholds[line] = max(candidates.thresholds[line], score_of(keys[:n_used].min()))
+        candidates.thresholds[line] = max(candidates.thresholds[line], lowest_score(keys[:n_used]))
     if score >= candidates.thresholds[line]:
         keys[n_used] = encode(score, row)
         n_used += 1

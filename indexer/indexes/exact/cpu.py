@@ -144,7 +144,9 @@ def _search_float32(block: _Block, memory: _WorkingMemory) -> None:
         rows = block.vectors[start : start + _TILE_ROWS]
         n_rows = len(rows)
         if n_rows < _TILE_ROWS:
-            memory.space[:n_rows] = rows
+            for row in range(n_rows):
+                for i in range(rows.shape[1]):
+                    memory.space[row, i] = rows[row, i]
             rows = memory.tile
         _search_tile(rows, n_rows, start, block, memory)
 

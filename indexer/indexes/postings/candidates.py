@@ -108,8 +108,8 @@ def _take_from(  # noqa: PLR0913
 def _enlarge(candidates: Candidates, n_candidates: int) -> Candidates:
     """Return candidates with room for twice as many; the first ``n_candidates`` are kept."""
     larger: Candidates = make_room(2 * len(candidates.rows))
-    larger.rows[:n_candidates] = candidates.rows[:n_candidates]
-    larger.upper_bounds[:n_candidates] = candidates.upper_bounds[:n_candidates]
+    for i in range(n_candidates):
+        larger.rows[i], larger.upper_bounds[i] = candidates.rows[i], candidates.upper_bounds[i]
     return larger
 
 
@@ -159,7 +159,10 @@ def _group_maxima(upper_bounds: NDArray[np.uint16]) -> NDArray[np.uint16]:
 @kernel
 def raise_threshold(threshold: int, upper_bounds: NDArray[np.uint16], k: int, slack: int) -> int:
     """Return the threshold, raised if the bounds of some distinct rows allow this. A row among the k best has at least this bound."""
-    if np.count_nonzero(upper_bounds >= np.uint16(threshold)) <= k:
+    lowest, n = np.uint16(threshold), 0
+    for bound in upper_bounds:
+        n += bound >= lowest
+    if n <= k:
         return threshold
     kth: int = _kth_highest(upper_bounds, k)
     return max(threshold, kth - slack)
@@ -175,7 +178,7 @@ def _kth_highest(values: NDArray[np.uint16], k: int) -> int:
     while n_above + counts[high] < k:
         n_above += counts[high]
         high -= 1
-    counts[:] = 0
+    counts = np.zeros(256, dtype=np.int64)
     for value in values:
         if value >> 8 == high:
             counts[value & 255] += 1

@@ -37,7 +37,11 @@ class Cursors(NamedTuple):
 @kernel
 def start_cursors(segment_starts: NDArray[np.int64], posting_starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Cursors:
     """Return cursors at the first segment of each term."""
-    return Cursors(segment_starts[numbers], posting_starts[numbers], np.zeros(len(numbers), np.int64))
+    n = len(numbers)
+    cursors = Cursors(np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64))
+    for t in range(n):
+        cursors.segments[t], cursors.positions[t] = segment_starts[numbers[t]], posting_starts[numbers[t]]
+    return cursors
 
 
 @kernel

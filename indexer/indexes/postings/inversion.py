@@ -246,11 +246,12 @@ def _collect_postings(
                 last_row[term] = row
                 ends[term] += 1
         start = row_ends[row]
-    ends = np.cumsum(ends)
-    filled = np.zeros(n_terms, dtype=np.int64)
-    filled[1:] = ends[:-1]
-    postings = np.zeros(ends[-1] if n_terms else 0, dtype=np.uint32)
-    last_row[:] = -1
+    filled, n = np.empty(n_terms, dtype=np.int64), 0
+    for term in range(n_terms):
+        filled[term], last_row[term] = n, -1
+        n += ends[term]
+        ends[term] = n
+    postings = np.zeros(n, dtype=np.uint32)
     start = 0
     for row in range(len(row_ends)):
         for term in occurrences[start : row_ends[row]]:
@@ -271,7 +272,7 @@ def _reorder(postings: NDArray[np.uint32], ends: NDArray[np.int64], order: NDArr
     target = 0
     for term in order:
         start = ends[term - 1] if term > 0 else 0
-        size = ends[term] - start
-        result[target : target + size] = postings[start : start + size]
-        target += size
+        for p in range(start, ends[term]):
+            result[target] = postings[p]
+            target += 1
     return result

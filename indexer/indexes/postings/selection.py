@@ -82,15 +82,15 @@ def _scan(  # noqa: PLR0913
 ) -> tuple[Candidates, int]:
     """Return the candidates of every ``step``-th block whose bounds are at least ``guess``, and the threshold that they give."""
     n_rows, query, candidates = postings.n_rows, start_query(postings, terms), make_room(_FIRST_ROOM)
-    lookups, of_frequent = Lookups(0, _FIRST_PAUSE, _FIRST_PAUSE), query.weights[query.frequent].sum()
+    lookups, of_frequent = Lookups(0, _FIRST_PAUSE, _FIRST_PAUSE), _total(query.frequent, query.weights)
     n_candidates, n_at_last_cut, n_new, threshold = 0, 0, 0, guess
     for first_row in range(0, n_rows, step * BLOCK_ROWS):
         words = scope[first_row // CHUNK : (first_row + BLOCK_ROWS) // CHUNK]
-        if len(words) > 0 and not words.any():
+        if len(words) > 0 and not _has_any(words):
             continue
         advance(postings, terms, query.cursors, first_row // BLOCK_ROWS)
-        maxima = query.weights * (query.cursors.sizes > 0)
-        if of_frequent + maxima.sum() < threshold:
+        maxima = _most_added(query)
+        if of_frequent + _total(query.rarer, maxima) < threshold:
             continue
         n_block_rows = min(BLOCK_ROWS, n_rows - first_row)
         lookups, pending = _add_terms(query, maxima, lookups, threshold, of_frequent, n_block_rows, words, upper_bounds)
@@ -118,6 +118,31 @@ def _scan(  # noqa: PLR0913
     natural = raise_threshold(1, candidates.upper_bounds[:n_candidates], k, query.slack)
     n_candidates = drop_below(max(threshold, natural), candidates, n_candidates)
     return view(candidates, 0, n_candidates), natural
+
+
+@kernel
+def _most_added(query: Query) -> NDArray[np.int64]:
+    """Return the most that each term that is not frequent can add to a bound of the current block."""
+    maxima = np.zeros(len(query.weights), np.int64)
+    for t in query.rarer:
+        maxima[t] = query.weights[t] if query.cursors.sizes[t] > 0 else 0
+    return maxima
+
+
+@kernel
+def _total(positions: NDArray[np.int64], values: NDArray[np.int64]) -> int:
+    total = 0
+    for t in positions:
+        total += values[t]
+    return total
+
+
+@kernel
+def _has_any(words: Words) -> bool:
+    for word in words:
+        if word != 0:
+            return True
+    return False
 
 
 @kernel
@@ -171,7 +196,8 @@ def _look_up_terms(  # noqa: PLR0913
     sizes, n, n_left = query.cursors.sizes, lookups.n_terms, len(candidates.rows)
     if n > 0 and n * n_left * _POSTINGS_PER_LOOKUP > 2 * sizes[query.rarer[n - 1]]:
         lookups = Lookups(n - 1, lookups.n_blocks, lookups.pause)
-    for t in query.rarer[:n][::-1]:
+    for i in range(n - 1, -1, -1):
+        t = query.rarer[i]
         if sizes[t] > 0:
             look_up_term(query, t, view(candidates, 0, n_left))
             pending -= int(maxima[t])

@@ -46,17 +46,34 @@ def start_query(postings: Postings, terms: Terms) -> Query:
 
     The sum of n weights is at most 65,535 - n. A row's bound, a sum of up to n products that are rounded up, therefore fits into 16 bits.
     """
-    total, n = terms.weights.astype(np.float64).sum(), len(terms.weights)
-    weights = np.empty(n, np.int64)
+    n, total = len(terms.weights), 0.0
+    for weight in terms.weights:
+        total += np.float64(weight)
+    weights, starts = np.empty(n, np.int64), np.empty(n, np.int64)
     slack = 1  # for the rounding of float32
     for t in range(n):
         weights[t] = np.int64(np.ceil(np.float64(terms.weights[t]) * (65535 - 2 * n) / total))
         slack += (weights[t] >> 8) + 3  # impact, weight and product are each rounded up by less than 1
-    by_weight = np.argsort(weights)
-    is_frequent = terms.frequent[by_weight] >= 0
+        starts[t] = terms.frequent[t] * postings.n_rows
     cursors = start_cursors(postings.segment_starts, postings.posting_starts, terms.numbers)
-    starts = terms.frequent * postings.n_rows
-    return Query(postings, cursors, weights, slack, starts, by_weight[is_frequent], by_weight[~is_frequent])
+    frequent, rarer = _by_weight(weights, terms.frequent, True), _by_weight(weights, terms.frequent, False)
+    return Query(postings, cursors, weights, slack, starts, frequent, rarer)
+
+
+@kernel
+def _by_weight(weights: NDArray[np.int64], frequent: NDArray[np.int64], is_frequent: bool) -> NDArray[np.int64]:  # noqa: FBT001
+    """Return the positions of the terms that are frequent or not, by ascending weight; few terms are sorted fast by insertion."""
+    order, n = np.empty(len(weights), np.int64), 0
+    for t in range(len(weights)):
+        if (frequent[t] >= 0) != is_frequent:
+            continue
+        i = n
+        while i > 0 and weights[order[i - 1]] > weights[t]:
+            order[i] = order[i - 1]
+            i -= 1
+        order[i] = t
+        n += 1
+    return order[:n]
 
 
 @kernel
@@ -73,8 +90,10 @@ def add_term(query: Query, t: int, upper_bounds: NDArray[np.uint16]) -> None:
 def look_up_term(query: Query, t: int, candidates: Candidates) -> None:
     """Add what ``add_term`` adds, to the bounds of a few rows of the block."""
     start, stop, factor = query.cursors.positions[t], query.cursors.positions[t] + query.cursors.sizes[t], np.uint32(query.weights[t])
-    impacts = np.empty(len(candidates.rows), np.uint8)
-    look_up(query.postings.rows[start:stop], query.postings.impacts[start:stop], (candidates.rows % BLOCK_ROWS).astype(np.uint16), impacts)
+    rows, impacts = np.empty(len(candidates.rows), np.uint16), np.empty(len(candidates.rows), np.uint8)
+    for i in range(len(rows)):
+        rows[i] = candidates.rows[i] % BLOCK_ROWS
+    look_up(query.postings.rows[start:stop], query.postings.impacts[start:stop], rows, impacts)
     for i in range(len(impacts)):
         added = np.uint16((np.uint32(impacts[i]) * factor + np.uint32(255)) >> np.uint32(8))
         candidates.upper_bounds[i] = np.uint16(candidates.upper_bounds[i] + added)

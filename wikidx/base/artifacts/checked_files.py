@@ -92,7 +92,9 @@ class CheckedFile:
         from .page_sums import pages_match
 
         with interpreted(int((stops - starts).sum()) // 8):
-            is_intact = pages_match(self.content, starts, stops, self._sums, self._is_checked, PAGE_BYTES)
+            is_intact = pages_match(
+                self.content, np.ascontiguousarray(starts), np.ascontiguousarray(stops), self._sums, self._is_checked, PAGE_BYTES
+            )
         if not is_intact:
             raise ArtifactCorrupt(f"{self._path} or its checksums in {SUMS} are corrupt: build it again with --force")
         self._is_all_checked = bool(self._is_checked.all())
