@@ -159,7 +159,11 @@ def _prepare(
     retry_failed: bool,
 ) -> _Planned:
     from wikidx.runtimes.execution.resumable import RunOptions, answering_run
+    from wikidx.runtimes.experiments.made import make_checkpoint
+    from wikidx.runtimes.questions import SAMPLE
 
+    if job.cell.row.made and job.cell.dataset == SAMPLE:
+        make_checkpoint()
     run_options = RunOptions(seed=job.seed, in_flight=in_flight, retry_failed=retry_failed)
     run = answering_run(_plan(job, experiment, options), job.questions, job.selection, run_options, limit=job.limit)
     return _Planned(job, run, tuple(job.cell.row.llm or options.llm or ()))

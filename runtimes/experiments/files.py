@@ -29,10 +29,9 @@ from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
-from wikidx.runtimes.methods.self_rag import CONTROL
 from wikidx.runtimes.questions import PROTOCOLS, SAMPLE
 
-from .made import made_checkpoint
+from .made import made_folder
 
 T = TypeVar("T")
 
@@ -252,7 +251,7 @@ def _on_sample(row: Row) -> Row:
     if not row.made:
         return dataclasses.replace(row, on=[])
     systems = [row.name] if row.systems is None else row.systems
-    return dataclasses.replace(row, on=[], name=f"{row.name} (made)", systems=systems, llm=[f"hf:{made_checkpoint('self_rag', CONTROL)}"])
+    return dataclasses.replace(row, on=[], name=f"{row.name} (made)", systems=systems, llm=[f"hf:{made_folder()}"])
 
 
 def _parse(content: Mapping[str, Any]) -> Experiment:

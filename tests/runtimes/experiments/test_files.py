@@ -11,6 +11,7 @@ from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
 from wikidx.runtimes.experiments.jobs import Job, estimate
+from wikidx.runtimes.experiments.made import made_folder, make_checkpoint
 from wikidx.runtimes.llms.base import Decoding, Generate, Reply
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
@@ -91,6 +92,8 @@ def test_the_sample_replaces_the_first_set_of_short_answers() -> None:
 def test_a_row_of_trained_tokens_stands_on_the_sample_with_made_weights() -> None:
     (row,) = narrow(on_sample(read_experiment("ra_isf/table1")), ["Self-RAG_13B (made)"], []).rows
     assert row.systems == ["Self-RAG_13B"]
+    assert not made_folder().exists()  # an experiment that is read, or a dry run, makes nothing
+    make_checkpoint()
     (spec,) = map(parse_spec, row.llm)
     answer = open_llms({"answer": spec})["answer"].run([Generate(prompt="[Retrieval]é", decoding=Decoding(max_tokens=4), control=CONTROL)])[
         0
