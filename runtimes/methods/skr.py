@@ -12,11 +12,11 @@ answered by probabilities, not by words. Questions are answered as by ``cot`` an
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
 from wikidx.base.validation import options
 from wikidx.corpora.reading.compression import read_text
@@ -145,7 +145,7 @@ def _read_file(path: Path, _: int) -> tuple[tuple[str, str], ...]:
     """Return the questions of a JSON array, or of lines of JSON; anew when the file has changed."""
     text = read_text(path)
     try:
-        records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines() if line.strip()]
+        records = parse_json(text) if text.lstrip().startswith("[") else [parse_json(line) for line in text.splitlines() if line.strip()]
         folded = [fold_keys(record) for record in records]
         read = tuple((str(record["question"]), str(record["status"]).strip()) for record in folded)
     except (ValueError, KeyError) as error:

@@ -79,6 +79,7 @@ def test_self_knowledge_may_be_lines_and_is_read_anew(tmp_path: Path) -> None:
     [
         ("[1, 2]", "self-knowledge is a list of objects"),
         ("{", "self-knowledge is a list"),
+        (100_000 * "[", "self-knowledge is a list"),
         ('[{"question": "a", "status": "so"}]', "the status is 'so'"),
     ],
 )
