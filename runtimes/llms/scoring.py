@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wikidx.base.errors import require_packages
 from wikidx.base.machine.devices import encoder_device, resolve_device
 from wikidx.base.machine.failures import device_errors
-from wikidx.indexer.networks.loading import encoder_class, n_positions, opening_by_transformers
+from wikidx.indexer.networks.loading import check_weights, encoder_class, n_positions, opening_by_transformers
 from wikidx.runtimes.errors import LLMError
 
 from .base import Call, Capabilities, Deliver, Reply, Score, Scores
@@ -49,6 +49,7 @@ class ScoringEngine(CheckpointLLM):
 
     Raises:
         InputError: the checkpoint cannot be loaded.
+        ArtifactMismatch: it lacks weights, such as those of the classifier.
     """
 
     def __init__(self, model: str, *, options: EngineOptions | None = None) -> None:
@@ -59,9 +60,9 @@ class ScoringEngine(CheckpointLLM):
             config = transformers.AutoConfig.from_pretrained(model, revision=options.revision)
             self._classifies = str(config.architectures[0]).endswith(_CLASSIFIER)
             loader = getattr(transformers, f"AutoModel{_CLASSIFIER}" if self._classifies else encoder_class(config.to_dict()))
-            network = loader.from_pretrained(
-                model, revision=options.revision, dtype="float32" if options.dtype == "auto" else options.dtype
-            )
+            dtype = "float32" if options.dtype == "auto" else options.dtype
+            network, report = loader.from_pretrained(model, revision=options.revision, dtype=dtype, output_loading_info=True)
+        check_weights(network, report, model)
         self._network: Any = network.eval().to(self._device)
         super().__init__(
             f"hf:{model}", tokenizer, top_logprobs=0, structured=frozenset(), context=n_positions(config.to_dict()) or _MAX_TOKENS

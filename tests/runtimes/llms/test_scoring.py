@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import transformers
 from tokenizers import processors
 
 from tests.runtimes.llms.calling import error_of, result_of
+from wikidx.base.errors import ArtifactMismatch
 from wikidx.runtimes.llms.base import Generate, Score, Scores
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.llms.scoring import ScoringEngine
@@ -77,3 +79,12 @@ def test_a_classifier_scores_by_its_logit(tiny_llama: Path, tmp_path: Path) -> N
             ]
         assert len({round(value, 6) for value in expected}) == 3
         assert scored.values == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_a_classifier_without_the_weights_of_its_head_is_refused(tiny_llama: Path, tmp_path: Path) -> None:
+    config = transformers.BertConfig(vocab_size=400, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64)
+    folder = save(transformers.BertModel(config), tiny_llama, tmp_path / "bert")
+    described = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**described, "architectures": ["BertForSequenceClassification"]}))
+    with pytest.raises(ArtifactMismatch, match=r"missing .*classifier"):
+        open_llms({"evaluator": parse_spec(f"hf:{folder}")})
