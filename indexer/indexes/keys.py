@@ -91,7 +91,7 @@ def write_largest(keys: Keys, rows: NDArray[np.int64], scores: NDArray[np.float3
 
 @kernel
 def sort_keys(keys: Keys) -> None:
-    """Sort keys, ascending, by Shell's method: as fast as numpy's for some thousand, and compiled in a tenth of the time."""
+    """Sort keys, ascending, by Shell's method, which is compiled in a tenth of the time of numba's ``sort``."""
     gap = 1
     while gap < len(keys) // 9:
         gap = 3 * gap + 1

@@ -36,7 +36,9 @@ def is_repeatable(call: Call) -> bool:
 
 def cache_key(model: str, call: Call) -> bytes:
     """Return the cache key of a call to a model: 32 bytes, independent of the call's role and path."""
-    fields = {name: value for name, value in asdict(call).items() if name not in {"role", "path"} and (name != "control" or value)}
+    fields = {name: value for name, value in asdict(call).items() if name not in {"role", "path"}}
+    if not fields.get("control"):  # calls that ask for none have the keys that they had before there were any
+        fields.pop("control", None)
     schema = type(call.schema).__name__ if isinstance(call, Generate) else None
     identity = [model, type(call).__name__, type(call.prompt).__name__, schema, fields]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest()

@@ -258,7 +258,7 @@ class OpenAIHttp:
         mixture = Mixture(call)
         n_read, n_written, model = 0, 0, ""
         while mixture.finish is None:
-            asked = [AskYesNo(prompt=prompt, role=call.role) for prompt in mixture.prompts()]
+            asked = [AskYesNo(prompt=prompt, role=call.role) for prompt in mixture.prompts()]  # one token, with the likeliest others
             jobs = [self._draws.submit(self._send, each) for each in asked]
             sent = [job.result() for job in jobs]
             if not mixture.append([answer.choices[0] for answer in sent]):

@@ -260,16 +260,3 @@ def _imported_names(source: Path) -> Iterator[str]:
         base = "/".join((*parents, *filter(None, module.decode().split("."))))
         imported = [name.split()[0].decode().replace(".", "/") for name in names.strip(b"()").split(b",") if name.split()]
         yield from (base, *(f"{base}/{name}" for name in imported)) if base else imported
-
-
-@kernel
-def first_from(values: Any, value: Any) -> int:  # noqa: ANN401
-    """Return the position of the first of ascending values that is not below a value."""
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low

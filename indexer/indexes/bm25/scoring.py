@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wikidx.base.compiled import first_from, kernel
+from wikidx.base.compiled import kernel
 from wikidx.indexer.indexes.postings.cursors import Cursors, Terms, advance, look_up, start_cursors
 from wikidx.indexer.indexes.postings.files import BLOCK_ROWS, Postings
 
@@ -130,7 +130,20 @@ def _add_shared_scores(
             continue
         denominator = -denominator
         key = terms.numbers[t] * len(documents.lengths) + rows[i]
-        p = first_from(documents.exception_postings, key)
+        p = _first_from(documents.exception_postings, key)
         if p < len(documents.exception_postings) and documents.exception_postings[p] == key:
             denominator = np.float32(1) + np.float32(documents.exception_tfs[p]) * denominators.inverse[length]
         sums[i] += np.float64(terms.weights[t] - terms.weights[t] / denominator)
+
+
+@kernel
+def _first_from(values: NDArray[np.int64], value: np.int64) -> int:
+    """Return the position of the first of ascending values that is not below a value; numpy's bisection takes long to compile."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
