@@ -3,7 +3,7 @@
 Examples:
     idx doctor
     idx doctor --json
-    idx doctor --compile  # in the making of a container's image
+    idx doctor --compile
 """
 
 from __future__ import annotations

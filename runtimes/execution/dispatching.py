@@ -44,8 +44,8 @@ _COMPARED = {
 }
 """Kind of call -> its values that equal calls share; one model may have several roles."""
 
-Similarity = Callable[[str, Sequence[str], str], tuple[float, ...]]
-"""Function: (text, other texts, name of an encoder) -> the cosine of the text and each other one."""
+Similarity = Callable[[Sequence[tuple[str, tuple[str, ...]]], str], Sequence[tuple[float, ...]]]
+"""Function: (texts, each with others; name of an encoder) -> for each text its cosine with each of its others."""
 
 TitleLookup = Callable[[str], Sequence[Passage]]
 """Function: title -> passages with this title, in corpus order."""
@@ -200,8 +200,15 @@ class Dispatcher:
     def _compare(self, requests: list[Compare], deliver: Deliver) -> None:
         if self._services.similarity is None:
             raise InputError("the method compares texts, and there is no encoder")
-        for number, request in enumerate(requests):
-            deliver({number: self._services.similarity(request.text, request.others, request.encoder)})
+        for encoder in dict.fromkeys(request.encoder for request in requests):
+            numbers = [number for number, request in enumerate(requests) if request.encoder == encoder]
+            pairs = [(requests[number].text, requests[number].others) for number in numbers]
+            try:
+                deliver(dict(zip(numbers, self._services.similarity(pairs, encoder), strict=True)))
+            except DeviceLost:
+                raise
+            except IdxError as error:
+                deliver(dict.fromkeys(numbers, error))
 
 
 class _Ticket(NamedTuple):

@@ -83,10 +83,10 @@ def stand_in_services(roles: Iterable[str], llm: LLM) -> Services:
     )
 
 
-def stand_in_similarity(text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
-    """Return 1 for each text that equals the first, and 0 for others."""
+def stand_in_similarity(pairs: Sequence[tuple[str, tuple[str, ...]]], encoder: str) -> list[tuple[float, ...]]:
+    """Return 1 for each text that equals the one that it is compared with, and 0 for others."""
     del encoder
-    return tuple(float(text == other) for other in others)
+    return [tuple(float(text == other) for other in others) for text, others in pairs]
 
 
 def rehearse(method: Method, options: Any, *, searcher: Searcher | None, can_look_up: bool) -> None:  # noqa: ANN401 - the method's own options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,18 +26,26 @@ class EncoderSimilarity:
     def __init__(self, device: str) -> None:
         self._device = device
         self._open = functools.cache(self._open_encoder)
-        self._vectors = functools.lru_cache(_KEPT)(self._encode)
+        self._kept: dict[tuple[str, tuple[str, ...]], NDArray[np.float64]] = {}  # the most recently used last
 
-    def __call__(self, text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
-        """Return the cosine of a text and each other one, all encoded as queries; 0 for a vector of zeros.
+    def __call__(self, pairs: Sequence[tuple[str, tuple[str, ...]]], encoder: str) -> list[tuple[float, ...]]:
+        """Return for each text with others its cosine with each of them, all encoded as queries; 0 for a vector of zeros.
 
         Raises:
             IdxError: there is no such encoder, or it cannot be opened.
         """
-        (vector,) = self._encode((text,), encoder)
-        return tuple((self._vectors(tuple(others), encoder) @ vector).tolist()) if others else ()
+        lists = dict.fromkeys(others for _, others in pairs if others)
+        new = [others for others in lists if (encoder, others) not in self._kept]
+        texts = list(dict.fromkeys(chain((text for text, _ in pairs), *new)))
+        vectors = dict(zip(texts, self._encode(texts, encoder), strict=True))
+        matrices = {others: np.stack([vectors[text] for text in others]) for others in new}
+        matrices |= {others: self._kept.pop((encoder, others)) for others in lists if others not in matrices}
+        self._kept.update(((encoder, others), matrix) for others, matrix in matrices.items())
+        for oldest in list(self._kept)[:-_KEPT]:
+            del self._kept[oldest]
+        return [tuple((matrices[others] @ vectors[text]).tolist()) if others else () for text, others in pairs]
 
-    def _encode(self, texts: tuple[str, ...], encoder: str) -> NDArray[np.float64]:
+    def _encode(self, texts: list[str], encoder: str) -> NDArray[np.float64]:
         """Return vectors of length 1, shape (len(texts), dim)."""
         vectors: NDArray[np.float64] = self._open(encoder).encode_queries(texts).astype(np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)

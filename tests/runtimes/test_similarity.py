@@ -45,14 +45,31 @@ def test_cosines_are_those_of_numpy(made: MadeEncoder) -> None:
     expected = vectors[1:] @ vectors[0] / np.where(lengths[1:] == 0, 1, lengths[1:]) / lengths[0]
     similarity = EncoderSimilarity("cpu")
     for _ in range(2):
-        np.testing.assert_allclose(similarity("zinc", TEXTS, "minilm"), expected, rtol=0, atol=1e-6)
-    assert made.encoded.count("gold") == 1  # the others are encoded once
-    assert similarity("zinc", (), "minilm") == ()
+        zinc, empty, alone = similarity([("zinc", TEXTS), ("zinc", ()), ("gold", ("gold",))], "minilm")
+        np.testing.assert_allclose(zinc, expected, rtol=0, atol=1e-6)
+        assert empty == ()
+        assert alone == pytest.approx((1,), abs=1e-6)
+    assert made.encoded == ["zinc", "gold", "lead", "tin", "", "zinc", "gold"]  # others are encoded once, and nothing twice in a batch
+    for n in range(9):
+        similarity([("zinc", (str(n),))], "minilm")
+    similarity([("zinc", ("8",)), ("zinc", ("0",))], "minilm")
+    assert made.encoded[-2:] == ["zinc", "0"]  # the lists used last are kept
 
 
 def test_an_unknown_encoder_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="unknown encoder 'minilmm'"):
-        EncoderSimilarity("cpu")("a", ("b",), "minilmm")
+        EncoderSimilarity("cpu")([("a", ("b",))], "minilmm")
+
+
+def test_an_unknown_encoder_costs_its_own_question_alone(made: MadeEncoder) -> None:
+    async def ask(question: str) -> Answer:
+        return Answer(f"{len(await compare('zinc', TEXTS, question))}")
+
+    questions = [Question(name, name) for name in ("minilm", "minilmm", "e5")]
+    predictions = execute(ask, questions, Services(llms={}, similarity=EncoderSimilarity("cpu")))
+    found = {each.id: each.answer or each.error for each in predictions}
+    assert (found["minilm"], found["e5"]) == ("4", "4")
+    assert "unknown encoder 'minilmm'" in (found["minilmm"] or "")
 
 
 @pytest.mark.parametrize("n", [2, 9])

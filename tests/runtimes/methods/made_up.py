@@ -129,8 +129,8 @@ def _values(option: Any) -> Sequence[Any]:  # noqa: ANN401 - an option of any me
     return range(0 if option.name == "shots" else max(1, int(option.minimum or 0)), 3 if option.name == "shots" else 7) if is_count else ()
 
 
-def made_up_similarity(text: str, others: Sequence[str], encoder: str) -> tuple[float, ...]:
-    return tuple(random.Random(f"{text} {other} {encoder}").uniform(-1, 1) for other in others)
+def made_up_similarity(pairs: Sequence[tuple[str, tuple[str, ...]]], encoder: str) -> list[tuple[float, ...]]:
+    return [tuple(random.Random(f"{text} {other} {encoder}").uniform(-1, 1) for other in others) for text, others in pairs]
 
 
 def transcripts(name: str, seed: int) -> list[dict[str, Any]]:
