@@ -62,7 +62,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
     """
     if not path.exists():
         raise InputError(f"no source of real passages at {path}: set IDX_TEST_DATA to the folder that holds wiki_intro/")
-    return [passage for article, _, _ in read(path, "jsonl") for passage in split_words(article, n_words)]
+    return [passage for record in read(path, "jsonl") for passage in split_words(record.passage, n_words)]
 
 
 def synthetic(n: int, *, seed: int = 0, source: Sequence[Passage]) -> Iterator[Passage]:

@@ -29,12 +29,30 @@ def title_and_text(passage: Passage) -> str:
     return f"{passage.title} {passage.text}" if passage.title else passage.text
 
 
+class Span(NamedTuple):
+    """The place of a passage in the document that it was split from.
+
+    Attributes:
+        document: id of the document.
+        start, end: offsets in the document's extracted text, in characters: the passage is from ``start`` to before ``end``.
+        page: number of the page on which it begins, from 1; 0 if the document has no pages.
+        heading: path of the headings above it, such as "Guide > Install"; "" without one.
+    """
+
+    document: str
+    start: int
+    end: int
+    page: int
+    heading: str
+
+
 class LocatedPassage(NamedTuple):
-    """A passage with its file and line (from 1), for error messages."""
+    """A passage with its file and line (from 1), for error messages, and its place in a document, if it was split from one."""
 
     passage: Passage
     file: str
     line: int
+    span: Span | None = None
 
 
 class BadRecord(NamedTuple):

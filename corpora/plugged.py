@@ -13,7 +13,7 @@ from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, running
 
 from .corpus import Corpus
-from .passage import LocatedPassage, OnBad
+from .passage import LocatedPassage, OnBad, Span
 
 _PASSAGE = "LocatedPassage(Passage(id, title, text), file, line), of three strings, a string and a number"
 _END = object()
@@ -56,10 +56,12 @@ def checked(plugged: PlugIn, run: Callable[[], Iterable[Any]], place: str, expec
             return
         if not is_right(item):
             raise InputError(
-                f"{plugged.reference} yields {' '.join(f'{item!r:.80}'.split())} as record {number} of {place}: yield {advice}"
+                f"{plugged.reference} yields {' '.join(f'{item!r:.100}'.split())} as record {number} of {place}: yield {advice}"
             )
         yield item
 
 
 def _is_passage(item: object) -> bool:
-    return isinstance(item, LocatedPassage) and all(isinstance(value, str) for value in (*item.passage, item.file))
+    if not isinstance(item, LocatedPassage) or not isinstance(item.span, Span | None):
+        return False
+    return all(isinstance(value, str) for value in (*item.passage, item.file))

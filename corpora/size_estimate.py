@@ -54,10 +54,10 @@ def estimate_corpus(corpus: Corpus, options: StoreOptions) -> CorpusEstimate:
         return CorpusEstimate(min(n_passages, options.limit or n_passages), n_bytes, missing_bytes(corpus), [])
     records = corpus.read(paths or [], lambda bad: None)  # bad records are ignored here; the build reports them
     located = list(islice(records, _SAMPLE_PASSAGES))
-    sample = [passage for passage, _, _ in located]
+    sample = [record.passage for record in located]
     n_passages = corpus.n_passages or len(sample)
     if paths and corpus.n_passages is None and len(sample) == _SAMPLE_PASSAGES:
-        last_lines = {file: line for _, file, line in located}
+        last_lines = {record.file: record.line for record in located}
         n_sampled, n_all = (
             sum(sizes) for sizes in zip(*(estimate_sizes(path, last_lines.get(str(path), 0)) for path in paths), strict=True)
         )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .corpora.passage import BadRecord as BadRecord
     from .corpora.passage import LocatedPassage as LocatedPassage
     from .corpora.passage import Passage as Passage
+    from .corpora.passage import Span as Span
+    from .corpora.reading.document import Document as Document
+    from .corpora.reading.document import Heading as Heading
     from .corpora.reading.readers import Format as Format
     from .corpora.reading.records import FieldMap as FieldMap
     from .indexer.analysis import Analyzer as Analyzer
@@ -46,9 +49,11 @@ _MODULES = {
     "AsyncRemoteSearcher": "retrievers.async_client",
     "BadRecord": "corpora.passage",
     "Corpus": "corpora.corpus",
+    "Document": "corpora.reading.document",
     "EncoderSpec": "indexer.encoders.spec",
     "FieldMap": "corpora.reading.records",
     "Format": "corpora.reading.readers",
+    "Heading": "corpora.reading.document",
     "IdxError": "base.errors",
     "IndexKind": "indexer.indexes.kinds",
     "LocalSearcher": "retrievers.searcher",
@@ -65,6 +70,7 @@ _MODULES = {
     "ScoredPassage": "retrievers.base",
     "SearchOptions": "retrievers.options",
     "Searcher": "retrievers.base",
+    "Span": "corpora.passage",
     "build": "retrievers.build_and_open",
     "name_encoder": "indexer.naming",
     "open_searcher": "retrievers.opening",

@@ -22,8 +22,8 @@ def _read(file_format: str, prefixes: Sequence[str], files: Sequence[Path], on_b
 
 
 def _add_prefix(records: Iterator[LocatedPassage], prefix: str) -> Iterator[LocatedPassage]:
-    for passage, file, line in records:
-        yield LocatedPassage(passage._replace(id=f"{prefix}{passage.id}"), file, line)
+    for record in records:
+        yield record._replace(passage=record.passage._replace(id=f"{prefix}{record.passage.id}"))
 
 
 def _corpus_of(name: str, entry: dict[str, Any]) -> Corpus:

@@ -14,16 +14,26 @@ from typing import Any, ClassVar, NoReturn
 
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import PlugIn, find, running
-from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad
+from wikidx.corpora.passage import BadRecord, LocatedPassage, OnBad, Passage
 from wikidx.corpora.plugged import checked
 
 from .containers import Container, Records, json_lines, read_lines, tsv, unescape, wikiextractor
+from .document import Document, LocatedDocument
 from .records import BEIR, CONTENTS, PLAIN, FieldMap, explain_json_error
 
 
 def fail(bad: BadRecord) -> None:
     """Raise ``InputError`` for a bad record; the default ``on_bad``."""
     raise InputError(f"{bad.file}, line {bad.line}: {bad.reason}; correct the file, or skip unusable records with --on-error skip")
+
+
+ReadDocuments = Callable[[Path], Iterator[Document]]
+"""Function that yields the documents of a file; it raises ``InputError`` for a file that it cannot read."""
+
+
+def no_records(path: Path, on_bad: OnBad) -> Records:
+    """Return the records of a file that holds documents: none."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +47,8 @@ class Format:
 
     Attributes:
         name: name on the command line and in manifests.
+        documents: function that takes a path and yields the documents of the file, each with its pages and headings; None: the file holds
+            records.
         records: function that takes a path and yields ``(number, record)`` for each record of the file, from 1. The number is that of its
             line, or of the record itself where a format has no lines; the record is a mapping of names to values. Its second argument takes
             a ``BadRecord``, which the user may want to skip; a record without an id or a text becomes one by itself.
@@ -49,7 +61,8 @@ class Format:
 
     plugin_kind: ClassVar[str] = "format"
     name: str
-    records: Container
+    records: Container = no_records
+    documents: ReadDocuments | None = None
     fields: FieldMap = FieldMap()
     holds_articles: bool = False
     matches: Callable[[str, Mapping[str, Any]], bool] = lambda line, record: False
@@ -62,6 +75,11 @@ class Format:
             InputError: the file cannot be read, or ``on_bad`` raised it.
         """
         file = str(path)
+        if self.documents is not None:
+            for document, _, number in self.read_documents(path, on_bad):
+                passage = Passage(document.id, document.title, document.text)
+                yield LocatedPassage(passage, file, number, document.span(0, len(document.text)))
+            return
         for number, record in self.records(path, on_bad):
             try:
                 passage = self.fields.passage(record)
@@ -69,6 +87,14 @@ class Format:
                 on_bad(BadRecord(file, number, str(error)))
             else:
                 yield LocatedPassage(passage, file, number)
+
+    def read_documents(self, path: Path, on_bad: OnBad = fail) -> Iterator[LocatedDocument]:
+        """Yield the documents of a file, to be split: those of ``documents``, or the passages of its records; raises as ``read`` does."""
+        if self.documents is not None:
+            yield from (LocatedDocument(document, str(path), number) for number, document in enumerate(self.documents(path), 1))
+            return
+        for record in self.read(path, on_bad):
+            yield LocatedDocument(Document(*record.passage), record.file, record.line)
 
 
 def _json_format(name: str, fields: FieldMap) -> Format:
@@ -119,15 +145,24 @@ def _plugged_format(plugged: PlugIn) -> Format:
     def records(path: Path, on_bad: OnBad) -> Records:
         return checked(plugged, lambda: own.records(path, on_bad), str(path), (_is_record, _RECORD))
 
+    def documents(path: Path) -> Iterator[Document]:
+        return checked(plugged, lambda: own.documents(path) if own.documents else (), str(path), (_is_document, _DOCUMENT))
+
     decode = own.fields.decode and running(plugged, "when it decodes a text")(own.fields.decode)
-    return replace(own, name=plugged.name, records=records, fields=replace(own.fields, decode=decode), code_sha256=plugged.sha256)
+    fields, ways = replace(own.fields, decode=decode), (records, own.documents and documents)
+    return replace(own, name=plugged.name, records=ways[0], documents=ways[1], fields=fields, code_sha256=plugged.sha256)
 
 
+_DOCUMENT = "Document(id, title, text, pages, headings)"
 _RECORD = "(number, {'id': …, 'title': …, 'text': …})"
 
 
 def _is_record(item: object) -> bool:
     return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], int) and isinstance(item[1], Mapping)
+
+
+def _is_document(item: object) -> bool:
+    return isinstance(item, Document) and all(isinstance(value, str) for value in item[:3])
 
 
 def unkept_fields(path: Path, file_format: str, n_records: int) -> list[str]:

@@ -103,6 +103,6 @@ def split(articles: Iterable[LocatedPassage], rule: str | None, n_words: int = 1
     if rule is None or rule == NO_SPLIT:
         yield from articles
         return
-    for article, file, line in articles:
-        for passage in SPLITTERS[rule](article, n_words):
-            yield LocatedPassage(passage, file, line)
+    for article in articles:
+        for passage in SPLITTERS[rule](article.passage, n_words):
+            yield LocatedPassage(passage, article.file, article.line)

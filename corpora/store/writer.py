@@ -162,7 +162,7 @@ class StoreWriter:
         """Yield a record with its row for each valid passage; pass invalid passages and repeated ids to ``on_bad``."""
         ids: list[int] = []
         titles: list[int] = []
-        for passage, file, line in batch:
+        for passage, file, line, _ in batch:
             try:
                 id_, title, text = _encode(passage)
                 self._n_records += 1

@@ -249,7 +249,7 @@ def test_a_corpus_of_ones_own_is_built_by_its_reference_and_known_by_its_name(no
         ("yield LocatedPassage(Passage('1', '', 'a'), 'f', 1)\n    {}['x']", "fails at record 2 of notes, line 6: KeyError: 'x'"),
         (
             "yield LocatedPassage(Passage('1', None, 'a'), 'f', 1)",
-            "text='a'), file='f', line=1) as record 1 of notes: yield LocatedPassage(Passage(id, title, text), file, line)",
+            "text='a'), file='f', line=1, span=None) as record 1 of notes: yield LocatedPassage(Passage(id, title, text), file, line)",
         ),
     ],
 )
