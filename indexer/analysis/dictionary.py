@@ -132,7 +132,8 @@ def _add_all(pool: NDArray[np.uint8], ends: NDArray[Any], table: HashedTerms, n_
     start = np.int64(0)
     for i in range(len(ends)):
         offset, end = pool_end(table, n_terms), np.int64(ends[i])
-        table.pool[offset : offset + end - start] = pool[start:end]
+        for j in range(end - start):  # a slice would be compiled with the texts of its errors
+            table.pool[offset + j] = pool[start + j]
         numbers[i] = number_last(table, n_terms, offset + end - start)
         n_terms += int(numbers[i] == n_terms)
         start = end

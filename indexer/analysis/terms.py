@@ -77,9 +77,11 @@ def _write_lower(points: NDArray[np.uint32], begin: int, end: int, lower: NDArra
 
 @kernel
 def _is_stop_word(units: Units, n: int, stop_words: NDArray[np.int64]) -> bool:
-    packed = pack(units, 0, n)
-    position = np.searchsorted(stop_words, packed)
-    return bool(position < len(stop_words) and stop_words[position] == packed)
+    packed, first, last = pack(units, 0, n), 0, len(stop_words) - 1
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (middle + 1, last) if stop_words[middle] < packed else (first, middle)
+    return bool(stop_words[first] == packed)
 
 
 @kernel
