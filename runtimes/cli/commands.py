@@ -43,6 +43,7 @@ COMMANDS = {
     "eval retrieval": ("eval_retrieval:retrieval", "Score the rankings of retrievers."),
     "eval compare": ("eval_runs:compare", "Compare runs on the questions that they share."),
     "eval folder": ("eval_runs:folder", "Score all runs in a folder as one table."),
+    "eval self-knowledge": ("eval_runs:self_knowledge", "Make SKR's self-knowledge of two runs."),
 }
 """Command -> (module and function in this folder, description in the list of commands)."""
 

@@ -1,22 +1,31 @@
 """``idx eval answers`` scores a run, ``idx eval compare`` compares several, and ``idx eval folder`` scores all runs of a folder.
 
+``idx eval self-knowledge`` makes SKR's file of two runs.
+
 Examples:
     idx eval answers runs/rag
     idx eval answers predictions.jsonl --questions nq-test.jsonl --metrics squad_em,squad_f1
     idx eval compare runs/direct runs/rag --html compare.html
     idx eval folder runs
     idx eval folder runs --format latex --table Runs
+    idx eval self-knowledge runs/cot runs/iter_retgen --out known.json
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wikidx.base.artifacts.durable import write_durably
+from wikidx.base.errors import InputError
+
 from .eval_options import Level, Output, Scoring, Seed, check_output, find_runs, finish, score_each, score_runs
 from .option_groups import command
+from .screen import Result
 
 
 @command()
@@ -111,3 +120,27 @@ def folder(
         records=question_records(scored),
         runs=scored,
     )
+
+
+@command()
+def self_knowledge(
+    without: Annotated[Path, typer.Argument(metavar="WITHOUT", help='A folder of "idx run" without passages, such as one of cot.')],
+    with_passages: Annotated[Path, typer.Argument(metavar="WITH", help="One with passages on the same questions.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The file, for --set self_knowledge= of the method skr.")],
+    scoring: Scoring,
+) -> Result:
+    """Make SKR's self-knowledge of two runs: for each question whether passages made the answer better or worse, by their first metric."""
+    from wikidx.runtimes.evaluation.comparing import self_knowledge as compare_answers
+
+    first, second = score_runs([without, with_passages], scoring)
+    metric = next((name for name in first.values if name in second.values), None)
+    records = compare_answers(first, second, metric) if metric else []
+    if not metric or not records:
+        raise InputError(
+            f"{without} and {with_passages} have no question that both answered, or no metric in common: name one with --metrics"
+        )
+    write_durably(out, json.dumps(records, ensure_ascii=False, indent=1).encode())
+    counts = Counter(record["status"] for record in records)
+    shown = ", ".join(f"{status}: {n:,}" for status, n in sorted(counts.items()))
+    return Result({"out": str(out), "metric": metric, "questions": len(records), "statuses": counts}, [f"{out}: {shown} (by {metric})"])

@@ -254,7 +254,7 @@ def replace_prompts(method: Method, options: PlanOptions, method_options: Any) -
     n_shots, form = getattr(method_options, "shots", 0), getattr(method_options, "form", SHORT)
     if options.prompts is None and options.shots_from is None:
         return method
-    files = {} if options.prompts is None else read_prompt_set(method.name, options.prompts)
+    files = {} if options.prompts is None else read_prompt_set(method.name, options.prompts, method.parts)
     answered = [] if options.shots_from is None else [item for item in find_questions(options.shots_from) if item.golden_answers]
     if options.shots_from is not None and len(answered) < max(n_shots, 1):
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from wikidx.runtimes.evaluation.by_models.row_metrics import model_of
 from wikidx.runtimes.evaluation.published import PublishedFigure, comparable_results
 from wikidx.runtimes.evaluation.scoring import ScoredRun
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap, FloatArray, Interval, PairedTest
+from wikidx.runtimes.methods.skr import BETTER, SAME, WORSE
 from wikidx.runtimes.questions import Question
 
 from . import normalizing
@@ -129,6 +130,19 @@ def find_examples(first: ScoredRun, second: ScoredRun, metric: str, limit: int) 
         for at, other in (pairs[number] for number in order[:limit]):
             found.append(Example(outcome, first.questions[at], (first.rows[at].answer, second.rows[other].answer)))
     return found
+
+
+def self_knowledge(without: ScoredRun, with_passages: ScoredRun, metric: str) -> list[dict[str, Any]]:
+    """Return whether passages have helped with each question that both runs answered, by a metric, as SKR's authors write it."""
+    records = list[dict[str, Any]]()
+    for at, other in _common_positions(without, with_passages):
+        question, answers = without.questions[at], (without.rows[at].answer, with_passages.rows[other].answer)
+        gain = with_passages.values[metric][other] - without.values[metric][at]
+        status = BETTER if gain > 0 else WORSE if gain < 0 else SAME
+        if None not in answers and not np.isnan(gain):
+            golds = list(question.golden_answers)
+            records.append({"Question": question.text, "Gold answer": golds, "cot": answers[0], "cot-ir": answers[1], "status": status})
+    return records
 
 
 def group_seeds(runs: Sequence[ScoredRun]) -> list[list[ScoredRun]]:

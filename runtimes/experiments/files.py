@@ -334,7 +334,7 @@ def _check_row(experiment: Experiment, row: Row) -> None:
     try:
         method: Method = find_method(row.method)
         if row.prompts is not None:
-            read_prompt_set(row.method, row.prompts)
+            read_prompt_set(row.method, row.prompts, method.parts)
         _known("option", row.options, {field.name for field in dataclasses.fields(method.options)})
         _known("role", filter(None, (parse_spec(text).role for text in row.llm)), method.roles)
         for questions in experiment.questions.values():

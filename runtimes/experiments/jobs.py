@@ -113,7 +113,7 @@ class Job(NamedTuple):
 def _method(cell: Cell) -> Method:
     found: Method = find_method(cell.row.method or "")
     prompts = cell.row.prompts
-    return with_prompts(found, read_prompt_set(found.name, prompts)) if prompts else found
+    return with_prompts(found, read_prompt_set(found.name, prompts, found.parts)) if prompts else found
 
 
 def run_name(cell: Cell, seed: int, folder: Path) -> str:

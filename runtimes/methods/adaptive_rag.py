@@ -37,8 +37,8 @@ class AdaptiveRagOptions(ReadingOptions):
     classifier: Literal["prompted", "trained"] = option(
         "prompted", "ours", "input of the classifier; prompted: a prompt; trained: the question alone, as for the paper's T5"
     )
-    k_once: int = option(15, "authors' code", "number of passages of the only search", minimum=1)
-    k_each: int = option(6, "authors' code", "number of passages of each of several searches", minimum=1)
+    k_once: int = option(15, "authors' code", "number of passages of the only search (GPT-3.5: 6)", minimum=1)
+    k_each: int = option(6, "authors' code", "number of passages of each of several searches (GPT-3.5: 3)", minimum=1)
     max_sentences: int = option(10, "authors' code", "maximum number of sentences of the chain of thought", minimum=1)
     shots: int = option(3, "ours", "number of demonstrations in the prompts that answer")
     max_tokens: int = option(256, "ours", "maximum number of tokens of an answer, with its reasoning", minimum=1)

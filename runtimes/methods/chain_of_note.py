@@ -30,7 +30,7 @@ class ChainOfNoteOptions(ReadingOptions):
     """Options of Chain-of-Note."""
 
     form: LineFormName = option("short", "ours", describe_forms(LineFormName))
-    k: int = option(5, "paper", "number of passages", minimum=1)
+    k: int = option(5, "ours", "number of passages", minimum=1)
     otherwise: Literal["guess", "unknown"] = option(
         "guess",
         "paper, open",

@@ -1,7 +1,8 @@
 """CRAG: an evaluator scores the retrieved passages; by its scores they are refined, left out, or both; then the question is answered.
 
 Yan et al., Corrective Retrieval Augmented Generation, 2024 (arXiv 2401.15884), sections 4.2 to 4.4; facts of ``HuskyInSalt/CRAG``, whose
-evaluator is a T5-large with one label. The paper searches the web where the passages are not right: here nothing replaces them.
+evaluator is a T5-large with one label. The paper searches the web where the passages are not right: here nothing replaces them. Strips are
+read best first, as in that code; the paper joins them "in order".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class CragOptions(ReadingOptions):
     """Options of CRAG."""
 
     form: FormName = option("short", "ours", describe_forms(FormName))
-    k: int = option(10, "authors' code", "number of passages", minimum=1)
+    k: int = option(10, "paper", "number of passages", minimum=1)
     evaluate: Literal["score", "yes_no"] = option(
         "score", "paper", "score: the role evaluator is a classifier; yes_no: a language model, whose P(yes) is mapped to [-1, 1]"
     )
@@ -104,4 +105,5 @@ METHOD = Method(
     options=CragOptions,
     run=crag,
     presets={"default": Preset(corpus="wiki2018", retriever="contriever")},
+    demonstrated=lambda options: ("answer",),
 )

@@ -53,7 +53,7 @@ class FlareOptions(ReadingOptions):
     max_sentences: int = option(15, "ours", "maximum number of sentences", minimum=1)
     sentence_tokens: int = option(64, "authors' code", "maximum number of tokens of a sentence", minimum=1)
     query_tokens: int = option(64, "authors' code", "maximum number of tokens of a query, which are its last", minimum=1)
-    shots: int = option(3, "paper, open", "number of demonstrations in the prompt; the paper shows up to 8 with longer contexts")
+    shots: int = option(3, "ours", "number of demonstrations in the prompt (the authors' code: 8)")
 
 
 class Token(NamedTuple):

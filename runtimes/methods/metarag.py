@@ -7,9 +7,10 @@ The *monitor* compares the answer with that of an expert model (cosine of their 
 and judges whether the model's own knowledge, and whether the passages, suffice. The *planner* turns its verdicts into advice for the next
 answer: retrieve more with a new query, rely on one of both sources, or check the reasoning, if an NLI model says that it leads elsewhere.
 
-Deviations: the judgements are yes/no probabilities, where the authors' code looks for "no" within generated text, also within "know"; the
-expert reads the passages, which its prompt in the code leaves out by mistake; a new query is what follows the label, not what precedes it.
-The language model stands in for expert and NLI model unless their roles have models of their own.
+Deviations: the critic says whether the passages suffice, as in the code, where the paper asks the NLI model; the judgements are yes/no
+probabilities, where the code looks for "no" within generated text, also within "know"; the expert reads the passages, which its prompt in
+the code leaves out by mistake; a new query is what follows the label, not what precedes it. The language model stands in for expert and NLI
+model unless their roles have models of their own.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class MetaRagOptions(ReadingOptions):
     """Options of MetaRAG."""
 
     form: Literal["short", "yes_no"] = option("short", "ours", describe_forms(Literal["short", "yes_no"]))
-    k: int = option(5, "authors' code", "number of passages per search; passages of all searches stay", minimum=1)
-    max_rounds: int = option(3, "authors' code", "maximum number of rounds of criticism; 0: the first answer is only monitored")
-    threshold: float = option(0.3, "authors' code", "an answer is accepted if its similarity to the expert's answer exceeds this value")
-    encoder: str = option("minilm", "authors' code", "encoder that compares the two answers")
+    k: int = option(5, "paper", "number of passages per search; passages of all searches stay", minimum=1)
+    max_rounds: int = option(5, "paper", "maximum number of rounds of criticism (the code: 3); 0: the first answer is only monitored")
+    threshold: float = option(
+        0.4, "paper", "an answer is accepted if its similarity to the expert's answer exceeds this value (the code: 0.3)"
+    )
+    encoder: str = option("minilm", "paper", "encoder that compares the two answers")
     shots: int = option(4, "authors' code", "number of demonstrations in the prompt of the answer")
     max_tokens: int = option(256, "authors' code", "maximum number of tokens of an answer with its reason, and of a criticism", minimum=1)
 

@@ -22,6 +22,7 @@ from .expansion import FOLDER as EXPANSION
 from .forms import FORMS, SHORT
 from .requests import gather, label, retrieve
 from .templates import (
+    EMPTY,
     FORMS_FOLDER,
     SHOTS,
     TEXT,
@@ -61,11 +62,13 @@ def hash_prompts(method: Method, expand: str) -> dict[str, str]:
     return prompt_hashes([method.name, *method.parts, *([EXPANSION] if expand != "none" else [])], method.prompts)
 
 
-def read_prompt_set(method: str, name: str) -> dict[str, str]:
+def read_prompt_set(method: str, name: str, parts: Sequence[str] = ()) -> dict[str, str]:
     """Return the files of a prompt set of the package, or else of a folder: "method/file" -> content.
 
+    Sub-folders of the names of ``parts``, the methods that this one runs, have files for these.
+
     Raises:
-        UnknownNameError: a file has no counterpart among the method's prompts.
+        UnknownNameError: a file has no counterpart among the method's prompts, or a sub-folder is that of no part.
         InputError: there is no such set or folder, a prompt lacks a placeholder or has an unknown one, or a demonstration lacks a value.
     """
     sets = prompt_sets(method)
@@ -73,6 +76,18 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
     if not folder.is_dir():
         has = f"its prompt sets are {', '.join(sets)}" if sets else "it has no prompt sets"
         raise InputError(f"there is no folder {name} with prompts for '{method}', and {has}")
+    folders = {each.name: each for each in folder.iterdir() if parts and each.is_dir() and not each.name.startswith(".")}
+    if unknown := sorted({*folders} - {*parts}):
+        raise unknown_name_error(f"part of '{method}'", unknown[0], parts)
+    read = {name: _read_folder(name, each) for name, each in {method: folder, **folders}.items()}
+    files = {f"{name}/{file}": content for name, of_one in read.items() for file, content in sorted(of_one.items())}
+    if not files:
+        raise InputError(f"{folder} has no prompts: give it files such as {next(iter(sorted(packaged_prompts(method))))}")
+    return files
+
+
+def _read_folder(method: str, folder: Any) -> dict[str, str]:  # noqa: ANN401 - a path, of the package's files or of the user's
+    """Return the prompt files of a folder, file -> content; raises as ``read_prompt_set`` does."""
     packaged = packaged_prompts(method)
     known = sorted({*packaged, *(_with_suffix(file, form) for file in packaged if file.endswith(TEXT) for form in ("", *FORMS))})
     files = dict[str, str]()
@@ -82,14 +97,12 @@ def read_prompt_set(method: str, name: str) -> dict[str, str]:
         if file.name not in known:
             raise unknown_name_error(f"prompt of '{method}'", file.name, known)
         files[file.name] = read_text(Path(str(file)))
-    if not files:
-        raise InputError(f"{folder} has no prompts: give it files such as {next(iter(sorted(packaged)))}")
     for file_name in files:
         try:
             _check_file(method, file_name, {**packaged, **files})
         except ValueError as error:
             raise InputError(f"{folder / file_name}: {error}") from None
-    return {f"{method}/{file_name}": content for file_name, content in sorted(files.items())}
+    return files
 
 
 def _with_suffix(file: str, form: str) -> str:
@@ -171,7 +184,7 @@ async def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options
         passages = [str(format_passages(each)) for each in found]
     content = "\n".join(
         json.dumps(
-            {"question": question, "passages": each, "earlier": "", "output": answer},
+            {**EMPTY, "question": question, "passages": each, "earlier": "", "output": answer},
             ensure_ascii=False,
             sort_keys=True,
         )
@@ -181,8 +194,8 @@ async def _demonstrate(method: Method, drawn: Sequence[tuple[str, str]], options
 
 
 def list_prompts(method: Method) -> Iterator[PromptFile]:
-    """Yield the prompt files of a method, and those of the forms of answers, with their origins."""
-    files = {f"{method.name}/{file}": content for file, content in packaged_prompts(method.name).items()}
+    """Yield the prompt files of a method, of those that it runs, and of the forms of answers, with their origins."""
+    files = {f"{name}/{file}": content for name in (method.name, *method.parts) for file, content in packaged_prompts(name).items()}
     if any(each.name == "form" for each in list_options(method.options())):
         files |= {f"{FORMS_FOLDER}/{file}": content for file, content in packaged_prompts(FORMS_FOLDER).items()}
     for path, content in sorted({**files, **method.prompts.files}.items()):

@@ -37,8 +37,8 @@ class RecompOptions(ReadingOptions):
         "paper, open",
         "abstractive: the role compressor, a T5, writes a summary; extractive: it is an encoder, whose best sentences are read",
     )
-    n_sentences: int = option(1, "paper", "sentences of extractive compression (HotpotQA in the paper: 2)", minimum=1)
-    shots: int = option(0, "ours", "number of demonstrations in the prompt that answers (the paper: 5)")
+    n_sentences: int = option(1, "paper", "sentences of extractive compression, each after its title (HotpotQA in the paper: 2)", minimum=1)
+    shots: int = option(0, "ours", "number of demonstrations in the prompt that answers (the authors' code: 5)")
     max_tokens: int | None = option(None, "ours", "maximum number of tokens of the answer; none: 256; long: 300; dialogue: 50", minimum=1)
     summary_tokens: int = option(512, "authors' code", "maximum number of tokens of a summary", minimum=1)
 
@@ -59,7 +59,7 @@ async def _compress(question: str, passages: tuple[Passage, ...], options: Recom
         prompt = _SUMMARIZED.format(question=question, documents="\n".join(f"{passage.title} {passage.text}" for passage in passages))
         gen = await generate(prompt, Decoding(max_tokens=options.summary_tokens), role=COMPRESSOR)
         return drop_placeholder(gen.text.strip())
-    sentences = [sentence for passage in passages for sentence in split_sentences(passage.text)]
+    sentences = [f"{passage.title} {sentence}" for passage in passages for sentence in split_sentences(passage.text)]
     scores = await score(question, sentences, role=COMPRESSOR)
     best = sorted(range(len(sentences)), key=lambda number: -scores[number])[: options.n_sentences]
     return " ".join(sentences[number] for number in best)
@@ -73,4 +73,5 @@ METHOD = Method(
     options=RecompOptions,
     run=recomp,
     presets={"default": Preset(corpus="wiki2018", retriever="contriever")},
+    demonstrated=lambda options: ("answer",),
 )

@@ -25,8 +25,8 @@ class ReplugOptions(ReadingOptions):
     """Options of REPLUG."""
 
     form: FormName = option("short", "ours", describe_forms(FormName))
-    k: int = option(10, "authors' code", "number of passages, each with a prompt of its own", minimum=1)
-    shots: int = option(0, "ours", "number of demonstrations in the prompts (the authors' code: 16)")
+    k: int = option(10, "paper", "number of passages, each with a prompt of its own", minimum=1)
+    shots: int = option(0, "ours", "number of demonstrations in the prompts (the paper: 16)")
     max_tokens: int | None = option(None, "ours", "maximum number of tokens of the answer; none: 256; long: 300; dialogue: 50", minimum=1)
 
 

@@ -43,7 +43,7 @@ class SearChainOptions(ReadingOptions):
     """Options of SearChain."""
 
     form: LineFormName = option("short", "ours", describe_forms(LineFormName))
-    k: int = option(1, "authors' code", "number of passages that verify or complete a node", minimum=1)
+    k: int = option(1, "paper", "number of passages that verify or complete a node", minimum=1)
     max_rounds: int = option(5, "paper", "maximum number of chains that the model writes", minimum=1)
     confidence: float = option(
         1.5, "paper", "theta: an answer is corrected if the reader's log-odds that the passages answer the query exceed this value"

@@ -42,13 +42,13 @@ class SelfRagOptions(ReadingOptions):
     form: Form = option("short", "ours", describe_forms(Form))
     k: int = option(5, "paper", "number of passages of each segment", minimum=1)
     retrieve: Literal["adaptive", "always", "never"] = option("adaptive", "paper", "adaptive: if the model's own wish reaches threshold")
-    threshold: float = option(0.2, "paper", "share of the token for retrieval above which passages are retrieved", maximum=1)
+    threshold: float = option(0.2, "paper", "share of the token for retrieval above which passages are retrieved (ASQA: 0)", maximum=1)
     w_rel: float = option(1.0, "paper", "weight of the passage's relevance")
     w_sup: float = option(1.0, "paper", "weight of the passage's support")
     w_use: float = option(0.5, "paper", "weight of the answer's utility")
     likelihood: bool = option(True, "paper", "whether a segment's score includes its likelihood, the geometric mean over its tokens")
     beam: int = option(2, "paper", "texts that are kept at each segment of a long answer", minimum=1)
-    max_segments: int = option(6, "authors' code", "maximum number of segments of a long answer", minimum=1)
+    max_segments: int = option(6, "authors' code", "maximum number of segments of a long answer (max_depth 7, as for ASQA)", minimum=1)
     query: Literal["question", "segment"] = option(
         "question", "authors' code", "query of segments after the first; segment: the question with the segment before (the paper)"
     )

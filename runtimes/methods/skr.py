@@ -2,7 +2,8 @@
 
 Wang et al., Self-Knowledge Guided Retrieval Augmentation for Large Language Models, 2023 (arXiv 2310.05002, section 3), and the authors'
 code (``THUNLP-MT/SKR``). Self-knowledge is a file of training questions, each with the status "ir better" (right with passages alone), "ir
-worse" (right without passages alone) or "same"; ``knn`` leaves the last out.
+worse" (right without passages alone) or "same"; ``knn`` leaves the last out, as the code does, where the paper (equation 4) counts
+questions that both answer rightly as known.
 
 Deviations: the encoder is one of idx, not SimCSE; the classifier is a language model that answers yes or no, not BERT; prompts are
 answered by probabilities, not by words. Questions are answered as by ``cot`` and by one round of ``iter_retgen``, or by ``direct`` and
@@ -32,8 +33,8 @@ from .reading import ReadingOptions, reads_passages
 from .requests import ask_yes_no, compare, label
 from .templates import SHOTS, load_template, parse_shots, read_prompt
 
-_BETTER, _WORSE, _SAME = "ir better", "ir worse", "same"
-_STATUS_OF_NEED = {"yes": _BETTER, "no": _WORSE}
+BETTER, WORSE, SAME = "ir better", "ir worse", "same"
+_STATUS_OF_NEED = {"yes": BETTER, "no": WORSE}
 
 
 @options
@@ -48,9 +49,11 @@ class SkrOptions(ReadingOptions):
         "demonstrations; classifier: a model trained to answer yes, if passages are needed, or no",
     )
     self_knowledge: str = option(
-        "", "ours", "JSON file of questions with their status, as the authors' code writes it; empty: the demonstrations of icl"
+        "",
+        "ours",
+        "JSON file of questions with their status, as of 'idx eval self-knowledge' or the authors' code; empty: the demonstrations of icl",
     )
-    neighbours: int = option(5, "authors' code", "k: number of similar questions; the code tries 5 to 10", minimum=1)
+    neighbours: int = option(5, "authors' code", "k: number of similar questions; the code tries 5 to 10, the paper 3 to 10", minimum=1)
     rule: Literal["ratio", "margin"] = option(
         "ratio",
         "paper",
@@ -62,8 +65,8 @@ class SkrOptions(ReadingOptions):
     output: Literal["cot", "answer"] = option(
         "cot", "paper", "output; cot: a chain of thought that ends with the answer; answer: the answer alone"
     )
-    k: int = option(5, "ours", "number of passages", minimum=1)
-    shots: int = option(3, "ours", "number of demonstrations in the prompts that answer")
+    k: int = option(3, "paper", "number of passages", minimum=1)
+    shots: int = option(4, "paper", "number of demonstrations in the prompts that answer")
     max_tokens: int = option(256, "ours", "maximum number of tokens of an output", minimum=1)
 
 
@@ -99,7 +102,7 @@ async def _elicit(question: str, options: SkrOptions) -> tuple[bool, dict[str, A
 
 async def _neighbours(question: str, options: SkrOptions) -> list[_Neighbour]:
     """Return the most similar questions whose status is not "same", the most similar first."""
-    stored = [(other, status) for other, status in read_self_knowledge(options.self_knowledge) if status != _SAME]
+    stored = [(other, status) for other, status in read_self_knowledge(options.self_knowledge) if status != SAME]
     cosines = await compare(question, [other for other, _ in stored], options.encoder)
     found = [_Neighbour(other, status, cosine) for (other, status), cosine in zip(stored, cosines, strict=True)]
     return sorted(found, key=lambda each: -each.similarity)[: options.neighbours]
@@ -108,14 +111,14 @@ async def _neighbours(question: str, options: SkrOptions) -> list[_Neighbour]:
 def needs_by_ratio(near: Counter[str], known: Counter[str], k: int) -> bool:
     """Return whether l / (k - l) < |D+| / |D-|, of l known neighbours (section 3.2)."""
     del k
-    return near[_WORSE] * known[_BETTER] < near[_BETTER] * known[_WORSE]
+    return near[WORSE] * known[BETTER] < near[BETTER] * known[WORSE]
 
 
 def needs_by_margin(near: Counter[str], known: Counter[str], k: int) -> bool:
     """Return what ``knn.py`` of the authors decides."""
-    lead = known[_WORSE] - known[_BETTER]
+    lead = known[WORSE] - known[BETTER]
     margin = int(abs(lead) * k / max(1, known.total()))
-    of_others = near[_WORSE] - near[_BETTER] if lead > 0 else near[_BETTER] - near[_WORSE]
+    of_others = near[WORSE] - near[BETTER] if lead > 0 else near[BETTER] - near[WORSE]
     exceeds = of_others > 0 and of_others >= margin
     return not exceeds if lead > 0 else exceeds
 
@@ -150,8 +153,8 @@ def _read_file(path: Path, _: int) -> tuple[tuple[str, str], ...]:
         read = tuple((str(record["question"]), str(record["status"]).strip()) for record in folded)
     except (ValueError, KeyError) as error:
         raise InputError(f"{path}: self-knowledge is a list of objects with 'question' and 'status' ({error})") from None
-    if odd := next((status for _, status in read if status not in (_BETTER, _WORSE, _SAME)), None):
-        raise InputError(f"{path}: the status is '{odd:.40}', not '{_BETTER}', '{_WORSE}' or '{_SAME}'")
+    if odd := next((status for _, status in read if status not in (BETTER, WORSE, SAME)), None):
+        raise InputError(f"{path}: the status is '{odd:.40}', not '{BETTER}', '{WORSE}' or '{SAME}'")
     return read
 
 

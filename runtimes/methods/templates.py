@@ -50,7 +50,8 @@ _DEMONSTRATION = re.compile(r"^\[demonstration\][ \t]*\n(.*)\Z", re.MULTILINE | 
 _SLOT = re.compile(r"\{form\.([a-z_]+)\}")
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _BETWEEN = "\n\n"
-_POOLED = frozenset({"question", "passages", "documents", "earlier", "pairs", "answers"})  # fields of a form's demonstrations
+EMPTY = {"summary": "", "knowledge": ""}  # fields without a value in demonstrations, as in RECOMP's, which have no passages
+_POOLED = frozenset({"question", "passages", "documents", "earlier", "pairs", "answers", *EMPTY})  # fields of a form's demonstrations
 
 
 class Prompts(NamedTuple):
@@ -217,6 +218,7 @@ def _demonstrate(made: Template, shown: str, record: dict[str, Any]) -> dict[str
     passages = [Passage("", title, text) for title, text in record["passages"]]
     steps = "\n".join(f"{number}. {question}\nAnswer: {answer}" for number, (question, answer) in enumerate(record["steps"], 1))
     values = {
+        **EMPTY,
         **{name: record[name] for name in ("question", "reasoning", "output")},
         "passages": str(format_passages(passages)),
         "documents": "\n\n".join(passage.text for passage in passages),

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes.command_line import Command
+from tests.runtimes.test_similarity import MadeEncoder
 from wikidx.corpora.known import sample
+from wikidx.indexer.encoders import transformer
 from wikidx.runtimes.questions import Question, sample_questions
 
 Script = Callable[..., str]
@@ -75,6 +77,42 @@ def test_the_sample_corpus_from_run_to_report(idx: Command, runs: dict[str, Path
     every = idx("eval", "compare", runs["rag"], "--dataset", "NQ", "--metrics", "dpr_em,genread_f1", "--every-figure")
     assert "Self-RAG_13B" in every
     assert "RECOMP" not in every  # an accuracy, which is not among these metrics
+
+
+def test_two_runs_make_the_self_knowledge_by_which_skr_decides(
+    idx: Command, script: Script, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = dict(zip((one.id for one in sample.questions()), zip(*map(said_right, runs.values()), strict=True), strict=True))
+    direct = {record["id"]: record["answer"] for record in map(json.loads, (runs["direct"] / "predictions.jsonl").read_text().splitlines())}
+    left_out = sample.questions()[5].id
+    (tmp_path / "direct.json").write_text(json.dumps({name: answer for name, answer in direct.items() if name != left_out}))
+    told = idx("eval", "self-knowledge", tmp_path / "direct.json", runs["rag"], "--questions", "sample", "--out", tmp_path / "known.json")
+    known = json.loads((tmp_path / "known.json").read_text())
+    status = {(False, True): "ir better", (True, False): "ir worse", (True, True): "same", (False, False): "same"}
+    expected = {one.question: status[pairs[one.id]] for one in sample.questions() if one.id != left_out}
+    assert {record["Question"]: record["status"] for record in known} == expected
+    assert (known[0]["Gold answer"], known[0]["cot"]) == (list(sample.questions()[0].answers), direct[sample.questions()[0].id])
+    n_better, n_worse = (list(expected.values()).count(name) for name in ("ir better", "ir worse"))
+    assert f"ir better: {n_better}, ir worse: {n_worse}, same: {106 - n_better - n_worse} (by squad_em)" in told
+
+    monkeypatch.setattr(transformer, "open_encoder", lambda spec, device: MadeEncoder())
+    chosen = ("--set", f"self_knowledge={tmp_path / 'known.json'}", "--set", "neighbours=1", "--set", "output=answer")
+    idx("run", "skr", *SAMPLE, *chosen, "--llm", script({"match": "", "text": "x"}), "--out", tmp_path / "skr")
+    made = {
+        record["question"]: record["detail"] for record in map(json.loads, (tmp_path / "skr/predictions.jsonl").read_text().splitlines())
+    }
+    asked = {text: told for text, told in expected.items() if told != "same"}  # each is its own nearest neighbour
+    assert {text: made[text]["neighbours"][0]["question"] for text in asked} == {text: text for text in asked}
+    assert {text: made[text]["retrieved"] for text in asked} == {text: told == "ir better" for text, told in asked.items()}
+
+
+def test_runs_without_a_common_answer_or_metric_make_no_self_knowledge(idx: Command, tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"{number}.json").write_text(json.dumps({sample.questions()[number].id: "x"}))
+    known = ("--questions", "sample", "--out", tmp_path / "known.json")
+    said = idx("eval", "self-knowledge", tmp_path / "0.json", tmp_path / "1.json", *known, status=2)
+    assert said.endswith("have no question that both answered, or no metric in common: name one with --metrics")
+    assert not (tmp_path / "known.json").exists()
 
 
 def write_asked(folder: Path, questions: Sequence[Question]) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ def question_file(folder: Path, n: int = 3) -> Path:
 def test_a_method_says_where_prompts_and_defaults_come_from(idx: Command) -> None:
     own = idx("ask", "ra_isf")
     assert "prompt set paper: idx ask ra_isf --prompts paper" in own
-    assert "prompts [ours]: forms/dialogue.shots.jsonl (4), forms/fever.shots.jsonl (3), forms/forms.json, " in own
+    assert "prompts [ours]: forms/dialogue.shots.jsonl (4), forms/fever.shots.jsonl (4), forms/forms.json, " in own
     assert "k=5  [paper] number" in own
     assert "max_sub_questions=5  [ours] maximum" in own
     assert "depth_test=exceeded  [paper, open] exceeded" in own

@@ -61,12 +61,14 @@ def test_replug_weighs_passages_without_scores_alike_and_answers_without_any() -
 # RECOMP
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1, "Four was."), (3, "Four was. Three may be. One is.")])
+@pytest.mark.parametrize(("n", "expected"), [(1, "T2 Four was."), (3, "T2 Four was. T1 Three may be. T1 One is.")])
 def test_recomp_reads_the_sentences_of_the_largest_products(n: int, expected: str) -> None:
     driven = run("recomp", [THREE, [0.5, -1.0, 0.7, 2.0, 0.1, 0.2], "Ada"], compress="extractive", n_sentences=n)
     (request,) = driven.levels[1]
     assert request == Score(
-        prompt="Who?", texts=("One is.", "Two is not.", "Three may be.", "Four was.", "Five were.", "Six."), role="compressor"
+        prompt="Who?",
+        texts=("T1 One is.", "T1 Two is not.", "T1 Three may be.", "T2 Four was.", "T2 Five were.", "T3 Six."),
+        role="compressor",
     )
     assert expected in last(driven)
     assert driven.answer.detail["compressed"] == expected

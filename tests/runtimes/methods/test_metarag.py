@@ -28,8 +28,8 @@ PLANS = {
 def test_verdicts_lead_to_the_authors_plan(verdicts: tuple[bool, bool, bool | None], plan: tuple[str, bool]) -> None:
     yes_no = [0.51 if verdict else 0.5 for verdict in verdicts if verdict is not None]
     search = ["Query: more", passages("two")] if plan[1] else []
-    first = [FOUND, REASONED, "Eve", [0.3], '{"judgement": "redundant", "feedback": "Be brief."}', *yes_no]
-    driven = drive(metarag("Who?", MetaRagOptions()), [*first, *search, REASONED, "Eve", [0.3000001]])
+    first = [FOUND, REASONED, "Eve", [0.4], '{"judgement": "redundant", "feedback": "Be brief."}', *yes_no]
+    driven = drive(metarag("Who?", MetaRagOptions()), [*first, *search, REASONED, "Eve", [0.4000001]])
     advice = json.loads(read_prompt("metarag", "advice.json"))["advice"]
     assert driven.prompts("answer")[1].endswith(f"Advice:\n{advice[plan[0]]}\nBe brief.")
     assert driven.queries == [("Who?",), *[("more",)] * plan[1]]

@@ -17,7 +17,7 @@ from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm
 from wikidx.runtimes.llms.base import Generate, Message, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
-from wikidx.runtimes.methods.prompt_sets import PromptFile, list_prompts, prompt_sets, read_prompt_set, with_prompts
+from wikidx.runtimes.methods.prompt_sets import PromptFile, hash_prompts, list_prompts, prompt_sets, read_prompt_set, with_prompts
 from wikidx.runtimes.methods.templates import load_template, prompt_hashes
 from wikidx.runtimes.questions import Question
 
@@ -150,6 +150,26 @@ def test_retrorag_answers_in_the_form_of_metarag() -> None:
     assert "4. redundant." in driven.prompts("assessor")[0]
 
 
+def test_prompts_of_the_methods_that_a_method_runs_lie_in_folders_of_their_names(tmp_path: Path) -> None:
+    folder(tmp_path / "mine", need__txt="[user]\nNeed: {question}")
+    folder(tmp_path / "mine" / "cot", answer__txt="[user]\nThink: {question}")
+    skr = find_method("skr")
+    files = read_prompt_set("skr", str(tmp_path / "mine"), skr.parts)
+    driven = run("skr", files, [0.1, "Because.\nAnswer: Ada"], elicit="prompt", shots=0)
+    assert driven.prompts("knowledge") == ["Need: Who?"]
+    assert driven.prompts("answer") == ["Think: Who?"]
+    method = with_prompts(skr, files)
+    own, now = hash_prompts(skr, "none"), hash_prompts(method, "none")
+    assert {name for name, digest in now.items() if own[name] != digest} == {"cot/answer.txt", "skr/need.txt"}
+    assert {prompt.name for prompt in list_prompts(method)} >= {"need.txt", "cot/answer.txt", "iter_retgen/answer.txt", "rag/answer.txt"}
+    (tmp_path / "mine" / "cot" / "answer.txt").write_text("[user]\nThink.")
+    with pytest.raises(InputError, match=r"mine/cot/answer.txt: the placeholder {question} is missing"):
+        read_prompt_set("skr", str(tmp_path / "mine"), skr.parts)
+    (tmp_path / "mine" / "rga").mkdir()
+    with pytest.raises(UnknownNameError, match="unknown part of 'skr' 'rga': did you mean 'rag'"):
+        read_prompt_set("skr", str(tmp_path / "mine"), skr.parts)
+
+
 DRAWN = [("A?", "a"), ("B?", "b"), ("C?", "c")]
 
 
@@ -164,6 +184,20 @@ def test_drawn_demonstrations_have_the_passages_of_their_own_searches() -> None:
     assert "[1] T1\none" in shown[0]
     assert "[1] T2\ntwo" in shown[2]
     assert shown[1::2] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("name", "replies"), [("recomp", ["a summary"]), ("crag", [[-1.0]])])
+def test_demonstrations_of_compressed_passages_have_none(name: str, replies: list[Any]) -> None:
+    """As RECOMP shows them (section 4.2), drawn or not."""
+    for drawn, first in ((DRAWN, "A?"), ((), "Finlandia")):
+        driven = run(name, {}, [FIVE[:1], *replies, "Ada"], drawn, shots=2)
+        assert driven.queries == [("Who?",)]
+        call = driven.requests[-1]
+        assert isinstance(call, Generate)
+        turns = [turn.content for turn in call.prompt[1:] if isinstance(turn, Message)]
+        assert len(turns) == 5
+        assert first in turns[0]
+        assert [turn.startswith("Question: ") for turn in turns[:4:2]] == [True, True]
 
 
 def test_prompts_that_a_question_and_answer_do_not_demonstrate_keep_their_own() -> None:

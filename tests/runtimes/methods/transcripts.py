@@ -2,20 +2,23 @@
 
 ``transcripts/METHOD.json`` holds them by name. What a reply stands for depends on the request: a text, an object of ``Gen``'s fields or a
 list of these for a generation; a probability of yes, or an object of ``YesNo``'s fields; a mean NLL, or an object of ``Nll``'s fields;
-{"ID TITLE": TEXT} for passages; a list of cosines for a comparison. A line of "asked" begins with "+" where the request was pending
-together with the one before; it shows the end of the prompt, and the checksum of the whole request.
+{"ID TITLE": TEXT} or, with a score or null for an unknown one, {"ID TITLE": [TEXT, SCORE]} for passages; a list of numbers for a comparison
+or for scores. A text's "control" is a list of places, each with {TOKEN: PROBABILITY}. A line of "asked" begins with "+" where the request
+was pending together with the one before; it shows the end of the prompt, and the checksum of the whole request.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from tests.runtimes.methods.driving import Driven, drive, kind
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo, prompt_text
+from wikidx.retrievers.base import ScoredPassage
+from wikidx.runtimes.llms.base import AskYesNo, Control, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Request, Retrieve
 from wikidx.runtimes.questions import Question
@@ -63,7 +66,7 @@ def perform(method: str, written: Transcript) -> Transcript:
 def _result(request: Request, written: Any) -> Any:  # noqa: ANN401 - JSON, and what ``drive`` takes
     match request:
         case Generate():
-            return [_of_fields(Gen, text) for text in (written if isinstance(written, list) else [written])]
+            return [_gen(text, request.control) for text in (written if isinstance(written, list) else [written])]
         case AskYesNo():
             return _of_fields(YesNo, written)
         case MeanNll():
@@ -72,7 +75,23 @@ def _result(request: Request, written: Any) -> Any:  # noqa: ANN401 - JSON, and 
             return written
         case Compare():
             return tuple(written)
-    return [Passage(id_, title, text) for key, text in written.items() for id_, _, title in [key.partition(" ")]]
+    return [_found(id_, title, text) for key, text in written.items() for id_, _, title in [key.partition(" ")]]
+
+
+def _found(id_: str, title: str, written: Any) -> Passage | ScoredPassage:  # noqa: ANN401
+    if isinstance(written, str):
+        return Passage(id_, title, written)
+    text, score = written
+    return ScoredPassage(Passage(id_, title, text), 0, math.nan if score is None else score, ())
+
+
+def _gen(written: Any, tokens: tuple[str, ...]) -> Any:  # noqa: ANN401
+    if not isinstance(written, dict) or "control" not in written:
+        return _of_fields(Gen, written)
+    control = [
+        Control(place, tuple(math.log(ps[token]) if ps.get(token) else -1e4 for token in tokens)) for place, ps in written["control"]
+    ]
+    return _of_fields(Gen, {**written, "control": control})
 
 
 def _of_fields(kind_: type[Any], written: Any) -> Any:  # noqa: ANN401
