@@ -36,8 +36,8 @@ import numpy.typing as npt
 from benchmarks.report import run
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.corpora.reading.readers import read
-from wikidx.corpora.reading.splitters import split_words
+from wikidx.corpora.reading.readers import READERS
+from wikidx.corpora.reading.splitters import Split, split
 
 Ints = npt.NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def real_passages(path: Path, n_words: int = 100) -> list[Passage]:
     """
     if not path.exists():
         raise InputError(f"no source of real passages at {path}: set IDX_TEST_DATA to the folder that holds wiki_intro/")
-    return [passage for record in read(path, "jsonl") for passage in split_words(record.passage, n_words)]
+    return [record.passage for record in split(READERS["jsonl"].read_documents(path), Split("words", n_words))]
 
 
 def synthetic(n: int, *, seed: int = 0, source: Sequence[Passage]) -> Iterator[Passage]:

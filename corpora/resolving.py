@@ -22,6 +22,7 @@ from .known.python_values import FORMAT, described_corpus
 from .passage import LocatedPassage, OnBad
 from .plugged import plugged_corpus
 from .reading.compression import STANDARD_INPUT, check_file
+from .reading.splitters import Tokenizer
 
 
 class ResolvedCorpus(NamedTuple):
@@ -134,7 +135,7 @@ def resolve(
         corpus = name_of("corpus", corpus)
     if is_name(corpus):
         _reject_file_options(corpus, name, reading)
-        return _resolve_known(corpus, options) if is_known(corpus) else _resolve_built(corpus, options)
+        return _resolve_known(corpus, options) if is_known(corpus) else _resolve_built(corpus, options, reading.tokenizer)
     if not Path(corpus).exists() and Path(corpus) != STANDARD_INPUT:
         raise _unknown_corpus(corpus)
     if options.source:
@@ -161,14 +162,14 @@ def _check_origin(name: str, plugged: PlugIn) -> None:
         )
 
 
-def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
+def _resolve_built(name: str, options: StoreOptions, tokenizer: Tokenizer | None) -> ResolvedCorpus:
     """Return a corpus built from a file, from passages given in Python, or by a plug-in, with the options in its manifest."""
     base, limit = split_name(name)
     if options.source or options.limit not in (None, limit):
         raise InputError(f"'{name}' is built from a file of yours: name the file again to build it with --source or --limit")
     try:
         manifest = load_manifest(store_path(name))
-        corpus = _built_corpus(name, manifest, options)
+        corpus = _built_corpus(name, manifest, options, tokenizer)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"the manifest of '{name}' does not say which file it was built from ({error}): {rebuild_advice(base)}") from error
     was_skipping = manifest.recipe.parameters.get("on_error") == "skip"
@@ -177,18 +178,17 @@ def _resolve_built(name: str, options: StoreOptions) -> ResolvedCorpus:
     return ResolvedCorpus(corpus, dataclasses.replace(options, limit=limit, skip_bad=was_skipping), keep_store=True)
 
 
-def _built_corpus(name: str, manifest: Manifest, options: StoreOptions) -> Corpus:
+def _built_corpus(name: str, manifest: Manifest, options: StoreOptions, tokenizer: Tokenizer | None) -> Corpus:
     base, parameters = name.partition("@")[0], manifest.recipe.parameters
     if "corpus_sha256" in parameters:
         return _corpus_of_absent("corpus", base, name, manifest, lambda: known_corpus(base))
     if parameters["format"] == FORMAT:
-        return described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split")})
+        return described_corpus(base, {key: str(parameters[key]) for key in ("sha256", "split", "tokenizer") if key in parameters})
     (source,) = manifest.sources.values()
 
     def of_file() -> Corpus:
-        reading = ReadOptions(
-            file_format=str(parameters["format"]), split=str(parameters["split"]), n_words=int(parameters.get("words") or 100)
-        )
+        split = f"{parameters['split']}:{parameters['words']}" if "words" in parameters else str(parameters["split"])
+        reading = ReadOptions(file_format=str(parameters["format"]), split=split, tokenizer=tokenizer)
         return custom_corpus(Path(source), base, reading)
 
     if (sha256 := parameters.get("format_sha256")) is None:
@@ -233,8 +233,7 @@ def _corpus_of_file(path: Path, name: str | None, reading: ReadOptions) -> Corpu
 
 
 def _reject_file_options(corpus: str, name: str | None, reading: ReadOptions) -> None:
-    n_words = None if reading.n_words == ReadOptions().n_words else reading.n_words
-    given = {"--name": name, "--format": reading.file_format, "--split": reading.split, "--words": n_words}
+    given = {"--name": name, "--format": reading.file_format, "--split": reading.split}
     for option in (option for option, value in given.items() if value is not None):
         raise InputError(f"{option} is for corpora from a file; '{corpus}' has its own")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from wikidx.base.machine.memory import available_bytes
 from wikidx.base.progress import Step, format_bytes, silent_steps
 from wikidx.corpora.build import build_store, open_store, store_path
 from wikidx.corpora.passage import Passage
+from wikidx.corpora.reading.splitters import Tokenizer as SplittingTokenizer
 from wikidx.corpora.resolving import rebuild_advice
 from wikidx.corpora.size_estimate import CorpusEstimate, estimate_corpus, estimate_from_store
 from wikidx.corpora.store import PassageStore
@@ -30,7 +32,7 @@ from .embedding.embed import EmbedProgress, embedding_bytes, resolve_resources
 from .encoders.spec import EncoderSpec
 from .encoders.tokenizing import Tokenizer
 from .indexes.kinds import Size
-from .naming import encoder_spec, is_encoder
+from .naming import encoder_spec, is_encoder, parse_index_name
 from .published.addresses import fetch
 from .published.importing import import_vectors, verify_vectors
 from .vectors.file import finished_rows
@@ -131,10 +133,26 @@ def _splitting_advice(spec: BuildSpec, *, has_store: bool) -> str:
     corpus = spec.source.corpus
     if corpus.path is None:
         return ""
-    shorter = "--split words" if corpus.reading.get("split") == "none" else "fewer --words"
+    shorter = "--split words" if corpus.reading.get("split") == "none" else "a smaller --split"
     if spec.source.keep_store:
         return f"; to split them with {shorter}, {rebuild_advice(corpus.name)}"
     return f"; {shorter}{' --force' if has_store else ''} splits them"
+
+
+def splitting_tokenizer(indexes: Sequence[str]) -> SplittingTokenizer | None:
+    """Return the tokenizer of the first encoder of some indexes, by which documents may be split; it is loaded when it is used."""
+    encoder = next((name.encoder for name in map(parse_index_name, indexes) if name.encoder), None)
+    if encoder is None:
+        return None
+
+    @functools.cache
+    def load() -> Tokenizer:
+        spec = encoder_spec(encoder)
+        if not spec.has_network:
+            raise InputError(f"the tokens of '{encoder}' are not known here, because it computes vectors elsewhere: split by words:100")
+        return Tokenizer(spec, "passage")
+
+    return SplittingTokenizer(encoder, lambda text: load().offsets(text))
 
 
 def build(spec: BuildSpec, step: Step = silent_steps) -> Build:

@@ -15,12 +15,13 @@ from wikidx.base.progress import silent_steps
 from wikidx.base.progress_display import show_steps
 from wikidx.corpora.build import StoreOptions
 from wikidx.corpora.known.custom import ReadOptions
-from wikidx.corpora.known.python_values import GivenPassage, SplitRule, given_corpus
+from wikidx.corpora.known.python_values import GivenPassage, given_corpus
 from wikidx.corpora.resolving import ResolvedCorpus, resolve
 from wikidx.corpora.unnamed import UnnamedCorpus
 from wikidx.indexer.build_spec import BuildSpec
 from wikidx.indexer.embedding.options import EmbedOptions
 from wikidx.indexer.planning import build as build_spec
+from wikidx.indexer.planning import splitting_tokenizer
 
 from .naming import RetrieverName
 from .opening import OpenCorpora
@@ -34,7 +35,7 @@ def build(  # noqa: PLR0913
     retriever: str = "bm25",
     *,
     name: str | None = None,
-    split: SplitRule | None = None,
+    split: str | None = None,
     file_format: str | None = None,
     on_error: Literal["fail", "skip"] = "fail",
     device: str = "auto",
@@ -52,7 +53,7 @@ def build(  # noqa: PLR0913
         retriever: an index name, or several joined with "+"; see ``open_searcher``.
         name: name for the corpus. None: a corpus from a file is named after the file; given passages are deleted when the searcher is
             closed or the process ends.
-        split: rule that splits texts into passages of at most 100 words. None: only a file's articles are split, by "words".
+        split: rule that splits documents, such as "words:100", that of a file of whole articles, or "tokens:256:32"; see ``Split.parse``.
         file_format: format of a file, as a built-in's or a plug-in's name, or the plug-in's reference. None: detected from the content.
         on_error: "skip" leaves out unusable records of a file, and lists them in the store's ``skipped.jsonl``.
         device: device of encoders and vector indexes; "auto" is the first GPU, else the CPU.
@@ -69,16 +70,16 @@ def build(  # noqa: PLR0913
     if on_error not in ("fail", "skip"):
         raise InputError(f"on_error is {on_error!r}: use 'fail' or 'skip'")
     options = StoreOptions(replace=replace, skip_bad=on_error == "skip")
-
     build_resolved = partial(_build, retriever=retriever_name, embedding=EmbedOptions(device=device), show_progress=show_progress)
+    tokenizer = splitting_tokenizer(retriever_name.parts)
     if isinstance(source, str | PathLike):
-        reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split)
+        reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split, tokenizer=tokenizer)
         return build_resolved(resolve(fsdecode(source), name=name, options=options, reading=reading))
     if file_format is not None or on_error != "fail":
         raise InputError("file_format and on_error are for files, and the passages are given: leave them out")
     if name is None:
-        return _build_unnamed(lambda name: build_resolved(ResolvedCorpus(given_corpus(source, name, split), options)))
-    return build_resolved(ResolvedCorpus(given_corpus(source, check_new_name(name), split), options))
+        return _build_unnamed(lambda name: build_resolved(ResolvedCorpus(given_corpus(source, name, split, tokenizer), options)))
+    return build_resolved(ResolvedCorpus(given_corpus(source, check_new_name(name), split, tokenizer), options))
 
 
 def _build(source: ResolvedCorpus, retriever: RetrieverName, embedding: EmbedOptions, *, show_progress: bool) -> LocalSearcher:

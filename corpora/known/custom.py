@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wikidx.base.artifacts.home import check_new_name
-from wikidx.base.errors import InputError
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad
 from wikidx.corpora.reading.readers import detect_format, find_format
-from wikidx.corpora.reading.splitters import NO_SPLIT, check_rule, split
+from wikidx.corpora.reading.splitters import NO_SPLIT, Split, Tokenizer, split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +19,18 @@ class ReadOptions:
 
     Attributes:
         file_format: a key of ``READERS``, or a plug-in's name; None detects it from the content.
-        split: a key of ``SPLITTERS``, or "none"; None means "words" for formats of whole articles, "none" for others.
-        n_words: maximum number of words per passage, if articles are split.
+        split: a splitting rule, see ``Split.parse``; None means "words" for formats of whole articles, "none" for others.
+        tokenizer: what counts tokens, for the rule "tokens"; None: nothing does.
     """
 
     file_format: str | None = None
     split: str | None = None
-    n_words: int = 100
+    tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
-        if self.n_words < 1:
-            raise InputError(f"--words {self.n_words}: a passage needs at least one word")
         if self.file_format is not None:
             find_format(self.file_format)
-        check_rule(self.split)
+        Split.parse(self.split or NO_SPLIT)
 
 
 def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
@@ -44,19 +41,17 @@ def custom_corpus(path: Path, name: str, reading: ReadOptions) -> Corpus:
     """
     check_new_name(name)
     chosen = find_format(reading.file_format or detect_format(path))
-    chosen_split = reading.split or ("words" if chosen.holds_articles else NO_SPLIT)
+    by = Split.parse(reading.split or ("words" if chosen.holds_articles else NO_SPLIT), reading.tokenizer)
 
     def read_file(files: Sequence[Path], on_bad: OnBad) -> Iterator[LocatedPassage]:
         for file in files:
-            yield from split(chosen.read(file, on_bad), chosen_split, reading.n_words)
+            yield from chosen.read(file, on_bad) if by.rule == NO_SPLIT else split(chosen.read_documents(file, on_bad), by)
 
-    splitting = "" if chosen_split == NO_SPLIT else f", split by {chosen_split} at {reading.n_words} words"
+    splitting = "" if by.rule == NO_SPLIT else f", split by {by}"
     return Corpus(
         name=name,
         summary=f"{path.name} ({chosen.name}{splitting})",
         read=read_file,
         path=path,
-        reading={"format": chosen.name, "split": chosen_split}
-        | ({} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256})
-        | ({} if chosen_split == NO_SPLIT else {"words": reading.n_words}),
+        reading={"format": chosen.name, **by.parameters} | ({} if chosen.code_sha256 is None else {"format_sha256": chosen.code_sha256}),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from wikidx.base.artifacts.home import check_name
 from wikidx.base.errors import InputError
@@ -14,12 +13,12 @@ from wikidx.base.validation import check_iterable
 from wikidx.corpora import CORPORA
 from wikidx.corpora.corpus import Corpus
 from wikidx.corpora.passage import LocatedPassage, OnBad, Passage
+from wikidx.corpora.reading.document import Document, LocatedDocument
 from wikidx.corpora.reading.records import PASSAGE_IDS, field_map, passage_from_record, plain_name
-from wikidx.corpora.reading.splitters import NO_SPLIT, check_rule
-from wikidx.corpora.reading.splitters import split as split_articles
+from wikidx.corpora.reading.splitters import NO_SPLIT, Split, Tokenizer
+from wikidx.corpora.reading.splitters import split as split_documents
 
 FORMAT = "python"
-SplitRule = Literal["words", "dpr", "sections", "none"]
 GivenPassage = str | Mapping[str, object] | Passage
 
 _PLACE = "the given passages"
@@ -27,20 +26,21 @@ _IDS = frozenset(map(plain_name, PASSAGE_IDS))
 _DIGITS = 16  # number of digits of the checksum that identifies the passages
 
 
-def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule | None = None) -> Corpus:
+def given_corpus(passages: Iterable[GivenPassage], name: str, split: str | None = None, tokenizer: Tokenizer | None = None) -> Corpus:
     """Return the corpus ``name`` of the given passages.
 
     Args:
         passages: texts, records with the fields of a JSON Lines corpus, or ``Passage`` objects. The id of a text, or of a record without a
             field for it, is its position, from "0".
         name: name of the corpus.
-        split: rule that splits texts into passages of at most 100 words; None: texts are not split.
+        split: rule that splits texts into passages, such as "words:100"; see ``Split.parse``. None: texts are not split.
+        tokenizer: what counts tokens, for the rule "tokens".
 
     Raises:
-        InputError: the name or a passage is invalid, or there are no passages.
+        InputError: the name, the rule or a passage is invalid, or there are no passages.
         UnknownNameError: the rule is unknown.
     """
-    check_rule(split)
+    by = Split.parse(split or NO_SPLIT, tokenizer)
     if name in CORPORA or name in plug_in_names("corpus"):
         raise InputError(f"'{name}' is the name of a corpus that idx knows: choose another one")
     check_iterable(passages, "passages", "a list of texts or records", "its records, frame.to_dict('records')", "its path, or its texts")
@@ -52,8 +52,11 @@ def given_corpus(passages: Iterable[GivenPassage], name: str, split: SplitRule |
     if not given:
         raise InputError("there are no passages: give at least one")
     _check_ids(given)
-    located = [*split_articles((LocatedPassage(passage, _PLACE, number) for number, passage in enumerate(given, 1)), split)]
-    reading = {"sha256": _digest(given), "split": split or NO_SPLIT}
+    located = [LocatedPassage(passage, _PLACE, number) for number, passage in enumerate(given, 1)]
+    if by.rule != NO_SPLIT:
+        located = [*split_documents((LocatedDocument(Document(*passage), file, number) for passage, file, number, _ in located), by)]
+    reading = {"sha256": _digest(given), **by.parameters, "split": str(by)}
+    reading.pop("words", None)
     return described_corpus(check_name(name), reading, located, unkept_fields=tuple(unkept))
 
 

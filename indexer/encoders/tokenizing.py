@@ -7,6 +7,7 @@ the special tokens, because the libraries of the published encoders differ in th
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Ids = list[int]
 
 _SPARE_ROWS = 1024  # limit on embedding rows without a token. They pad the vocabulary to a round number: T5 has 28, others some hundreds
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _SLICE_TEXTS = 256  # texts tokenised at a time: the tokenizer's output takes many times the memory of the token ids
 _SLICE_CHARACTERS = 1 << 20
 
@@ -65,6 +67,12 @@ class Tokenizer:
     def passages(self, passages: Iterable[Passage]) -> Tokens:
         """Return the tokens of each passage; a stream is consumed one slice at a time."""
         return self._tokens(self._spec.passage_text(passage) for passage in passages)
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each token of a text, without special tokens, in characters; raises ``InputError`` without tokens."""
+        # Rust's strings cannot hold surrogates, and offsets must stay those of the text.
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(_SURROGATES.sub("\ufffd", text), add_special_tokens=False).offsets
+        return offsets
 
     def _tokens(self, texts: Iterable[str | Pair]) -> Tokens:
         return concatenate([self._encode_texts(batch) for batch in _batch_texts(map(self._add_prompt, texts))] or [self._encode_texts([])])

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -64,6 +64,15 @@ Kinds = Annotated[
         autocompletion=completion.kind_of_index,
     ),
 ]
+Splitting = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="How documents are split into passages: words:100, sentences:5, tokens:256:32 (tokens of the encoder, and how many a "
+        "passage shares with the one before), headings, pages, dpr, sections or none; default: whole articles by words:100.",
+    ),
+]
+FormerWords = Annotated[int | None, typer.Option(min=1, metavar="N", help="The former spelling of --split words:N.", hidden=True)]
 
 
 @command(normalize=Normalize)
@@ -77,8 +86,8 @@ def build(
     name: Annotated[str | None, typer.Option(help="Name of the corpus built from a file; default: the file's name.")] = None,
     limit: Annotated[int | None, typer.Option(help="Build only the first N passages; the corpus is then called NAME@N.")] = None,
     file_format: Annotated[str | None, typer.Option("--format", help="The file's format; default: detected from its content.")] = None,
-    split: Annotated[str | None, typer.Option(help="How articles are split into passages: words, dpr, sections or none.")] = None,
-    words: Annotated[int, typer.Option(help="Maximum number of words per passage, if articles are split.")] = 100,
+    split: Splitting = None,
+    words: FormerWords = None,
     on_error: Annotated[str, typer.Option(help="Handling of unusable records: fail or skip.")] = "fail",
     vectors: Annotated[str | None, typer.Option(help="Origin of vectors: published or encode; default: published if available.")] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Accept published vectors that lack passages.")] = False,
@@ -112,10 +121,23 @@ def build(
     options = StoreOptions(source=source, limit=limit, skip_bad=on_error == "skip", replace=force, rebuild=force and not indexes)
     if is_name(corpus) and Path(corpus).is_file():
         note(f"'{corpus}' means the corpus of that name; for the file write ./{corpus}")
-    reading = ReadOptions(file_format=file_format and name_of("format", file_format), split=split, n_words=words)
+    reading = ReadOptions(file_format=file_format and name_of("format", file_format), **_splitting(split, words, indexes))
     resolved = resolve(corpus, name=name, options=options, reading=reading)
     with connect(ray) if ray is not None else contextlib.nullcontext():
         return _run(BuildSpec(resolved, tuple(indexes or ["bm25"]), embedding, origin), dry_run=dry_run)
+
+
+def _splitting(split: str | None, words: int | None, indexes: list[str]) -> dict[str, Any]:
+    """Return the options of splitting: the rule, also in the former spelling ``--words``, and the tokenizer of the indexes."""
+    from wikidx.base.errors import InputError
+    from wikidx.indexer.planning import splitting_tokenizer
+
+    if words is not None:
+        if split not in (None, "words", "dpr", "sections"):
+            raise InputError(f"--words {words} is the former spelling of --split words:{words}: leave it out beside --split {split}")
+        split = f"{split or 'words'}:{words}"
+        note(f"--words {words} is now written --split {split}")
+    return {"split": split, "tokenizer": splitting_tokenizer(indexes)}
 
 
 def index_names(encoders: list[str], requested: list[str], recipe: RecipeOptions, *, force: bool) -> list[str]:

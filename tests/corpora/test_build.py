@@ -49,7 +49,7 @@ def test_a_stopped_build_writes_nothing_again_that_is_on_disk(source: Path, monk
 
 def test_another_reading_rule_under_the_same_name_needs_force(source: Path) -> None:
     build_store(corpus(source), StoreOptions())
-    split = custom_corpus(source, "mine", ReadOptions(split="words", n_words=10))
+    split = custom_corpus(source, "mine", ReadOptions(split="words:10"))
     with pytest.raises(ArtifactMismatch, match="was built with split none, words None, not split words, words 10"):
         build_store(split, StoreOptions())
 

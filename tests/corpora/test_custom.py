@@ -29,33 +29,33 @@ def texts(path: Path, reading: ReadOptions) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        pytest.param(DOC, [("7#0", "Sun", "Sun one two"), ("7#1", "Sun", "three Moons. four"), ("7#2", "Sun", "five")], id="WikiExtractor"),
-        pytest.param(JSON_ARTICLE, [("7#0", "Sun", "one two three"), ("7#1", "Sun", "four five")], id="WikiExtractor --json"),
+        pytest.param(DOC, [("7#0", "Sun", "Sun one two three Moons. four five")], id="WikiExtractor"),
+        pytest.param(JSON_ARTICLE, [("7#0", "Sun", "one two three four five")], id="WikiExtractor --json"),
         pytest.param(PASSAGE, [("7", "Sun", "one  two three\nfour five")], id="passages are not split"),
         pytest.param("7\tone two three four\tSun\n", [("7", "Sun", "one two three four")], id="rows are not split"),
     ],
 )
 def test_articles_alone_are_split_by_default(tmp_path: Path, content: str, expected: list[tuple[str, str, str]]) -> None:
-    assert texts(made_file(tmp_path, content), ReadOptions(n_words=3)) == expected
+    assert texts(made_file(tmp_path, content), ReadOptions()) == expected
 
 
 @pytest.mark.parametrize(
     ("split", "expected"),
     [
         ("none", [("7", "Sun", "Sun\n\none two three\nMoons.\nfour five\n")]),
-        ("words", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun", "Moons. four five")]),
-        ("dpr", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun", "Moons. four five Sun")]),
-        ("sections", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun: Moons", "four five")]),
+        ("words:4", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun", "Moons. four five")]),
+        ("dpr:4", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun", "Moons. four five Sun")]),
+        ("sections:4", [("7#0", "Sun", "Sun one two three"), ("7#1", "Sun: Moons", "four five")]),
     ],
 )
 def test_splitting_rule_can_be_chosen(tmp_path: Path, split: str, expected: list[tuple[str, str, str]]) -> None:
-    assert texts(made_file(tmp_path, DOC), ReadOptions(split=split, n_words=4)) == expected
-    assert len(texts(made_file(tmp_path, PASSAGE), ReadOptions(split=split, n_words=3))) == (1 if split == "none" else 2)  # if asked
+    assert texts(made_file(tmp_path, DOC), ReadOptions(split=split)) == expected
+    assert len(texts(made_file(tmp_path, PASSAGE), ReadOptions(split=split))) == (1 if split == "none" else 2)  # if asked
 
 
 def test_named_format_overrides_the_detected_one(tmp_path: Path) -> None:
     path = made_file(tmp_path, JSON_ARTICLE)
-    assert texts(path, ReadOptions(file_format="jsonl", n_words=3)) == [("7", "Sun", "one two three four five")]
+    assert texts(path, ReadOptions(file_format="jsonl")) == [("7", "Sun", "one two three four five")]
 
 
 def test_named_format_is_used_where_none_can_be_detected(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_named_format_is_used_where_none_can_be_detected(tmp_path: Path) -> None
 
 def test_passages_of_an_article_are_located_where_it_stands(tmp_path: Path) -> None:
     path = made_file(tmp_path, "\n" + DOC + DOC)
-    located = custom_corpus(path, "mine", ReadOptions(n_words=5)).read([path], fail)
+    located = custom_corpus(path, "mine", ReadOptions(split="words:5")).read([path], fail)
     assert [(found.passage.id, found.file, found.line) for found in located] == [
         (f"7#{n}", str(path), line) for line in (2, 9) for n in range(2)
     ]
@@ -85,16 +85,17 @@ def test_name_that_cannot_be_a_directory_of_its_own_is_refused(tmp_path: Path, n
     ("content", "reading", "summary", "recorded"),
     [
         (PASSAGE, ReadOptions(), "jsonl", {"format": "jsonl", "split": "none"}),
-        (DOC, ReadOptions(), "wikiextractor, split by words at 100 words", {"format": "wikiextractor", "split": "words", "words": 100}),
+        (DOC, ReadOptions(), "wikiextractor, split by words", {"format": "wikiextractor", "split": "words", "words": 100}),
         (
             DOC,
-            ReadOptions(split="dpr", n_words=64),
-            "wikiextractor, split by dpr at 64 words",
+            ReadOptions(split="dpr:64"),
+            "wikiextractor, split by dpr:64",
             {"format": "wikiextractor", "split": "dpr", "words": 64},
         ),
+        (DOC, ReadOptions(split="tokens:9:2"), "wikiextractor, split by tokens:9:2", {"format": "wikiextractor", "split": "tokens:9:2"}),
         (DOC, ReadOptions(split="none"), "wikiextractor", {"format": "wikiextractor", "split": "none"}),
     ],
-    ids=["passages", "articles", "rule and length", "not split"],
+    ids=["passages", "articles", "rule and length", "tokens", "not split"],
 )
 def test_a_corpus_says_how_its_file_is_read(
     tmp_path: Path, content: str, reading: ReadOptions, summary: str, recorded: dict[str, object]

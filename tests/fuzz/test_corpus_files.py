@@ -18,7 +18,6 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.known.custom import ReadOptions, custom_corpus
 from wikidx.corpora.passage import BadRecord, Passage
 from wikidx.corpora.reading.readers import READERS, detect_format, read
-from wikidx.corpora.reading.splitters import SPLITTERS
 
 TSV = b'id\ttext\ttitle\n1\t"say ""hi"" now"\tThe "Nile"\n2\ta\tb\n\n"3"\t"two\nlines"\t\n'
 JSONL = b'{"id": "1", "title": "T", "text": "one"}\n\n{"id": 2, "title": null, "text": "\\u00e9", "section": "S"}\n'
@@ -135,17 +134,20 @@ def test_damage_is_refused_or_counted(file: Path, file_format: str, data: st.Dat
     read_or_refuse(lambda: list(read(file, file_format)), file)
 
 
+RULES = ["none", "words:{}", "dpr:{}", "sections:{}", "sentences:{}", "headings", "pages"]
+
+
 @examples()
-@given(content=compressed_mutations(*SEEDS.values()), rule=st.sampled_from(["none", *SPLITTERS]), n_words=st.integers(1, 5))
+@given(content=compressed_mutations(*SEEDS.values()), rule=st.sampled_from(RULES), n_words=st.integers(1, 5))
 @example(content=b'{"id": "1"', rule="none", n_words=1)
 def test_files_of_a_users_own(file: Path, content: bytes, rule: str, n_words: int) -> None:
     file.write_bytes(content)
     found = read_or_refuse(lambda: detect_format(file), file)
     assert found is None or found in READERS
     passages = read_or_refuse(
-        lambda: list(custom_corpus(file, "mine", ReadOptions(split=rule, n_words=n_words)).read([file], _ignore)), file
+        lambda: list(custom_corpus(file, "mine", ReadOptions(split=rule.format(n_words))).read([file], _ignore)), file
     )
-    assert rule == "none" or all(0 < len(one.passage.text.split()) <= n_words for one in passages or ()) or rule == "sections"
+    assert ":" not in rule or all(0 < len(one.passage.text.split()) <= n_words for one in passages or ()) or rule[0] == "s"
 
 
 def _ignore(bad: BadRecord) -> None:

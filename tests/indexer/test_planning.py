@@ -68,8 +68,8 @@ def test_a_plan_counts_the_passages_that_an_encoder_cuts(tmp_path: Path) -> None
     advice = "; to split them with --split words, name its source: idx build FILE --name long --force"
     assert plan(BuildSpec(resolve("long"), ("minilm",))).notes == [cut + advice]
     assert plan(BuildSpec(resolve(str(long), name="short", reading=ReadOptions(split="words")), ("minilm",))).notes == []
-    (note,) = plan(BuildSpec(resolve(str(long), name="halves", reading=ReadOptions(split="words", n_words=280)), ("minilm",))).notes
-    assert note.endswith("; fewer --words splits them")
+    (note,) = plan(BuildSpec(resolve(str(long), name="halves", reading=ReadOptions(split="words:280")), ("minilm",))).notes
+    assert note.endswith("; a smaller --split splits them")
 
 
 def test_a_build_too_large_for_the_disk_begins_nothing(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
