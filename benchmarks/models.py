@@ -31,8 +31,9 @@ from wikidx.corpora.known.sample import passages
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
 from wikidx.runtimes.evaluation.uncertainty import Bootstrap
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
-from wikidx.runtimes.llms.base import Decoding, Generate, Message, Reply
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Decoding, Message
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.questions import Question
 

@@ -37,9 +37,10 @@ from wikidx.runtimes.evaluation.answers.metrics import find_metric
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import stand_in_llm, stand_in_services
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Decoding, Generate, MeanNll, Message, Prompt, Reply
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Generate, MeanNll, Reply
 from wikidx.runtimes.llms.naming import ModelSpec, open_llms
 from wikidx.runtimes.llms.naming import Settings as RunSettings
+from wikidx.runtimes.llms.prompts import Decoding, Message, Prompt
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question, read_questions

@@ -31,8 +31,9 @@ from wikidx.indexer.indexes.exact.index import ExactIndex
 from wikidx.indexer.naming import encoder_spec
 from wikidx.indexer.networks.loading import encoder_class, load_network, silent_transformers
 from wikidx.indexer.networks.network_size import Dtype
-from wikidx.runtimes.llms.base import Call, Decoding, Generate, Reply
+from wikidx.runtimes.llms.base import Call, Generate, Reply
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 if TYPE_CHECKING:

@@ -15,22 +15,8 @@ from rich.tree import Tree
 from wikidx.base.errors import escape_controls
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
-from wikidx.runtimes.llms.base import (
-    AskYesNo,
-    Call,
-    Decoding,
-    Gen,
-    Generate,
-    MeanNll,
-    Mix,
-    Nll,
-    Prompt,
-    Score,
-    Scores,
-    TokenIds,
-    YesNo,
-    prompt_text,
-)
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo
+from wikidx.runtimes.llms.prompts import Decoding, Prompt, TokenIds, prompt_text
 from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Note, Result, Retrieve, Truncate
 
 if TYPE_CHECKING:

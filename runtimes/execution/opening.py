@@ -30,10 +30,11 @@ from wikidx.runtimes.execution.rehearsal import (
     stand_in_similarity,
 )
 from wikidx.runtimes.execution.similarity import EncoderSimilarity
-from wikidx.runtimes.llms.base import LLM, Thinking
+from wikidx.runtimes.llms.base import LLM
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.naming import STAND_IN, ModelSpec, Settings, assign_models, close_llms, find_backend, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Thinking
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Method, Preset, list_options
 from wikidx.runtimes.methods.prompt_sets import hash_prompts

@@ -16,7 +16,8 @@ from wikidx.retrievers.options import SearchOptions
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.given import GivenPassages
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Choice, Control, Gen, Generate, Mix, Score, Scores
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Control, Gen, Generate, Mix, Score, Scores
+from wikidx.runtimes.llms.prompts import Choice
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import GivenPassage, Question

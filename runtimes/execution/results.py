@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Prompt, Score, Scores, TokenIds, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo
+from wikidx.runtimes.llms.prompts import Prompt, TokenIds
 from wikidx.runtimes.methods.requests import IMMEDIATE, Compare, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 
 _SHOWN_OTHERS = 8  # texts that a text is compared with; of more the number is recorded

@@ -14,8 +14,9 @@ from wikidx.runtimes.evaluation.run_facts import read_run_json, wall_seconds
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import PASSAGE_TEXT, stand_in_llm, stand_in_services
 from wikidx.runtimes.execution.runs import PREDICTIONS, differences, read_predictions
-from wikidx.runtimes.llms.base import Call, Generate, Mix, prompt_text
+from wikidx.runtimes.llms.base import Call, Generate, Mix
 from wikidx.runtimes.llms.naming import parse_spec
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.prompt_sets import hash_prompts, read_prompt_set, with_prompts

@@ -24,20 +24,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from wikidx.runtimes.errors import LLMError
 
-from .prompts import GREEDY as GREEDY
-from .prompts import Chat as Chat
-from .prompts import Choice as Choice
-from .prompts import Decoding as Decoding
-from .prompts import End as End
-from .prompts import JsonSchema as JsonSchema
-from .prompts import Message as Message
-from .prompts import Prompt as Prompt
-from .prompts import Regex as Regex
-from .prompts import Schema as Schema
-from .prompts import Span as Span
-from .prompts import Thinking as Thinking
-from .prompts import TokenIds as TokenIds
-from .prompts import prompt_text as prompt_text
+from .prompts import GREEDY, Decoding, End, Prompt, Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ from pydantic import TypeAdapter
 from wikidx.base.errors import StorageError, explain_os_error, find_write_error
 from wikidx.runtimes.errors import LLMError
 
-from .base import LLM, Call, Capabilities, Deliver, End, Generate, Reply
+from .base import LLM, Call, Capabilities, Deliver, Generate, Reply
+from .prompts import End
 
 _BUSY_S = 30.0
 _REPLY = TypeAdapter(Reply)

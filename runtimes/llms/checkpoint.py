@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from wikidx.base.errors import ClosedError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import Call, Capabilities, Chat, Deliver, End, Gen, Generate, MeanNll, Prompt, Reply, Score, Thinking, TokenIds
+from .base import Call, Capabilities, Deliver, Gen, Generate, MeanNll, Reply, Score
 from .fitting import fit
+from .prompts import Chat, End, Prompt, Thinking, TokenIds
 from .text import MAX_BLANKS, NO_SCORES, NO_TEMPLATE, answer_pattern, is_blank
 from .thinking import is_thought_mark, lacks_room, limit_answer, make_room, opens_thought, split_thinking
 from .turns import FOLDS, adapt_to_text, as_text, fold_turns

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from .base import Choice, JsonSchema, Regex, Schema, Thinking
+from .prompts import Choice, JsonSchema, Regex, Schema, Thinking
 
 Body = dict[str, Any]
 Fields = Mapping[str, Any]

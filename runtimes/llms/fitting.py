@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wikidx.runtimes.errors import PromptTooLong
 
-from .base import Message, Prompt, TokenIds
+from .prompts import Message, Prompt, TokenIds
 
 _MIN_CHARACTERS = 40  # minimum length of a cut passage; a shorter remainder is dropped
 

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from .base import Gen, Message, Mix, Prompt, TokenIds
+from .base import Gen, Mix
 from .openai_logprobs import positions_of
+from .prompts import Message, Prompt, TokenIds
 from .text import cut_at_stop
 
 LIKELIEST = "only the likeliest tokens of each prompt are known: the others' probabilities count as 0 in the mean"

@@ -22,10 +22,11 @@ from wikidx.base.plugins import PlugIn, find, is_reference, plug, plug_in_names
 from wikidx.base.registry import unknown_name_error
 from wikidx.runtimes.assignments import parse_assignments
 
-from .base import LLM, Thinking
+from .base import LLM
 from .cache import CachedLLM, ReplyCache
 from .embedded import EMBEDDED
 from .options import VLLM_SHARES, ConnectionOptions, EngineOptions, LlamaCppOptions, parse_json_or_text
+from .prompts import Thinking
 
 _EMBEDDED_BACKEND = "hf"
 _FORM = re.compile(r"(?:(?P<role>[a-z_]+)=)?(?P<backend>[a-z][a-z0-9_-]*):(?P<model>.+?)(?:@(?P<url>https?://.+))?", re.DOTALL)

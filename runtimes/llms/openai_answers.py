@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .base import AskYesNo, Gen, Generate, MeanNll, Prompt, TokenIds, YesNo
+from .base import AskYesNo, Gen, Generate, MeanNll, YesNo
 from .openai_logprobs import clip_logprob, control_of, positions_of, with_tokens
 from .openai_refusals import MAX_TOKENS
 from .openai_requests import BEGINS_ANEW
+from .prompts import Prompt, TokenIds
 from .text import is_blank, replace_surrogates, yes_no_from_tokens
 from .thinking import finish_text, split_thinking
 

@@ -23,30 +23,7 @@ from wikidx.runtimes.errors import LLMError, PromptTooLong, Unreachable
 
 from . import openai_answers as answers
 from . import openai_requests as requests
-from .base import (
-    AskYesNo,
-    Call,
-    Capabilities,
-    Choice,
-    Decoding,
-    Deliver,
-    End,
-    Gen,
-    Generate,
-    JsonSchema,
-    MeanNll,
-    Message,
-    Mix,
-    Nll,
-    Prompt,
-    Regex,
-    Reply,
-    Schema,
-    Score,
-    TokenIds,
-    prompt_text,
-    single,
-)
+from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, single
 from .dialects import OLLAMA, UNKNOWN, Body, own_limits, recognize
 from .fitting import fit
 from .mixing import Mixture
@@ -54,6 +31,7 @@ from .openai_connection import Connection, Refused, answer_all
 from .openai_logprobs import generated_tokens
 from .openai_refusals import Lacks
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
+from .prompts import Choice, Decoding, End, JsonSchema, Message, Prompt, Regex, Schema, TokenIds, prompt_text
 from .served_tokens import ServedTokens
 from .text import BY_WORD, LOW_MASS, MAX_BLANKS, NO_CONTROL, NO_MIX, NO_PROMPT_LOGPROBS, NO_SCORES, NO_TEMPLATE, yes_no_from_word
 from .thinking import lacks_room, limit_answer, make_room

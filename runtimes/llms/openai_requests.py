@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .base import AskYesNo, Generate, MeanNll, TokenIds
+from .base import AskYesNo, Generate, MeanNll
 from .dialects import OPENAI, UNKNOWN, Body, Dialect
 from .openai_refusals import TOP_LOGPROBS
+from .prompts import TokenIds
 from .text import FREE_TEXT
 
 BEGINS_ANEW = "the endpoint cannot continue a given beginning of an answer: it begins a new answer"

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from wikidx.base.artifacts.durable import parse_json
 from wikidx.base.errors import InputError
 
-from .base import Thinking
 from .dialects import Dialect
+from .prompts import Thinking
 
 _OWN_FIELDS = frozenset({"model", "messages", "prompt", "n", "stop", "seed", "stream", "stream_options"})
 

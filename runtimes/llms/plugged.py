@@ -11,26 +11,9 @@ from wikidx.base.net.request_threads import RequestThreads
 from wikidx.base.plugins import PlugIn, running
 from wikidx.runtimes.errors import LLMError
 
-from .base import (
-    AskYesNo,
-    Call,
-    Capabilities,
-    Decoding,
-    Deliver,
-    End,
-    Gen,
-    Generate,
-    MeanNll,
-    Mix,
-    Nll,
-    Reply,
-    Score,
-    Scores,
-    YesNo,
-    prompt_text,
-    single,
-)
+from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, Scores, YesNo, single
 from .openai_connection import answer_all
+from .prompts import Decoding, End, prompt_text
 from .served_tokens import estimate, truncate_words
 from .text import FREE_TEXT, NO_CONTROL, NO_MIX, NO_PROMPT_LOGPROBS, NO_SCORES, yes_no_from_word
 from .thinking import finish_text

@@ -17,9 +17,10 @@ from wikidx.base.errors import InputError
 from wikidx.base.net.request_threads import RequestThreads
 from wikidx.runtimes.errors import LLMError, PromptTooLong
 
-from .base import LLM, Call, Capabilities, Deliver, End, Reply, prompt_text
+from .base import LLM, Call, Capabilities, Deliver, Reply
 from .openai_connection import Refused, TimedOut, Unusable, answer_all
 from .options import DEFAULT_CONCURRENCY, ConnectionOptions
+from .prompts import End, prompt_text
 
 _BEGINNING = 1_000  # characters of a prompt that decide among equally busy replicas
 _LEFT_OUT_S = (30.0, 600.0)  # the first time, and at most; doubled for each further failure in a row

@@ -18,7 +18,8 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.reading.compression import read_text
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Capabilities, Deliver, End, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, Scores, YesNo, prompt_text
+from .base import AskYesNo, Call, Capabilities, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, Scores, YesNo
+from .prompts import End, prompt_text
 from .text import yes_no_from_word
 
 Scripted = str | float | Sequence[str] | Sequence[float] | Sequence[Gen] | Gen | YesNo | Nll | Scores

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
-from .base import End, Prompt, TokenIds, prompt_text
 from .dialects import Fields, Pages, Tokenizer
 from .openai_refusals import Refusal
+from .prompts import End, Prompt, TokenIds, prompt_text
 
 _LEFT_BY_A_CUT = 0.75
 _SURELY_SHORT = 0.6  # share of the context up to which an estimate is not compared with the tokenizer

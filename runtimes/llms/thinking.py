@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from .base import Gen, Generate, Reply, Thinking
+from .base import Gen, Generate, Reply
+from .prompts import Thinking
 from .text import cut_at_stop
 
 ROOM = 4096

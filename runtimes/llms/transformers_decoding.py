@@ -17,8 +17,8 @@ import torch
 
 from wikidx.indexer.networks.batching import batches
 
-from .base import Decoding
 from .growing_cache import make_room
+from .prompts import Decoding
 from .repetition import is_endless
 
 Ids = Sequence[int]

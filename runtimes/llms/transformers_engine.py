@@ -18,10 +18,11 @@ from wikidx.base.machine.failures import device_errors
 from wikidx.indexer.networks.loading import opening_by_transformers
 from wikidx.runtimes.errors import LLMError
 
-from .base import AskYesNo, Call, Choice, Control, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, YesNo
+from .base import AskYesNo, Call, Control, Deliver, Gen, Generate, MeanNll, Mix, Nll, Reply, YesNo
 from .checkpoint import CheckpointLLM, PreparedCall, padding_id
 from .gguf_files import checkpoint_folder
 from .options import EngineOptions
+from .prompts import Choice
 from .text import FREE_TEXT, MAX_BLANKS, NO_SINGLE_TOKEN, NO_TEMPLATE, cut_at_stop
 from .thinking import finish_text, split_thinking
 from .turns import end_turn, find_end, reply_end

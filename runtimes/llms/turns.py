@@ -11,7 +11,8 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from .base import Call, Chat, Gen, Generate, MeanNll, Message, Prompt, TokenIds
+from .base import Call, Gen, Generate, MeanNll
+from .prompts import Chat, Message, Prompt, TokenIds
 from .text import NO_TEMPLATE
 
 _C = TypeVar("_C", bound=Call)

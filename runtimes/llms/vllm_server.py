@@ -21,9 +21,9 @@ from wikidx.base.machine.devices import count_gpus, free_memory
 from wikidx.indexer.indexes.exact.memory import WORK_BYTES
 from wikidx.runtimes.errors import LLMError
 
-from .base import Thinking
 from .dialects import VLLM
 from .options import VLLM_SHARES, ConnectionOptions
+from .prompts import Thinking
 from .served import Address, ServedLLM
 
 _COMMAND = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")

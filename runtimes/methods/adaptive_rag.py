@@ -14,7 +14,7 @@ import re
 from typing import Literal
 
 from wikidx.base.validation import options
-from wikidx.runtimes.llms.base import Choice, Decoding
+from wikidx.runtimes.llms.prompts import Choice, Decoding
 
 from .base import Answer, Method, Preset, option
 from .direct import DirectOptions, direct

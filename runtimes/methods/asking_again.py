@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 
 from .model_output import find_object, first_line, parse_labels, to_text
 from .requests import generate

@@ -13,7 +13,7 @@ import re
 from typing import Literal
 
 from wikidx.base.validation import options
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms

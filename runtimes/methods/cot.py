@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from wikidx.base.validation import options
-from wikidx.runtimes.llms.base import Decoding, Message
+from wikidx.runtimes.llms.prompts import Decoding, Message
 
 from .base import Answer, Method, option
 from .forms import LineFormName, describe_forms

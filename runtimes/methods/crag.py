@@ -11,7 +11,7 @@ from typing import Literal
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, FormName, describe_forms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wikidx.base.validation import options
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, describe_forms

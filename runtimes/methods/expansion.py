@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple, cast
 
 from wikidx.retrievers.options import MergeRule
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.llms.base import LLM, Decoding, Gen, Generate
+from wikidx.runtimes.llms.base import LLM, Gen, Generate
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .model_output import drop_placeholder, parse_list
 from .requests import send

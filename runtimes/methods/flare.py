@@ -21,7 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding, Gen, Message
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Decoding, Message
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms

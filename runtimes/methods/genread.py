@@ -11,7 +11,7 @@ from typing import get_args
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import text_key
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, option
 from .forms import FORMS, FormName, LineFormName, describe_forms

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage, text_key
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import LineFormName, describe_forms

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding, JsonSchema, Prompt
+from wikidx.runtimes.llms.prompts import Decoding, JsonSchema, Prompt
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, describe_forms

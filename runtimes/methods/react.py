@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Message, Span
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message, Span
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, LineFormName, describe_forms

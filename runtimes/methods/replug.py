@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from wikidx.base.validation import options
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, FormName, describe_forms

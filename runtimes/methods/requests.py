@@ -25,7 +25,8 @@ from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking
 from wikidx.retrievers.options import DedupRule, MergeRule
-from wikidx.runtimes.llms.base import GREEDY, AskYesNo, Decoding, Gen, Generate, MeanNll, Mix, Nll, Prompt, Schema, Score, Scores, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo
+from wikidx.runtimes.llms.prompts import GREEDY, Decoding, Prompt, Schema
 
 from .model_output import drop_placeholder
 

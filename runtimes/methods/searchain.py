@@ -22,7 +22,8 @@ from typing import Any, Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Message
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 
 from .base import Answer, Method, option
 from .forms import LineFormName, describe_forms

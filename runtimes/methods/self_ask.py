@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Decoding, Message
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 
 from .base import Answer, Method, Preset, option
 from .forms import FORMS, describe_forms

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 
 from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding, Gen
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Decoding
 
 from .base import Answer, Method, Preset, option
 from .forms import describe_forms

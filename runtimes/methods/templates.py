@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from wikidx.base.errors import InputError
 from wikidx.base.plugins import find_plug_in
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Message, Span
+from wikidx.runtimes.llms.prompts import Chat, Message, Span
 
 from .forms import SHORT, strip_citations
 

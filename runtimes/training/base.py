@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
-from wikidx.runtimes.llms.base import Chat
+from wikidx.runtimes.llms.prompts import Chat
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.questions import Question
 

@@ -17,7 +17,7 @@ from wikidx.base.validation import options
 from wikidx.corpora.passage import Passage
 from wikidx.runtimes.evaluation.answers import squad
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
-from wikidx.runtimes.llms.base import Chat, Decoding, Message
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 from wikidx.runtimes.methods.base import Answer, Method, option
 from wikidx.runtimes.methods.ra_isf import METHOD as RA_ISF
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions

@@ -22,29 +22,13 @@ from tests.runtimes.llms.tiny import save_tiny_llama
 from tests.runtimes.llms.tiny_gguf import save_tiny_gguf
 from wikidx.base.plugins import VARIABLE
 from wikidx.runtimes.errors import LLMError, PromptTooLong
-from wikidx.runtimes.llms.base import (
-    LLM,
-    AskYesNo,
-    Call,
-    Choice,
-    Decoding,
-    Gen,
-    Generate,
-    MeanNll,
-    Message,
-    Mix,
-    Nll,
-    Prompt,
-    Reply,
-    Score,
-    TokenIds,
-    YesNo,
-)
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Gen, Generate, MeanNll, Mix, Nll, Reply, Score, YesNo
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache
 from wikidx.runtimes.llms.mixing import LIKELIEST
 from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
 from wikidx.runtimes.llms.openai_requests import BEGINS_ANEW
 from wikidx.runtimes.llms.plugged import OwnBackend
+from wikidx.runtimes.llms.prompts import Choice, Decoding, Message, Prompt, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.llms.text import FREE_TEXT, NO_MIX, NO_PROMPT_LOGPROBS
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine

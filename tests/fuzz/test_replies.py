@@ -17,9 +17,10 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.judge import RULES, read_vote
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.llms import openai_answers, openai_refusals
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Message
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll
 from wikidx.runtimes.llms.openai_answers import Answer
 from wikidx.runtimes.llms.openai_connection import _validate
+from wikidx.runtimes.llms.prompts import Decoding, Message
 from wikidx.runtimes.methods import METHODS, model_output
 from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers, parse_verdict
 from wikidx.runtimes.methods.sub_questions import parse_sub_questions

@@ -31,9 +31,10 @@ from wikidx.retrievers.pipelines.remote import RemoteRetriever
 from wikidx.retrievers.rerankers.endpoint import RerankEndpoint
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
-from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.llms.base import Generate
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Message
 from wikidx.runtimes.llms.replicas import Replicas
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.questions import Question

@@ -17,7 +17,8 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import Ask, execute, predict
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.llms.base import Call, Decoding, Deliver, Reply
+from wikidx.runtimes.llms.base import Call, Deliver, Reply
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.direct import METHOD
 from wikidx.runtimes.methods.requests import gather, generate, label, note, retrieve, sample

@@ -17,7 +17,8 @@ from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_services
 from wikidx.runtimes.execution.results import Prediction, prediction_to_json
 from wikidx.runtimes.execution.runs import open_run, read_predictions
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Gen, Generate, MeanNll, Nll, Score, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Score, YesNo
+from wikidx.runtimes.llms.prompts import Choice
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question

@@ -27,7 +27,8 @@ from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute, predict
 from wikidx.runtimes.execution.rehearsal import stand_in_similarity
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.llms.base import AskYesNo, Call, Choice, Deliver, Generate, MeanNll, Mix, Reply, Score, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Call, Deliver, Generate, MeanNll, Mix, Reply, Score
+from wikidx.runtimes.llms.prompts import Choice, prompt_text
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import Answer, Method

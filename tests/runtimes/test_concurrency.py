@@ -24,7 +24,8 @@ from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher
 from wikidx.runtimes.execution.runs import PREDICTIONS
-from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply, prompt_text
+from wikidx.runtimes.llms.base import Call, Capabilities, Deliver, Gen, Generate, Reply
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import gather, generate, retrieve
 

@@ -17,7 +17,8 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import Ask, execute
 from wikidx.runtimes.execution.results import Prediction, Step
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Decoding, Deliver, Gen, Generate, Reply, YesNo, prompt_text
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Call, Capabilities, Deliver, Gen, Generate, Reply, YesNo
+from wikidx.runtimes.llms.prompts import Decoding, prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.rag import RagOptions, rag

@@ -24,7 +24,8 @@ from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.planning import Build, describe_interruption
 from wikidx.indexer.vectors.file import finished_ranges
 from wikidx.runtimes.execution.runs import PREDICTIONS, read_predictions
-from wikidx.runtimes.llms.base import Call, prompt_text
+from wikidx.runtimes.llms.base import Call
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 

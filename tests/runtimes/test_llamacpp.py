@@ -17,12 +17,13 @@ from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import stand_in_similarity
 from wikidx.runtimes.execution.results import Prediction
-from wikidx.runtimes.llms.base import LLM, Decoding, Gen, Generate, Message, Reply
+from wikidx.runtimes.llms.base import LLM, Gen, Generate, Reply
 from wikidx.runtimes.llms.embedded import embedded_file
 from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Decoding, Message
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.questions import Question
 

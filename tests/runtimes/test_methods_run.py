@@ -106,7 +106,8 @@ from wikidx.base.registry import load
 from tests.lucene.oracle import index_passages
 from wikidx.indexer.published.lucene import import_lucene
 from wikidx.retrievers.opening import open_searcher
-from wikidx.runtimes.llms.base import Decoding, Generate
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
 
 build_store(load("corpus", "sample", CORPORA), StoreOptions())

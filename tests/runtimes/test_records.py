@@ -12,7 +12,8 @@ from tests.runtimes.test_executor import CountingSearcher
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.llms.base import Choice, Decoding, Gen, Message, TokenIds
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Choice, Decoding, Message, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import ask_yes_no, generate, label, look_up_title, mean_nll, note, retrieve, truncate

@@ -29,7 +29,8 @@ from wikidx.base.progress import Progress, silent
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.predictions import PredictionRow
-from wikidx.runtimes.llms.base import LLM, Chat, Decoding, Generate, Reply
+from wikidx.runtimes.llms.base import LLM, Generate, Reply
+from wikidx.runtimes.llms.prompts import Chat, Decoding
 from wikidx.runtimes.methods.templates import Template, parse
 from wikidx.runtimes.questions import Question
 

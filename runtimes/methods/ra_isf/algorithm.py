@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.reading import reads_passages

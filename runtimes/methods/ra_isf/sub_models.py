@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Choice, Decoding
+from wikidx.runtimes.llms.prompts import Chat, Choice, Decoding
 from wikidx.runtimes.methods.requests import ask_yes_no, gather, generate, note, retrieve, truncate
 from wikidx.runtimes.methods.sentences import normalize_words
 from wikidx.runtimes.methods.sub_questions import SubQuestion, parse_sub_questions

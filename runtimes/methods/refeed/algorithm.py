@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from wikidx.runtimes.llms.base import Chat, Decoding
+from wikidx.runtimes.llms.prompts import Chat, Decoding
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.reading import reads_passages

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wikidx.runtimes.llms.base import Chat, Message
+from wikidx.runtimes.llms.prompts import Chat, Message
 from wikidx.runtimes.methods.requests import gather, mean_nll, note
 from wikidx.runtimes.methods.written_answers import Draft, finite_or_none
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat, Gen, JsonSchema
+from wikidx.runtimes.llms.base import Gen
+from wikidx.runtimes.llms.prompts import Chat, JsonSchema
 from wikidx.runtimes.methods.asking_again import Field, read_field, request_again
 from wikidx.runtimes.methods.model_output import find_object, parse_labels, to_text
 from wikidx.runtimes.methods.requests import gather, generate

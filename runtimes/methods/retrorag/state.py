@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Decoding, Prompt, YesNo
+from wikidx.runtimes.llms.base import YesNo
+from wikidx.runtimes.llms.prompts import Decoding, Prompt
 from wikidx.runtimes.methods.requests import ask_yes_no, gather
 from wikidx.runtimes.methods.templates import Blocks, format_passages
 

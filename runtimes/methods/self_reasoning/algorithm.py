@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Choice, Decoding, JsonSchema
+from wikidx.runtimes.llms.prompts import Choice, Decoding, JsonSchema
 from wikidx.runtimes.methods.asking_again import read_field, request_again
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.forms import FORMS

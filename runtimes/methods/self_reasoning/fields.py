@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Chat
+from wikidx.runtimes.llms.prompts import Chat
 from wikidx.runtimes.methods.templates import format_passages, load_template, read_prompt
 
 from .options import SelfReasoningOptions

@@ -20,8 +20,8 @@ from wikidx.runtimes.evaluation.by_models.citations import AlceCitations
 from wikidx.runtimes.evaluation.by_models.nli import Checkpoint
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowMetric
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import splitter
-from wikidx.runtimes.llms.base import Chat, Message
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Chat, Message
 from wikidx.runtimes.methods.self_reasoning.fields import build_prompt_for, requested_fields
 from wikidx.runtimes.methods.templates import load_template
 from wikidx.runtimes.training.base import Dataset, Example, Response, Tally

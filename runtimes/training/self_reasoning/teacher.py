@@ -13,7 +13,7 @@ from typing import Literal
 from wikidx.base.errors import InputError
 from wikidx.base.validation import options
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.llms.base import Decoding, JsonSchema
+from wikidx.runtimes.llms.prompts import Decoding, JsonSchema
 from wikidx.runtimes.methods.base import Answer, Method, option
 from wikidx.runtimes.methods.forms import parse_label
 from wikidx.runtimes.methods.requests import generate, retrieve

@@ -12,9 +12,10 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.evaluation.by_models.judge import RULES, Judge, Vote, build_prompt, read_vote, rule_for
 from wikidx.runtimes.evaluation.by_models.row_metrics import RowValues
 from wikidx.runtimes.evaluation.predictions import PredictionRow
-from wikidx.runtimes.llms.base import Call, Generate, prompt_text
+from wikidx.runtimes.llms.base import Call, Generate
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.questions import Question
 

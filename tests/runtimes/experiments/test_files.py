@@ -12,8 +12,9 @@ from wikidx.runtimes.evaluation.published import published_figures
 from wikidx.runtimes.experiments.files import experiment_names, narrow, on_sample, read_experiment
 from wikidx.runtimes.experiments.jobs import Job, estimate
 from wikidx.runtimes.experiments.made import made_folder, make_checkpoint
-from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.naming import open_llms, parse_spec
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.methods.prompt_sets import read_prompt_set
 from wikidx.runtimes.methods.self_rag import CONTROL
 from wikidx.runtimes.questions import Question, Selection

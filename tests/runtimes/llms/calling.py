@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from tests.runtimes.llms.fake_server import UNKNOWN, Answer, FakeServer, Pages, Raw, Stream, chat, fake_serving
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.llms.base import LLM, Decoding, Gen, Generate, Message, Reply
+from wikidx.runtimes.llms.base import LLM, Gen, Generate, Reply
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Decoding, Message
 
 _Result = TypeVar("_Result")
 Given = Callable[[str, dict[str, Any]], Answer | Raw | Stream] | Answer | Raw | str

@@ -14,7 +14,8 @@ import torch
 
 from tests.runtimes.llms.fake_server import WIRES, Answer, FakeServer, Stream, Wire, fake_serving, refusal, streamed
 from wikidx.runtimes.errors import PromptTooLong
-from wikidx.runtimes.llms.base import LLM, Choice, Decoding, Gen, Generate, JsonSchema, Message, Prompt, Reply, Schema, TokenIds
+from wikidx.runtimes.llms.base import LLM, Gen, Generate, Reply
+from wikidx.runtimes.llms.prompts import Choice, Decoding, JsonSchema, Message, Prompt, Schema, TokenIds
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 serving = fake_serving

@@ -15,24 +15,10 @@ from tests.runtimes.llms.calling import ASK, FAST, gens
 from tests.runtimes.llms.fake_server import FakeServer, chat, fake_serving
 from wikidx.base.errors import StorageError
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.llms.base import (
-    AskYesNo,
-    Call,
-    Choice,
-    Decoding,
-    Deliver,
-    Gen,
-    Generate,
-    MeanNll,
-    Message,
-    Nll,
-    Regex,
-    Reply,
-    TokenIds,
-    YesNo,
-)
+from wikidx.runtimes.llms.base import AskYesNo, Call, Deliver, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from wikidx.runtimes.llms.cache import CachedLLM, ReplyCache, cache_key
 from wikidx.runtimes.llms.naming import Settings, open_llms, parse_spec
+from wikidx.runtimes.llms.prompts import Choice, Decoding, Message, Regex, TokenIds
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 
 

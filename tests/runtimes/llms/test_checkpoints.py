@@ -17,23 +17,9 @@ from tests.runtimes.llms.calling import ASK, SHORT, TURNS, gens, one, result_of
 from tests.runtimes.llms.tiny import CHAT, CONTEXT, save_tiny_llama
 from wikidx.base.errors import IdxError, InputError
 from wikidx.runtimes.errors import LLMError, PromptTooLong
-from wikidx.runtimes.llms.base import (
-    AskYesNo,
-    Call,
-    Choice,
-    Decoding,
-    Gen,
-    Generate,
-    MeanNll,
-    Message,
-    Nll,
-    Prompt,
-    Reply,
-    Thinking,
-    TokenIds,
-    YesNo,
-)
+from wikidx.runtimes.llms.base import AskYesNo, Call, Gen, Generate, MeanNll, Nll, Reply, YesNo
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Choice, Decoding, Message, Prompt, Thinking, TokenIds
 from wikidx.runtimes.llms.thinking import NO_ROOM
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_NEIGHBOURS, NO_SYSTEM_TURN

@@ -10,7 +10,8 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from tests.runtimes.llms.calling import gens
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.runtimes.llms.base import Decoding, Generate
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 

@@ -11,7 +11,8 @@ import transformers
 from tokenizers import processors
 
 from tests.runtimes.llms.calling import gens, result_of
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Nll, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Nll, YesNo
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 
 PROMPTS = ["Question: who wrote the play?", "The river", "Is the passage relevant to the question? Yes or No."]

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaFor
 
 from wikidx.base.errors import IdxError
 from wikidx.runtimes.llms import transformers_decoding, transformers_engine
-from wikidx.runtimes.llms.base import Decoding
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.transformers_decoding import Model, Row
 
 GB = 10**9

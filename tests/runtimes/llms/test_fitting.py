@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wikidx.runtimes.errors import PromptTooLong
-from wikidx.runtimes.llms.base import Chat, Message, TokenIds, prompt_text
 from wikidx.runtimes.llms.fitting import cut, fit
+from wikidx.runtimes.llms.prompts import Chat, Message, TokenIds, prompt_text
 from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_SYSTEM_TURN, fold_turns
 from wikidx.runtimes.methods.templates import Blocks, Template, parse
 

@@ -19,10 +19,11 @@ import pytest
 from tests.runtimes.llms.calling import TURNS, gens
 from tests.runtimes.llms.tiny import CONTEXT
 from wikidx.base.errors import InputError, MissingExtraError
-from wikidx.runtimes.llms.base import Choice, Decoding, Generate, JsonSchema, Regex, Reply, Schema
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.llamacpp_server import LlamaCpp
 from wikidx.runtimes.llms.naming import assign_models
 from wikidx.runtimes.llms.options import LlamaCppOptions
+from wikidx.runtimes.llms.prompts import Choice, Decoding, JsonSchema, Regex, Schema
 
 
 def test_a_missing_file_another_format_and_a_corrupt_file_are_refused_in_one_line(

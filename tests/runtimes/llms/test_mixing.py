@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.runtimes.llms.calling import error_of, opened
-from wikidx.runtimes.llms.base import Control, Decoding, Generate, Message, Mix
+from wikidx.runtimes.llms.base import Control, Generate, Mix
 from wikidx.runtimes.llms.mixing import Mixture
 from wikidx.runtimes.llms.openai_answers import parse_gen
+from wikidx.runtimes.llms.prompts import Decoding, Message
 from wikidx.runtimes.llms.text import NO_CONTROL, NO_MIX
 
 PROMPTS = ("one", (Message("user", "two"),))

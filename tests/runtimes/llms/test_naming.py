@@ -8,8 +8,9 @@ import pytest
 
 from tests.runtimes.llms.calling import gens, result_of
 from wikidx.base.errors import IdxError, InputError, UnknownNameError
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, MeanNll, Nll, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Nll, YesNo
 from wikidx.runtimes.llms.naming import ModelSpec, assign_models, close_llms, open_llms, parse_model_options, parse_spec
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.scripted import read_script
 
 URL = "http://127.0.0.1:8000/v1"

@@ -9,10 +9,11 @@ import pytest
 
 from tests.runtimes.llms.calling import ASK, SHORT, TURNS, gens, one, opened
 from tests.runtimes.llms.fake_server import LLAMA_CPP, WIRES, Answer, Raw, streamed
-from wikidx.runtimes.llms.base import Decoding, Generate, Message, Reply
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.openai_answers import ESTIMATED, parse_gen
 from wikidx.runtimes.llms.openai_answers import Answer as Parsed
 from wikidx.runtimes.llms.openai_requests import BEGINS_ANEW
+from wikidx.runtimes.llms.prompts import Decoding, Message
 from wikidx.runtimes.llms.streams import ReportedError, StreamedAnswer
 from wikidx.runtimes.llms.thinking import NO_THINKING
 

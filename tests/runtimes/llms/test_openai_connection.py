@@ -36,10 +36,11 @@ from wikidx.base.errors import InputError
 from wikidx.base.net import endpoint as json_endpoint
 from wikidx.runtimes.errors import LLMError, Unreachable
 from wikidx.runtimes.llms import openai_connection
-from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Decoding
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Who?"}]}
 

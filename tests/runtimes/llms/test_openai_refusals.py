@@ -11,8 +11,9 @@ import pytest
 from tests.runtimes.llms.calling import ASK, DRAW, SHORT, TURNS, error_of, gens, one, opened, result_of
 from tests.runtimes.llms.fake_server import LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, VLLM, Answer, Pages, chat, event, refusal
 from wikidx.runtimes.errors import PromptTooLong
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Generate, JsonSchema, MeanNll, Message, Nll, TokenIds, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Nll, YesNo
 from wikidx.runtimes.llms.openai_refusals import parse_refusal
+from wikidx.runtimes.llms.prompts import Decoding, JsonSchema, Message, TokenIds
 from wikidx.runtimes.llms.text import BY_WORD
 from wikidx.runtimes.llms.turns import NO_BEGINNING, NO_SYSTEM_TURN
 

@@ -29,13 +29,14 @@ from tests.runtimes.llms.fake_server import (
     refusal,
 )
 from wikidx.base.errors import InputError
-from wikidx.runtimes.llms.base import Choice, Decoding, Generate, JsonSchema, MeanNll, Message, Nll, Reply, Schema, Thinking
-from wikidx.runtimes.llms.base import Regex as Pattern
+from wikidx.runtimes.llms.base import Generate, MeanNll, Nll, Reply
 from wikidx.runtimes.llms.dialects import LLAMA_CPP as LLAMA_CPP_DIALECT
 from wikidx.runtimes.llms.dialects import recognize
 from wikidx.runtimes.llms.openai_connection import Connection
 from wikidx.runtimes.llms.openai_requests import BEGINS_ANEW, OWN_SAMPLING
 from wikidx.runtimes.llms.options import parse_extra_body, parse_thinking
+from wikidx.runtimes.llms.prompts import Choice, Decoding, JsonSchema, Message, Schema, Thinking
+from wikidx.runtimes.llms.prompts import Regex as Pattern
 from wikidx.runtimes.llms.text import FREE_TEXT
 from wikidx.runtimes.llms.thinking import ROOM
 

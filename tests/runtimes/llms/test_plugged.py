@@ -14,13 +14,15 @@ from tests.runtimes.llms.calling import TURNS, error_of, gens, result_of
 from wikidx.base.errors import IdxError, InputError
 from wikidx.base.plugins import VARIABLE
 from wikidx.runtimes.execution.identity import model_identity
-from wikidx.runtimes.llms.base import LLM, AskYesNo, Choice, Decoding, Generate, MeanNll, Message, Nll, Reply, YesNo
+from wikidx.runtimes.llms.base import LLM, AskYesNo, Generate, MeanNll, Nll, Reply, YesNo
 from wikidx.runtimes.llms.naming import ModelSpec, Settings, assign_models, open_llms, parse_spec
+from wikidx.runtimes.llms.prompts import Choice, Decoding, Message
 from wikidx.testing import check_backend
 
 BACKEND = """
 from wikidx.runtimes.errors import LLMError
-from wikidx.runtimes.llms.base import Gen, Nll, prompt_text
+from wikidx.runtimes.llms.base import Gen, Nll
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.llms.plugged import OwnBackend
 
 

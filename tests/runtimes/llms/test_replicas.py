@@ -17,10 +17,11 @@ from tests.runtimes.llms.calling import Clock, error_of, gens
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
 from wikidx.base.errors import InputError
 from wikidx.runtimes.llms import replicas
-from wikidx.runtimes.llms.base import LLM, Call, Generate, Message
+from wikidx.runtimes.llms.base import LLM, Call, Generate
 from wikidx.runtimes.llms.cache import ReplyCache
 from wikidx.runtimes.llms.naming import Settings, assign_models, open_llms
 from wikidx.runtimes.llms.options import ConnectionOptions
+from wikidx.runtimes.llms.prompts import Message
 
 FAST = ConnectionOptions(concurrency=4, retries=2, first_pause=0.01, timeout=10.0)
 DOWN = (503, {"error": {"message": "shutting down"}})

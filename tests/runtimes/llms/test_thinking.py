@@ -11,7 +11,8 @@ import pytest
 from tests.runtimes.command_line import Command
 from tests.runtimes.llms.calling import SHORT, TURNS, gens, one, opened, result_of
 from tests.runtimes.llms.fake_server import Answer, FakeServer, chat, fake_serving, refusal
-from wikidx.runtimes.llms.base import AskYesNo, Decoding, Gen, Generate, Reply, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, Reply, YesNo
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.thinking import NO_ROOM, NO_THINKING, ROOM, finish_text, opens_thought, split_thinking
 
 

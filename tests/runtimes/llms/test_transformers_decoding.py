@@ -11,8 +11,9 @@ import torch
 import transformers
 
 from tests.runtimes.llms.tiny import save_tiny_llama
-from wikidx.runtimes.llms.base import Decoding, Generate, Reply, TokenIds
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.options import EngineOptions
+from wikidx.runtimes.llms.prompts import Decoding, TokenIds
 from wikidx.runtimes.llms.transformers_decoding import Model, Row
 from wikidx.runtimes.llms.transformers_engine import TransformersEngine
 

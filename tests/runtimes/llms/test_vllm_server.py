@@ -20,8 +20,9 @@ from tests.runtimes.llms.calling import ASK, TURNS, gens, wait_until
 from wikidx.base.errors import IdxError, InputError
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.llms import served, vllm_server
-from wikidx.runtimes.llms.base import Decoding, Generate, Reply
+from wikidx.runtimes.llms.base import Generate, Reply
 from wikidx.runtimes.llms.naming import assign_models, close_llms, open_llms
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.vllm_server import Vllm
 
 STAND_IN = """

@@ -9,8 +9,9 @@ import pytest
 
 from tests.runtimes.llms.calling import TURNS, opened, result_of
 from tests.runtimes.llms.fake_server import Answer, chat
-from wikidx.runtimes.llms.base import AskYesNo, Prompt, YesNo
+from wikidx.runtimes.llms.base import AskYesNo, YesNo
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
+from wikidx.runtimes.llms.prompts import Prompt
 from wikidx.runtimes.llms.text import answer_pattern, is_blank
 
 

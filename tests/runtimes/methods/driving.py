@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import Ranking, ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Gen, Generate, MeanNll, Mix, Nll, Score, Scores, YesNo
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import HERE, IMMEDIATE, Compare, LookUpTitle, Note, Request, Result, Retrieve, Truncate
 

@@ -14,7 +14,8 @@ from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.results import prediction_to_json
-from wikidx.runtimes.llms.base import Call, Choice, Control, Gen, Generate, Mix, Score
+from wikidx.runtimes.llms.base import Call, Control, Gen, Generate, Mix, Score
+from wikidx.runtimes.llms.prompts import Choice
 from wikidx.runtimes.llms.scripted import Scripted, ScriptedLLM
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method, list_options

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.runtimes.methods.driving import Driven, drive
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import Gen, Generate, prompt_text
+from wikidx.runtimes.llms.base import Gen, Generate
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods.requests import Request, Retrieve
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 

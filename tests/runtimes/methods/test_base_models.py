@@ -10,8 +10,9 @@ import pytest
 from tests.runtimes.llms.calling import FAST
 from tests.runtimes.llms.endpoint import Endpoint, serving
 from tests.runtimes.methods.driving import drive, passages
-from wikidx.runtimes.llms.base import Chat, Decoding, Gen, Generate, MeanNll, Message, Reply
+from wikidx.runtimes.llms.base import Gen, Generate, MeanNll, Reply
 from wikidx.runtimes.llms.openai_model import OpenAIHttp
+from wikidx.runtimes.llms.prompts import Chat, Decoding, Message
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.llms.turns import adapt_to_text, as_text, end_turn, reply_end
 from wikidx.runtimes.methods import find_method

@@ -13,7 +13,8 @@ from tests.runtimes.methods.driving import Driven, drive, passages
 from wikidx.base.errors import InputError
 from wikidx.retrievers.base import ScoredPassage
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, rehearse
-from wikidx.runtimes.llms.base import Control, Gen, Generate, Mix, Score, prompt_text
+from wikidx.runtimes.llms.base import Control, Gen, Generate, Mix, Score
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.crag import choose_action, split_strips
 from wikidx.runtimes.methods.requests import Request, Retrieve

@@ -10,7 +10,8 @@ from wikidx.indexer.base import Hits
 from wikidx.retrievers.fusion import make_targets, merge, to_lists
 from wikidx.runtimes.errors import LLMError
 from wikidx.runtimes.execution.opening import Plan, describe
-from wikidx.runtimes.llms.base import Call, Decoding, Gen, Generate
+from wikidx.runtimes.llms.base import Call, Gen, Generate
+from wikidx.runtimes.llms.prompts import Decoding
 from wikidx.runtimes.llms.scripted import ScriptedLLM
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.expansion import KINDS, expand_groups

@@ -11,7 +11,8 @@ from tests.runtimes.methods.driving import drive, passages
 from wikidx.base.errors import InputError, OptionError
 from wikidx.runtimes.assignments import parse_assignments
 from wikidx.runtimes.evaluation.answers.metrics import METRICS
-from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Message
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.base import RENAMED, list_options
 from wikidx.runtimes.methods.forms import FORMS, FormName, form_of, gold_answer, parse_yes_no

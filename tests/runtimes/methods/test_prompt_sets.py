@@ -14,7 +14,8 @@ from wikidx.base.errors import InputError, UnknownNameError
 from wikidx.runtimes.execution.dispatching import Services
 from wikidx.runtimes.execution.executor import execute
 from wikidx.runtimes.execution.rehearsal import StandInSearcher, stand_in_llm
-from wikidx.runtimes.llms.base import Generate, Message, prompt_text
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Message, prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.base import Method
 from wikidx.runtimes.methods.prompt_sets import PromptFile, hash_prompts, list_prompts, prompt_sets, read_prompt_set, with_prompts

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtimes.methods.driving import Driven, drive, passages
-from wikidx.runtimes.llms.base import Generate, Message
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Message
 from wikidx.runtimes.methods.ra_isf import RaIsfOptions, ra_isf
 from wikidx.runtimes.methods.ra_isf.replies import parse_relevant_numbers, parse_verdict
 from wikidx.runtimes.methods.requests import Request, Retrieve

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from tests.runtimes.methods.driving import drive, passages
-from wikidx.runtimes.llms.base import GREEDY, Generate
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import GREEDY
 from wikidx.runtimes.methods.base import Answer
 from wikidx.runtimes.methods.requests import ask_yes_no, gather, generate, label, labelled, note, retrieve, truncate
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.runtimes.methods.self_reasoning_driving import one_pass, trajectory
 from wikidx.base.errors import InputError
-from wikidx.runtimes.llms.base import Generate, JsonSchema, Message
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import JsonSchema, Message
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions
 
 FIELDS = ["relevant", "relevant_reason", "cite_list", "analysis", "answer"]

@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 from tests.runtimes.methods.driving import drive
 from wikidx.base.errors import InputError
 from wikidx.corpora.passage import Passage
-from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Message, Mix
+from wikidx.runtimes.llms.base import AskYesNo, Generate, MeanNll, Mix
+from wikidx.runtimes.llms.prompts import Message
 from wikidx.runtimes.methods import METHODS, find_method
 from wikidx.runtimes.methods.forms import FORMS
 from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Request, Retrieve

@@ -18,7 +18,8 @@ from typing import Any
 from tests.runtimes.methods.driving import Driven, drive, kind
 from wikidx.corpora.passage import Passage
 from wikidx.retrievers.base import ScoredPassage
-from wikidx.runtimes.llms.base import AskYesNo, Control, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo, prompt_text
+from wikidx.runtimes.llms.base import AskYesNo, Control, Gen, Generate, MeanNll, Mix, Nll, Score, YesNo
+from wikidx.runtimes.llms.prompts import prompt_text
 from wikidx.runtimes.methods import find_method
 from wikidx.runtimes.methods.requests import Compare, LookUpTitle, Request, Retrieve
 from wikidx.runtimes.questions import Question

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wikidx.runtimes.llms.base import Message
+from wikidx.runtimes.llms.prompts import Message
 from wikidx.runtimes.training.base import Example
 from wikidx.runtimes.training.pipeline import json_lines
 

@@ -24,7 +24,8 @@ from tests.runtimes.training.replies import (
 )
 from wikidx.runtimes.evaluation.by_models.citations import PRECISION, RECALL, AlceCitations
 from wikidx.runtimes.evaluation.by_models.sentence_splitting import SIMPLE
-from wikidx.runtimes.llms.base import Generate, Prompt
+from wikidx.runtimes.llms.base import Generate
+from wikidx.runtimes.llms.prompts import Prompt
 from wikidx.runtimes.methods.base import list_options
 from wikidx.runtimes.methods.self_reasoning import SelfReasoningOptions, self_reasoning
 from wikidx.runtimes.methods.self_reasoning.trajectory import parse_trajectory
