@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikidx.base.artifacts.manifest import Manifest, load_manifest
-from wikidx.base.compiled import compile_always
-from wikidx.base.errors import ArtifactMismatch
+from wikidx.base.compiled import compile_always, interpret_always
+from wikidx.base.errors import ArtifactMismatch, IdxError
 from wikidx.base.registry import unknown_name_error
 from wikidx.corpora.build import store_manifest, store_path
 from wikidx.corpora.resolving import article_url
@@ -23,6 +23,7 @@ from wikidx.indexer.base import Vectors
 from wikidx.indexer.catalog import index_ref
 from wikidx.indexer.encoders.spec import EncoderSpec, Side
 from wikidx.indexer.naming import parse_index_name
+from wikidx.retrievers import compiling
 from wikidx.retrievers.base import Searcher
 from wikidx.retrievers.cache import CachedRetriever
 from wikidx.retrievers.naming import RetrieverName
@@ -42,6 +43,7 @@ Manifests = Mapping[Artifact, Manifest | None]
 
 _WARM_UP_CHARACTERS = 100
 _MAX_COMPOSED = 100
+_MOST_INTERPRETED = 5_000  # passages that are searched in Python while kernels are compiled; a question takes up to 0.1 s
 
 
 def read_manifests(settings: Settings) -> Manifests:
@@ -89,6 +91,7 @@ class OpenSearchers(OpenCorpora):
     def __init__(self, settings: Settings, manifests: Manifests, open_retriever: OpenRetriever | None) -> None:
         super().__init__(device=settings.device, query_dtype=settings.query_dtype, cache_bytes=settings.cache_bytes, opener=open_retriever)
         self._served_pairs, self._reranker, self._manifests = settings.served_pairs, settings.reranker, manifests
+        self._is_alone = settings.workers == 1  # not one of several processes that would compile the same
         self._opened: dict[Artifact, Manifest] = {}  # the manifests at the time when they were opened
         # Hits and misses of each cache that the metrics already include.
         self._cache_counts: dict[Name, tuple[int, int]] = {}
@@ -96,10 +99,21 @@ class OpenSearchers(OpenCorpora):
         self._composed = OrderedDict[Name, LocalSearcher]()
 
     def open(self) -> None:
-        """Open the searchers one after the other, and search once with each, to load models and compile kernels."""
+        """Open the searchers one after the other, and search once with each, to load models and compile kernels.
+
+        Where BM25's kernels are not compiled, other processes compile them, while small corpora are searched in Python.
+        """
+        names = {(corpus, retriever): RetrieverName.parse(retriever, corpus) for corpus, retriever in self._served_pairs}
+        if self._is_alone and any(name.is_lexical for name in names.values()) and compiling.is_needed():
+            with interpret_always():
+                for (corpus, retriever), name in names.items():
+                    if name.is_lexical and len(self.store(corpus)) <= _MOST_INTERPRETED:
+                        self.searchers[corpus, retriever] = self.searcher(corpus, name, self._reranker)
+                with suppress(IdxError):  # what is not in the cache is compiled below
+                    compiling.compile_kernels()
         compile_always()
-        for corpus, retriever in self._served_pairs:
-            searcher = self.searcher(corpus, RetrieverName.parse(retriever, corpus), self._reranker)
+        for (corpus, retriever), name in names.items():
+            searcher = self.searcher(corpus, name, self._reranker)
             query = self.store(corpus).get_many([0])[0].text[:_WARM_UP_CHARACTERS]
             try:
                 searcher.search_groups([[query, "warm up"]], SearchOptions(k=1, depth=10))

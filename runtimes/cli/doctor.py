@@ -13,13 +13,10 @@ import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, requires, version
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,7 +26,6 @@ from .option_groups import command
 from .screen import Result
 
 _WIDTH = 20
-_TEXT = 10 * "A river runs through the desert, and the other one to the sea. "  # so long that the texts have a vocabulary of phrases
 _VARIABLES = (
     "IDX_HOME",
     "IDX_MIRROR",
@@ -57,7 +53,9 @@ def doctor(
     The report has paths, sizes and versions; keys and texts are not in it.
     """
     if compile_kernels:
-        _compile_kernels()
+        from wikidx.retrievers import compiling
+
+        compiling.compile_kernels()
     packages, extras = _describe_packages()
     report = {
         "idx": _describe_program(),
@@ -69,37 +67,6 @@ def doctor(
     }
     shown = ([title, *(f"    {label:<{_WIDTH}}{value}" for label, value in section.items())] for title, section in report.items())
     return Result(report, itertools.chain.from_iterable(shown))
-
-
-def _compile_kernels() -> None:
-    """Compile the kernels of BM25 and of exact search by using them, in two processes, which keep them in the cache."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
-        for compiling in [processes.submit(task) for task in (_use_bm25, _use_exact_search)]:
-            compiling.result()
-
-
-def _use_bm25() -> None:
-    from wikidx.base.compiled import compile_always
-    from wikidx.retrievers.build_and_open import build
-    from wikidx.retrievers.options import SearchOptions
-
-    compile_always()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["IDX_HOME"] = folder
-        with build((f"{n}: {_TEXT}" for n in range(3_000)), show_progress=False) as searcher:
-            searcher.search_groups([["a river", "a desert"]], SearchOptions(k=1, depth=10, rerank="primary"))
-
-
-def _use_exact_search() -> None:
-    import numpy as np
-
-    from wikidx.base.compiled import compile_always
-    from wikidx.indexer.indexes.exact.cpu import CpuEngine
-
-    compile_always()
-    for dtype, components in ((np.float32, np.float32), (np.float16, np.float32), (np.int8, np.int32)):
-        queries: Any = np.ones((1, 4 if dtype is np.int8 else 8), components)
-        CpuEngine(np.ones((2, 8), dtype), np.empty(0, np.int64)).search(queries, 1)
 
 
 def _describe_program() -> Section:

@@ -14,6 +14,7 @@ its class.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -74,7 +75,7 @@ class Kernel:
         compiled: numba's function. Its first call compiles it or loads it from the cache.
     """
 
-    def __init__(self, function: Callable[..., Any], compiled: Any, cache: Path) -> None:  # noqa: ANN401 - numba has no types
+    def __init__(self, function: Callable[..., Any], compiled: Any, cache: Path | None) -> None:  # noqa: ANN401 - numba has no types
         self.py_func, self.compiled, self._cache = function, compiled, cache
         get_call_template = compiled.get_call_template
         compiled.get_call_template = lambda args, kws: get_call_template(tuple(map(types.unliteral, args)), kws)  # not once for each number
@@ -99,7 +100,14 @@ class Kernel:
     @functools.cache  # noqa: B019 - kernels are never deleted; ``cached_property`` of Python 3.11 has a lock, which a fork may find taken
     def _limit_s(self) -> float:
         """Time in Python from which machine code saves time."""
-        return _LOADING_S if any(self._cache.rglob(f"*.{self.py_func.__name__}-*.nbi")) else _COMPILING_S
+        return _LOADING_S if self._cache and self._is_in(self._cache) else _COMPILING_S
+
+    def can_be_compiled_elsewhere(self) -> bool:
+        """Return whether there is a cache, and no machine code of the function in it."""
+        return self._cache is not None and not self._is_in(self._cache)
+
+    def _is_in(self, cache: Path) -> bool:
+        return any(cache.rglob(f"*.{self.py_func.__name__}-*.nbi"))
 
     @property
     @functools.cache  # noqa: B019
@@ -126,7 +134,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
         return Kernel(function, njit(nogil=True, cache=True, error_model="numpy")(function), cache)
     except RuntimeError:  # there is no folder for a cache that this user may write
         _warn_of_no_cache()
-        return Kernel(function, njit(nogil=True, error_model="numpy")(function), cache)
+        return Kernel(function, njit(nogil=True, error_model="numpy")(function), None)
     finally:
         config.CACHE_DIR = user_folder
 
@@ -161,8 +169,18 @@ class interpreted:  # noqa: N801 - named like a function, as contextlib's are; a
 
 
 def compile_always() -> None:
-    """Never run kernels in Python from now on. A server then compiles them before it accepts requests."""
+    """Never run kernels in Python from now on."""
     _interpretation.spent_s = math.inf
+
+
+@contextlib.contextmanager
+def interpret_always() -> Iterator[None]:
+    """Run all kernels within ``interpreted`` in Python, and ``compile_always`` afterwards."""
+    _interpretation.spent_s = -math.inf
+    try:
+        yield
+    finally:
+        compile_always()
 
 
 class _CompilationListener(event.Listener):  # type: ignore[misc]

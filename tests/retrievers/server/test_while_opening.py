@@ -13,8 +13,10 @@ from tests.retrievers.conftest import LIMITS
 from tests.retrievers.server.serving import ask, serving, wait_until
 from wikidx.base.errors import IdxError, InputError
 from wikidx.corpora.store import PassageStore
+from wikidx.retrievers import compiling
 from wikidx.retrievers.base import Retriever
 from wikidx.retrievers.opening import open_retriever, open_searcher
+from wikidx.retrievers.server import open_searchers
 from wikidx.retrievers.server.metrics import Metrics
 from wikidx.retrievers.server.running import Service
 from wikidx.retrievers.server.settings import Settings, listen, server_url
@@ -78,3 +80,26 @@ def test_who_waits_in_vain_is_told_why(opening: Opening, is_broken: bool, reason
         assert (waiting.result().status, waiting.result().json["error"], "retry-after" in waiting.result().headers) == (503, reason, False)
         opening.may_open.set()
         assert isinstance(running.exception(), IdxError if is_broken else type(None))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_small_corpora_are_searched_while_other_processes_compile(opening: Opening, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    compiled = threading.Event()
+
+    def compile_kernels() -> None:
+        assert compiled.wait(30)
+        if fails:
+            raise IdxError("killed")
+
+    monkeypatch.setattr(compiling, "is_needed", lambda: True)
+    monkeypatch.setattr(compiling, "compile_kernels", compile_kernels)
+    monkeypatch.setattr(open_searchers, "_MOST_INTERPRETED", 100)  # 'made' has 600 passages, 'other' 30
+    opening.may_open.set()
+    expected = {corpus: [hit.passage.id for hit in open_searcher(corpus).search(["fox"])[0]] for corpus in ("made", "other")}
+    with serving(SETTINGS, opening, until_ready=False) as url:
+        assert [hit["id"] for hit in ask(url, "/v1/search", OTHER).json["rankings"][0]] == expected["other"]
+        assert ask(url, "/v1/search", RETRIEVE, headers={"Prefer": "wait=0"}).status == 503
+        compiled.set()
+        wait_until(lambda: ask(url, "/ready").status == 200)
+        for corpus, body in (("made", RETRIEVE), ("other", OTHER)):
+            assert [hit["id"] for hit in ask(url, "/v1/search", body).json["rankings"][0]] == expected[corpus]
